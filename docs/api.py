@@ -26,8 +26,8 @@ TOPICS = {
 
 PYTHON = """# Python
 
-Everything here is imported from `warploom.runtime`. Importing that package loads nothing heavy: each name brings in its
-module on first use.
+Import all names on this page from `warploom.runtime`. The import is cheap, because the package loads the module of each
+name on first use.
 
 """
 

@@ -31,26 +31,30 @@ def asked() -> Iterator[str]:
         """
 # Attention
 
-Two products with a softmax between them become one kernel. It streams over K and V, and keeps the scores in registers:
+The compiler fuses two products with a softmax between them to one kernel. The kernel loops over tiles of K and V, and
+keeps the scores in registers:
 
     S = scale * f(Q K^T)        P = exp(S - max S) / sum exp(S - max S)        O = P V
 
 The input is ordinary `linalg` on tensors or memory, as in [examples/attention.mlir](../examples/attention.mlir).
-`warp-fuse-attention` follows an element of O back to the elements of Q, K and V. The operations, their order and the
+`warp-fuse-attention` traces an element of O back to the elements of Q, K and V, so the operations, their order and the
 number of temporaries may vary:
 
-- The division may stand before or after the second product, or be a multiplication by 1 / sum. The softmax may be
-  `linalg.softmax`, or be written with `math.exp` or `math.exp2`.
-- K may be transposed. A batch may have any number of dimensions, and several heads may share K and V through their
-  indexing maps.
-- f may scale a score, and add numbers and operands in memory that are indexed by any of the loops of the scores (masks,
-  biases). It may compare and compute with `linalg.index` (causal masks, ALiBi), and apply `arith` and `math` operations
-  to the score (softcap).
-- Q, K and V are f16 or bf16, and O is of that type or f32. The lengths of queries and keys may differ and may be
-  dynamic (`?`). Heads have up to 256 columns, which are padded in registers to 16, 32, 64, 128 or 256.
+| part | what may vary |
+|---|---|
+| softmax | `linalg.softmax`, or operations with `math.exp` or `math.exp2` |
+| division | before or after the second product, or as a multiplication by 1 / sum |
+| K | may be transposed |
+| batch | any number of dimensions; several heads may share K and V through their indexing maps |
+| f: masks, biases | may scale a score, and add numbers and memory that any of the loops of the scores index |
+| f: causal masks, ALiBi | may compare and compute with `linalg.index` |
+| f: softcap | may apply `arith` and `math` operations to the score |
+| types | Q, K and V are f16 or bf16; O has the same type or f32 |
+| lengths | the numbers of queries and keys may differ, and may be dynamic (`?`) |
+| columns of a head | up to 256, padded in registers to 16, 32, 64, 128 or 256 |
 
-If a comparison n > m + c leads to minus infinity, it becomes the attribute `diagonal` of the operation. Tiles to the
-right of the diagonal are not computed, and those on it are masked in registers. Other masks are part of f.
+If f makes a score minus infinity where n > m + c, this comparison becomes the attribute `diagonal` of the operation.
+The kernel skips tiles to the right of the diagonal, and masks tiles on it in registers. Other masks are part of f.
 """
     )
     yield block("sh", "warploom run examples/attention.mlir --device interp --check\n")
@@ -61,14 +65,15 @@ def levels() -> Iterator[str]:
     yield prose("""
 ## The levels
 
-The passes are those of [one product](pipeline.md). Small tiles make them easy to read:
+Attention uses the same passes as [a product](pipeline.md). This schedule has small tiles, so that the IR is easy to
+read:
 """)
     passes = ATTENTION.until("convert-warp-to-ptx")
     yield block("sh", f"warploom-opt examples/attention.mlir -p \\\n  '{passes}'\n")
     yield prose("""
 ### One operation: `warp-fuse-attention`
 
-The whole function becomes one operation without temporaries.
+The pass replaces the whole function by one operation without temporaries.
 """)
     yield block(
         "mlir", quoted(ATTENTION.level("warp-fuse-attention"), ["func.func", r"warp\.attention", "return"], 400)
@@ -76,7 +81,7 @@ The whole function becomes one operation without temporaries.
     yield prose("""
 ### A kernel: `warp-outline`
 
-`warp-schedule` chooses the tiles: here a CTA has 32 rows of Q and reads 64 keys at a time. The CTAs whose rows attend
+`warp-schedule` chooses the tiles. Here a CTA has 32 rows of Q, and reads 64 keys at a time. The CTAs whose rows attend
 to the most keys start first.
 """)
     yield block(
@@ -86,11 +91,16 @@ to the most keys start first.
     yield prose("""
 ### A loop over tiles of K and V: `warp-stage`
 
-The loop carries the largest score of each row, partial sums of each row, and the sums of O. The scores of a tile stay a
-fragment of accumulators. `warp.reduce` reduces its rows, `warp.broadcast` repeats a column, and `warp.map` computes
-elements. `warp.convert_layout` makes P the operand A of the second product. From f32 accumulators to 16-bit operands
-that only renames registers, and takes no instruction. The products are `warp.tile_mma`, and are lowered like those of
-`warp.matmul`.
+The loop carries the largest score of each row, partial sums of each row, and the sums of O. The scores of a tile stay
+in a fragment of accumulators, on which four operations work:
+
+- `warp.reduce` reduces its rows.
+- `warp.broadcast` repeats a column.
+- `warp.map` computes elements.
+- `warp.convert_layout` converts P to the layout of operand A of the second product. From f32 accumulators to 16-bit
+  operands, this only renames registers and needs no instruction.
+
+The products are `warp.tile_mma`, and are lowered like those of `warp.matmul`.
 """)
     yield block(
         "mlir",
@@ -106,10 +116,10 @@ that only renames registers, and takes no instruction. The products are `warp.ti
         ),
     )  # fmt: skip
     yield prose("""
-The other passes work as for products. `warp-fragments` lowers products to matrix instructions, `warp-pipeline` lets
-copies of K and V run ahead, `warp-allocate` places tiles in shared memory, and `convert-warp-to-ptx` writes the
-instructions of one thread. On sm_90a, attention with more than 64 queries and heads of more than 32 columns uses
-`wgmma`, and [a producer warp](hopper.md) with tensor copies.
+The other passes work as for products. `warp-fragments` lowers products to matrix instructions, `warp-pipeline` makes
+copies of K and V run ahead of the products, `warp-allocate` places tiles in shared memory, and `convert-warp-to-ptx`
+emits the instructions of one thread. On sm_90a, attention with more than 64 queries and heads of more than 32 columns
+uses `wgmma`, and [a producer warp](hopper.md) with tensor copies.
 """)
     yield block(
         "ptx",
@@ -130,18 +140,20 @@ def over_time() -> Iterator[str]:
     yield prose("""
 ## Over time
 
-This picture shows what a CTA of the Hopper kernel does over time, in cycles of a model ([trace.md](trace.md)). Here it
-computes two tiles of O:
+The picture is a timeline of one CTA of the Hopper kernel, in modelled cycles ([trace.md](trace.md)). The CTA computes
+two tiles of O:
 """)
     command = f"warploom run examples/attention.mlir --schedule '{ATTENTION_IN_TURNS.schedule}' --trace out.svg"
     yield block("sh", f"{command}\n")
     yield "![tensor copies, products of two warpgroups in turn, and stores over time](pictures/attention-wgmma.svg)\n\n"
     yield prose("""
-Warp 8 is the producer: it copies Q, and keeps two stages of K and V full. Warps 0 to 3 are one warpgroup, and warps 4
-to 7 another. Each has 64 rows. For each tile of keys a warpgroup multiplies twice, Q K^T and P V. Between the two
-products it computes the softmax, where its row in the picture is blank. The two warpgroups take turns
-(`consumers=pingpong`): while one multiplies, the other computes its softmax or waits for its turn. The producer
-copies the operands of the next tile of O while the current one is computed and stored.
+- Warp 8 is the producer. It copies Q, and keeps two stages of K and V full. It copies the operands of the next tile of
+  O while the consumers compute and store the current one.
+- Warps 0 to 3 are one consumer warpgroup, and warps 4 to 7 are the other. Each has 64 rows. For each tile of keys, a
+  warpgroup multiplies twice, Q K^T and P V. Between the two products it computes the softmax, where its row in the
+  picture is blank.
+- The two warpgroups take turns (`consumers=pingpong`): while one multiplies, the other computes its softmax or waits
+  for its turn.
 """)
 
 
@@ -150,30 +162,34 @@ def computed() -> Iterator[str]:
     yield prose("""
 ## Arithmetic
 
-Scores, the softmax and all sums are f32, whatever the types of temporaries are. P is rounded to the type of V before
-the second product, and O is rounded once at the end. Let s be the scores of a tile, m the largest score and l the sum
-of a row so far, and c the scale times log2(e). Then each tile computes:
+Scores, the softmax and all sums are f32, whatever the types of the temporaries are. P is rounded to the type of V
+before the second product, and O is rounded once at the end. Let s be the scores of a tile, m the largest score of a row
+so far, l the sum of a row so far, and c the scale times log2(e). Then the kernel computes for each tile:
 
     m' = max(m, max s)     p = 2^(c s - c m')     a = 2^(c m - c m')     l' = a l + sum p     O' = a O + p V
 
 2^x is `ex2.approx.ftz.f32`. The PTX ISA bounds its relative error by 2^-22, and results below 2^-126 become 0. The
-interpreter computes the bits of an H200, so that both give the same words (`test/gpu/test_attention.py`). Without f,
-c s - c m' is one `fma`. With an f, s - m' is subtracted first, so that scores may have any value of f32. Let u be the
-rounding error of P's type (2^-11 for f16, 2^-8 for bf16), D the number of columns and N the number of keys. Then
+interpreter computes the bits of an H200, so both give the same results (`test/gpu/test_attention.py`). Without f,
+c s - c m' is one `fma`. With f, the kernel computes s - m' first, so scores may have any value of f32.
+
+The error is bounded as follows. Let u be the rounding error of P's type (2^-11 for f16, 2^-8 for bf16), D the number of
+columns and N the number of keys. Then
 
     |O - exact| <= sum over n of P |V| (2 x + u + (N + 16) 2^-23) + 2^-25 sum over n of |V| + rounding of O
 
-x bounds the error of the exponent of a score: (D + 8) 2^-23 scale |Q| |K|^T for the product, and 2^-21 of the largest
-score, mask and value of f in it. `test/attention_grid.py` compares kernels of all forms with float64 under this bound.
-`--check` evaluates the function as it is written, in float64, and carries a bound through every operation. It allows P
-to be rounded before or after the division.
+where x bounds the error of the exponent of a score: (D + 8) 2^-23 scale |Q| |K|^T for the product, plus 2^-21 of the
+largest score, mask and value of f in it. `test/attention_grid.py` checks kernels of all forms against float64 with this
+bound. `--check` evaluates the function as written, in float64, and propagates an error bound through every operation.
+It allows P to be rounded before or after the division.
+
+Special values give these results:
 
 | a row of scores | result |
 |---|---|
 | all minus infinity, or no key left of the diagonal | NaN, as 0 / 0 is |
 | some minus infinity | the result without these keys |
 | a NaN in the row of Q, in K, or plus infinity | NaN |
-| the lowest number of f32, as in masks | that of any other number: a row of nothing else weighs all keys alike |
+| the lowest number of f32, as in masks | as for any other number: a row with no other score weighs all keys equally |
 | a NaN or an infinity in V | the same in its column, unless the key is in a tile to the right of the diagonal |
 """)
 
@@ -183,15 +199,15 @@ def declined() -> Iterator[str]:
     yield prose("""
 ## What is not fused
 
-If a function is not quite attention, the products are compiled separately, and `warploom-opt --remarks` says why at the
-second product. The reasons are:
+If a function does not match, the compiler compiles the products separately, and `warploom-opt --remarks` says why at
+the second product. The reasons are:
 
 - The scores, a temporary computed from them, or the sums before the division have another use.
-- The divisor of P is not the sum of the same exponentials, or the number that is subtracted is not the largest score of
-  the row.
+- The divisor of P is not the sum of the same exponentials, or the subtracted number is not the largest score of the
+  row.
 - The scores depend on several products, or have a negative scale.
-- An operation between the products writes what is read, uses the result, or may touch any memory.
-- The second product adds to its result, or the result shares memory with Q, K or V.
+- An operation between the products writes memory that is read, uses the result, or may access any memory.
+- The second product accumulates into its result, or the result shares memory with Q, K or V.
 - Types or sizes are not those above. For example, no instruction multiplies f32 with all its bits.
 
 Targets before sm_80 are refused, because they lack the instructions.

@@ -29,22 +29,29 @@ HERE = Path(__file__).parent
 
 SCHEDULES = """# Schedules
 
-Every choice of the lowering is a field of the product's schedule. `warp-schedule` chooses all fields with a model of
-the target and the size, and writes them into the IR:
+The schedule of a product has a field for every choice of the lowering. The pass `warp-schedule` chooses all fields by a
+model of the target and the size, and writes them into the IR:
 
 ```mlir
 warp.matmul ... {warp.schedule = #warp.schedule<cta = 128x256x32, warp = 64x64, mma = m16n8k16, stages = 8, ...>}
 ```
 
-You can set any field yourself: on the command line (`warp-schedule{stages=4 edges=predicated}`, `warploom run
---schedule stages=4`), in Python (`compile(text, stages=4)`), or in the IR. If you set one field, the compiler changes
-other fields only where they contradict it, and `--remarks` lists these changes. If a schedule contradicts itself, or
-does not fit the product or the target, one error says why. Most fields are printed only if they differ from the default
-in the last column.
+You can set any field yourself:
 
-In Python a schedule is a tree of records, such as `schedule.loop.stages`. `schedule["stages"]` finds a field by its
-name, and `schedule.with_fields(stages=4, group=2)` makes a schedule with other values. `warploom tune` searches for the
-fastest schedule.
+| in | for example |
+|---|---|
+| a pass | `warp-schedule{stages=4 edges=predicated}` |
+| a command | `warploom run --schedule stages=4` |
+| Python | `compile(text, stages=4)` |
+| the IR | the attribute above |
+
+- If you set a field, the compiler changes other fields only where they contradict it. `--remarks` lists these changes.
+- If a schedule contradicts itself, or does not fit the product or the target, one error says why.
+- Most fields are printed only if they differ from the default in the last column.
+- `warploom tune` searches for the fastest schedule.
+
+In Python, a schedule is a tree of records: `schedule.loop.stages` is a field. `schedule["stages"]` finds a field by its
+name, and `schedule.with_fields(stages=4, group=2)` returns a schedule with other values.
 """
 
 OF_RECORDS = {
@@ -99,9 +106,9 @@ def isa() -> Iterator[str]:
     """All instructions: how many forms each target has, then each form with where and since when."""
     yield GENERATED
     yield "# Matrix instructions\n\n"
-    yield "Every form of PTX ISA 9.7.14 and 9.7.15, from the tables that verifier, printer and parser use.\n"
-    yield "`warploom isa` prints the same, filtered; `warploom isa --json` has each form with all its fields.\n\n"
-    yield "## Forms on each GPU\n\nThe last version of PTX is assumed.\n\n"
+    yield "This page lists every form of PTX ISA 9.7.14 and 9.7.15, from the tables that verifier, printer and parser\n"
+    yield "use. `warploom isa` prints the same, with filters. `warploom isa --json` has all fields of each form.\n\n"
+    yield "## Forms on each GPU\n\nThe counts are for the latest PTX version.\n\n"
     names = list(FAMILIES)
     yield f"| GPU | {' | '.join(names)} | all |\n|---|{'---:|' * (len(names) + 1)}\n"
     for target in TARGETS:
@@ -147,9 +154,12 @@ element of D as follows:
    2. The truncated terms are added exactly.
    3. The sum becomes the new D, rounded to f32 toward zero, or to f16 to nearest even.
 
-A zero counts with an exponent of its own, which the table calls "zero". A sum that is zero, or rounds to zero, is +0
-and never -0. On sm_70, and for m8n8k4 on sm_75, an f16 C of an f32 D has its exponent in f16. On other GPUs it is
-converted to f32 first.
+Further rules:
+
+- A zero has a special exponent, which is in the column "zero" of the table.
+- A sum that is zero, or rounds to zero, is +0 and never -0.
+- If C is f16 and D is f32, C is converted to f32 first. On sm_70, and for m8n8k4 on sm_75, C instead keeps the exponent
+  that it has in f16.
 
 ## Parameters in Python
 
@@ -167,11 +177,11 @@ print(core.compared)               # who compared them with a GPU: test/public_w
 
 The column "compared by" of the table has one of these values:
 
-- "the tests": `test/unit/test_replay.py` replays words that a GPU of that architecture computed, and finds no
+- "the tests": `test/unit/test_replay.py` replays results that a GPU of that architecture computed, and finds no
   difference.
-- "test/public_words.py": this script replays words that others recorded and published, and finds no difference. They
-  are 5000 dot products of moderate numbers, without infinities and NaNs, for each GPU and format. For tf32 each has 4
-  products, so they do not determine L = 8. The words are licensed under BSD 2-Clause. They are part of
+- "test/public_words.py": this script replays results that others recorded and published, and finds no difference. They
+  are 5000 dot products of moderate numbers, without infinities and NaNs, for each GPU and format. For tf32, each dot
+  product has 4 terms, so they do not confirm L = 8. The results are licensed under BSD 2-Clause, and are part of
   [MATLAB-tensor-core](https://github.com/north-numerical-computing/MATLAB-tensor-core):
 
   ```sh
@@ -180,29 +190,32 @@ The column "compared by" of the table has one of these values:
   ```
 
 - "the models' authors": published models have these parameters. Their authors report that they compared them with GPUs.
-  This project has not seen words of such a GPU.
-- "**no one**": as far as is known, nobody has confirmed the row on hardware of that architecture. The last column names
-  the evidence for the row instead.
+  This project has no recorded results of such a GPU.
+- "**no one**": as far as is known, nobody has confirmed the row on hardware of that architecture. The last column says
+  what the row rests on.
 
-With a GPU, `test/gpu/capture.py` records the missing words.
+On a GPU, `test/gpu/capture.py` records the missing results.
 
 ## The parameters
 
-A GPU without a row of its own has the arithmetic of the nearest lower one: sm_86 has that of sm_80, and sm_103 has
-that of sm_100. The column "compared by" is about the GPU that the row names. Of the GPUs that share its arithmetic, the
-public words cover A2 (sm_86), Ada and L40S (sm_89).
+A GPU without a row has the arithmetic of the nearest lower one: sm_86 has that of sm_80, and sm_103 has that of sm_100.
+The column "compared by" is about the GPU that the row names. Among the GPUs that share its arithmetic, the published
+results cover A2 (sm_86), Ada and L40S (sm_89).
 
 """
 
 CONTRACTION = """
 ## Multiply, then add
 
-Scalar `add`, `sub`, `mul` and `fma` are rounded once, as the ISA defines them. But the ISA gives the assembler one
-liberty (9.7.3): a `mul`, and an `add` or `sub` of its result, **without a rounding modifier** may become one `fma`,
-which does not round the product. ptxas does that in f16, bf16, f32 and f64, unless it is told `--fmad=false`. So does
-a driver that compiles PTX. The interpreter rounds both. Then the words of such a kernel may differ between GPU and
-interpreter, and between one assembler and another. With `.rn` on either of the two, ptxas 13.0 leaves them apart.
-With `.rn` on both, nothing may be contracted. Everything that Warploom writes has it:
+Write `.rn` on `mul`, `add` and `sub` if GPU and interpreter must give the same bits. Everything that Warploom writes
+has it.
+
+Scalar `add`, `sub`, `mul` and `fma` are rounded once, as the ISA defines them. But the ISA (9.7.3) allows the assembler
+to contract: a `mul` **without a rounding modifier**, and an `add` or `sub` of its result, may become one `fma`, which
+does not round the product. ptxas, and a driver that compiles PTX, do this in f16, bf16, f32 and f64, unless the option
+is `--fmad=false`. The interpreter always rounds twice. So results of such a kernel may differ between GPU and
+interpreter, and between two assemblers. With `.rn` on either instruction, ptxas 13.0 does not contract. With `.rn` on
+both, the ISA forbids it:
 
 ```text
 mul.f32    %f3, %f1, %f2;      // with the next line: one fma.rn.f32, or two roundings
@@ -212,27 +225,28 @@ mul.rn.f32 %f3, %f1, %f2;      // two roundings, everywhere
 add.rn.f32 %f4, %f3, %f0;
 ```
 
-CUDA C++ compilers write `fma.rn` where they contract, and `mul.rn` where they were told not to (`-fmad=false`,
-`__fmul_rn`). But nvcc leaves `a * b - c * d` to the assembler. Triton and hand-written PTX often leave the modifier
-out. When `warploom run` takes the interpreter, it names the first sum of this kind.
+CUDA C++ compilers write `fma.rn` where they contract, and `mul.rn` where they must not (`-fmad=false`, `__fmul_rn`).
+But nvcc leaves `a * b - c * d` to the assembler. Triton and hand-written PTX often omit the modifier. When `warploom
+run` uses the interpreter, it names the first sum of this kind.
 
 ## Approximate functions
 
 The ISA bounds the error of `.approx` and `.full` instructions (ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div), but
-does not define the bits of their results. In f32, f16 and bf16 the interpreter computes the bits of an H200, with
-`.ftz` and without (`runtime/numerics/approximate.py`). A GPU computes them in one unit. It cuts a range of arguments
-into 64 segments, for the reciprocal 128, and evaluates a quadratic polynomial in each. Its coefficients have about 26,
-16 and 10 bits. Its squarer leaves out every partial product below 2^-15. Results of 16 bits are those of f32, rounded
-towards zero.
+does not define the bits of their results. In f32, f16 and bf16, the interpreter computes the bits of an H200, with and
+without `.ftz` (`runtime/numerics/approximate.py`).
 
-The coefficients (`runtime/numerics/coefficients.py`) were found from the words of an H200 for all arguments of one or
-more binades: in each segment one pair of a linear and a quadratic coefficient gives all of them, and no other pair
-does. `test/gpu/approximations.py` compares 36 whole binades on a GPU, 2^23 words each: no word differs. The tests
-replay 4,096 recorded words of each instruction, special values and subnormal numbers among them, and all 65,536 of each
-type of 16 bits, with 0 differing words.
+One unit of the GPU computes all of these functions. It divides a range of arguments into 64 segments (128 for the
+reciprocal), and evaluates a quadratic polynomial in each. The coefficients have about 26, 16 and 10 bits. The squarer
+omits every partial product below 2^-15. Results of 16 bits are the f32 results, rounded towards zero.
 
-The bits of the approximate instructions of f64 are not known: there the interpreter rounds the exact value once. No
-words of other GPUs than the H200 were available.
+The coefficients (`runtime/numerics/coefficients.py`) were derived from the results of an H200 for all arguments of one
+or more binades. In each segment, exactly one pair of a linear and a quadratic coefficient gives all results.
+`test/gpu/approximations.py` compares 36 whole binades on a GPU, 2^23 results each: none differs. The tests replay 4,096
+recorded results of each instruction, including special values and subnormal numbers, and all 65,536 results of each
+16-bit type: none differs.
+
+The bits of the approximate f64 instructions are not known. There the interpreter rounds the exact value once. No
+results of GPUs other than the H200 were available.
 """
 
 
@@ -291,8 +305,8 @@ def file(fragment: Fragment) -> str:
 def _index(found: dict[str, Fragment]) -> Iterator[str]:
     yield GENERATED
     yield "# Fragments\n\n"
-    yield "Which lane of a warp, or thread of a warpgroup, holds which elements of the operands of matrix\n"
-    yield "instructions. `T4:{a0,a1}` is elements 0 and 1 of lane 4. D is held as C where it is not shown.\n"
+    yield "The pictures show which lane of a warp, or thread of a warpgroup, holds which elements of the operands of\n"
+    yield "matrix instructions. `T4:{a0,a1}` means elements 0 and 1 of lane 4. A missing D has the layout of C.\n"
     yield "`warploom layout INSTRUCTION OPERAND --svg FILE` draws any of these.\n"
     heading = ""
     for name, fragment in found.items():
@@ -306,9 +320,10 @@ def _index(found: dict[str, Fragment]) -> Iterator[str]:
 SHARED = """
 ## Operands in shared memory
 
-What a matrix descriptor of `wgmma` names, which `warploom explain` tells field by field, and what a tensor copy of the
-same swizzle writes: a row of its box is a row here. A matrix is made of the pattern drawn, A as B (with m for n).
-`warploom layout INSTRUCTION B --swizzle 128 --svg FILE` draws any of these.
+The pictures show how operands of `wgmma` lie in shared memory. A matrix descriptor describes this layout, and `warploom
+explain` prints its fields. A tensor copy with the same swizzle writes the same layout: a row of its box is a row of the
+picture. A matrix repeats the pattern. The pictures show B; for A, read m for n. `warploom layout INSTRUCTION B
+--swizzle 128 --svg FILE` draws any of these layouts.
 """
 
 

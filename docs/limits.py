@@ -129,13 +129,13 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Products": (
         Refused(
             "depthwise convolutions of large windows, with the channels last",
-            "Such a convolution has a filter for each channel, and neighbours in memory belong to different channels. "
-            "So it is no product of matrices. It becomes an elementwise kernel that reads one view of the input for "
-            "each position of the window, and the number of views is limited. With channels first, a depthwise "
-            "convolution is a product of matrices and vectors, and has no such limit.",
+            "Such a convolution has a filter for each channel, and neighbours in memory belong to different channels, "
+            "so it is not a matrix product. It becomes an elementwise kernel that reads one view of the input for "
+            "each position of the window, and the number of views is limited. A depthwise convolution with the "
+            "channels first is a product of matrices and vectors, and has no such limit.",
             DEPTHWISE,
         ),
-        Refused("zero points other than 0", "Integers are multiplied as they are stored.", ZERO_POINTS),
+        Refused("zero points other than 0", "Kernels multiply integers as they are stored.", ZERO_POINTS),
         Refused(
             "integers times floats, with the integers in A",
             "A kernel converts integers of 8 and 4 bits to floats as it loads them, but only in B "
@@ -144,20 +144,20 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused(
             "zero points of 4 bits that are the same along a row of weights",
-            "A product subtracts zero points in registers, where they are constants. Weights with zero points from "
-            "memory, or with odd groups, are converted by a kernel of their own, before the product. It reads two "
-            "elements of 4 bits in a byte, so they must be neighbours in its output too.",
+            "A product can subtract only constant zero points. Weights with zero points from memory, or with odd "
+            "groups, are converted by a separate kernel before the product. This kernel reads two elements of 4 bits "
+            "from each byte, so they must be neighbours in its output too.",
             GROUPS,
         ),
         Refused(
             "loops that carry values",
-            "The host runs `scf.for` and `scf.if` when the function is called. Their bounds and conditions are "
-            "computed from sizes and constants, and iterations share nothing but memory.",
+            "The host runs `scf.for` and `scf.if` when the function is called. It computes bounds and conditions from "
+            "sizes and constants only, and iterations can share data only in memory.",
             CARRIED,
         ),
         Refused(
             "warpgroups for sums over several loops",
-            "Products that are summed over several loops, such as convolutions, are multiplied by `mma.sync` only.",
+            "Products that sum over several loops, such as convolutions, use `mma.sync` only.",
             BATCH_REDUCE,
             schedule={"mma": "m64n128k16"},
         ),
@@ -165,14 +165,14 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Types": (
         Refused(
             "f32 without tf32",
-            "No matrix instruction multiplies f32 with all bits of its fraction. An option allows tf32, which drops "
-            "bits.",
+            "No matrix instruction multiplies f32 with all bits of its fraction. The option `tf32` allows tf32, which "
+            "drops 13 of the 23 bits.",
             square("f32", "f32", "f32"),
         ),
         Refused(
             "two different types",
             "The instructions for 16-bit types multiply two operands of the same type. Those for 8-bit floats and for "
-            "integers also multiply two kinds of floats, or signed with unsigned integers.",
+            "integers also accept two different 8-bit floats, or signed and unsigned integers.",
             square("f16", "bf16", "f32"),
         ),
         Refused("32-bit integers", "No matrix instruction multiplies 32-bit integers.", square("i32", "i32", "i32")),
@@ -184,8 +184,8 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused(
             "Volta",
-            "sm_70 has only the shape m8n8k4, whose fragments differ from all later ones. You can write kernels with "
-            "it, and the interpreter runs them. Products are not lowered to it.",
+            "sm_70 has only the shape m8n8k4, whose fragments differ from those of all later shapes. The compiler does "
+            "not lower products to it. You can write kernels with it, and the interpreter runs them.",
             square("f16", "f16", "f32"),
             "sm_70",
         ),
@@ -193,13 +193,13 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Memory": (
         Refused(
             "rows and columns that are not contiguous",
-            "Copies to shared memory move 4 to 16 contiguous bytes. So the rows or the columns of an operand must be "
+            "Copies to shared memory move 4 to 16 contiguous bytes, so the rows or the columns of an operand must be "
             "contiguous. The other stride is free.",
             product("64x64xf16, strided<[128, 2]>", "64x64xf16", "64x64xf32"),
         ),
         Refused(
             "a result that is also an operand",
-            "Some CTAs write their tiles of C while others still read A. Elementwise operations may work in place.",
+            "Some CTAs write their tiles of C while other CTAs still read A. Elementwise operations may work in place.",
             product("64x64xf16", "64x64xf16", "64x64xf16", "%A"),
         ),
     ),
@@ -233,7 +233,7 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused(
             "split-K of dynamic sizes",
-            "The partial sums take memory that is allocated for a known M x N.",
+            "The workspace for partial sums is allocated for an M x N that is known at compile time.",
             product("?x?xf16", "?x?xf16", "?x?xf32"),
             schedule={"split_k": "2"},
         ),
@@ -242,8 +242,8 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
 
 HEAD = f"""# Limits
 
-This page lists what Warploom refuses, and why. When the page is generated, each function on it is compiled, and the
-error below it is the one that the compiler printed. An error names the file, the line, and what would be accepted.
+This page lists what the compiler refuses, and why. Each error below a function is what the compiler printed for it when
+the page was generated. An error names the file, the line, and what would be accepted.
 
 The targets are {", ".join(TARGETS)}.
 
@@ -254,27 +254,28 @@ NAMES = ", ".join(f"`{name}`" for name in FAMILIES if family(name))
 TAIL = f"""## What is not modelled
 
 These families of instructions are not modelled: {NAMES}. `warploom check` checks only their names, and the interpreter
-refuses kernels that use them. Because `tcgen05` is among them, products for sm_100 and later use `mma.sync`.
+refuses kernels that use them. Because `tcgen05` is not modelled, products for sm_100 and later use `mma.sync`.
+
 ## What is not measured
 
-A model chooses schedules. Its constants were measured on one H200 ([bench/RESULTS.md](../bench/RESULTS.md)), which is
-the only GPU that kernels have run on. For other targets the tests assemble the PTX with ptxas, and interpret it with
-the arithmetic of the target. The speed of these kernels is not known. `warploom tune` measures on your GPU.
+Kernels have run on one GPU only, an H200 ([bench/RESULTS.md](../bench/RESULTS.md)). The constants of the model that
+chooses schedules were measured there. For other targets, the tests assemble the PTX with ptxas and interpret it with
+the arithmetic of the target, but the speed of these kernels is not known. `warploom tune` measures on your GPU.
 
-The arithmetic of the interpreter rests on measurements of some GPUs and on published models for others.
-[arithmetic.md](arithmetic.md) says which, and marks what nobody has compared with hardware.
+The arithmetic of the interpreter comes from measurements for some GPUs, and from published models for others.
+[arithmetic.md](arithmetic.md) names the source for each GPU, and marks what nobody has compared with hardware.
 
-The interpreter runs a few hundred million multiply-adds in a second. It is made for tiles, tests and small
-problems. A product of 4096 x 4096 x 4096 takes minutes ([bench/RESULTS.md](../bench/RESULTS.md)).
+The interpreter runs a few hundred million multiply-adds per second. It is made for tiles, tests and small problems. A
+product of 4096 x 4096 x 4096 takes minutes ([bench/RESULTS.md](../bench/RESULTS.md)).
 
 ## What other compilers do
 
-Warploom compiles products, attention, row reductions, and the elementwise operations around them. Other operations,
-such as reductions along several loops, sorting and memory management, are left to the compiler that uses Warploom. In
-PyTorch they run in eager mode or go to inductor ([torch.md](torch.md)).
+Warploom compiles products, attention, row reductions, and the elementwise operations around them. It leaves other
+operations, such as reductions along several loops, sorting and memory management, to the compiler that uses it. In
+PyTorch, these operations run in eager mode or through inductor ([torch.md](torch.md)).
 
-LLVM 22's tests of `Linalg` have 538 functions with a product. Of these 413 compile, with f32 as tf32.
-`python test/linalg_suite.py FOLDER --list` prints the reason why each of the others does not.
+The `Linalg` tests of LLVM 22 have 538 functions with a product. 413 of them compile, with f32 as tf32.
+`python test/linalg_suite.py FOLDER --list` prints why each of the others does not.
 """
 
 

@@ -134,11 +134,14 @@ _SCHEDULE = _fields_of_schedules()
 
 OPERATIONS = """# Operations
 
-The operations of the dialects `warp` and `ptx`, from their definitions. An example is that of the docstring, or a line
-of the tests that read, print and read it again.
+This page lists the operations of two dialects:
 
-`warp` is what kernels are written in between `linalg` and PTX: products of fragments, copies to shared memory,
-barriers. It stands beside `gpu`, `scf`, `arith` and `memref`. `ptx` has the instructions themselves.
+- `warp` is the level of kernels between `linalg` and PTX: products of fragments, copies to shared memory, barriers. Its
+  kernels also use `gpu`, `scf`, `arith` and `memref`.
+- `ptx` has the PTX instructions.
+
+The page is generated from the definitions of the operations. An example comes from the docstring, or from a test that
+prints the operation and parses it again.
 
 """
 

@@ -51,13 +51,16 @@ ADDITIONS = (
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
-    ("an operand of products that is more than memory", "an operation in `dialect/warp/`, an `OperandForm`"),
+    (
+        "an operand of products with data beside its memory, such as scales",
+        "an operation in `dialect/warp/`, an `OperandForm`",
+    ),
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
     (
         "a way for warpgroups to multiply",
         "its schedules in `passes/schedule/`, in the list of `warpgroup_ways.py`; a class in `passes/tile/` as above",
     ),
-    ("a kernel that goes once through memory", "a `Traversal` in `passes/tile/`"),
+    ("a kernel that reads and writes memory once, without a K loop", "a `Traversal` in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/expand/`"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
@@ -74,27 +77,27 @@ GLOSSARY = (
     ("CTA tile, warp tile", "the part of the result that a CTA, or a warp, computes at a time (`cta`, `warp`)"),
     ("fragment", "the part of a matrix that a warp holds in registers; its layout says which lane has which element"),
     ("warpgroup", "four warps of a CTA that multiply together by `wgmma`"),
-    ("cluster", "CTAs that run at the same time and copy to each other's shared memory (`cluster`)"),
+    ("cluster", "CTAs that run at the same time and can copy to each other's shared memory (`cluster`)"),
     ("producer, consumer", "the warp that copies tiles to shared memory, and the warpgroups that multiply them"),
-    ("tensor copy, tensor map", "a copy of a box by `cp.async.bulk.tensor`; 128 bytes that describe the tensor"),
-    ("stage", "one of the buffers in shared memory that copies fill in turn (`stages`)"),
+    ("tensor copy, tensor map", "a copy of a box by `cp.async.bulk.tensor`; the 128 bytes that describe the tensor"),
+    ("stage", "one of the buffers of the ring in shared memory that copies fill in turn (`stages`)"),
     ("prefetch distance", "how many K tiles copies run ahead of the products (`prefetch`)"),
-    ("split-K", "K cut among CTAs, which add their partial sums in a workspace in global memory (`split_k`)"),
-    ("sliced-K", "K cut among warps of a CTA, which add their partial sums in shared memory (`sliced_k`)"),
-    ("partial sum", "the part of the sum of an element that a CTA of split-K, or a warp of sliced-K, computes"),
+    ("split-K", "CTAs share the K of a tile, and add their partial sums in a workspace in global memory (`split_k`)"),
+    ("sliced-K", "groups of warps share each K tile, and add their partial sums in shared memory (`sliced_k`)"),
+    ("partial sum", "the sum over the part of K that one CTA of split-K, or one warp of sliced-K, computes"),
     ("epilogue", "the operations on an accumulator before it is stored: bias, activation, residual, conversion"),
     ("epilogue operand", "an operand that an epilogue reads: a matrix, a vector or a number"),
-    ("staging of the epilogue", "rows of the result change lanes in shared memory before they are stored (`staging`)"),
+    ("staging of the epilogue", "elements change lanes in shared memory, so that warps store whole lines (`staging`)"),
     ("packing", "copying an operand to aligned rows in scratch memory before the product (`pack`)"),
     ("rasterisation", "the order in which CTA tiles are computed, for reuse in the L2 cache (`group`)"),
     ("persistent CTAs", "a fixed number of CTAs that go from tile to tile (`ctas`)"),
     ("swizzle", "a permutation of 16-byte chunks in shared memory that avoids bank conflicts (`swizzle`)"),
-    ("index permutation", "a numbering of a fragment's indices with which wide loads fill its registers in order"),
-    ("register overhead", "the registers that ptxas takes in addition to fragments and addresses"),
-    ("fp8-as-f16 emulation", "8-bit floats converted in registers and multiplied as f16 (`fp8_as`)"),
-    ("elementwise kernel", "a kernel of elementwise operations that belong to no product"),
-    ("trace", "a record of what each warp of an interpreted launch does over time, in cycles of a model"),
-    ("finding", "an error that a check reports in a running kernel: line, CTA, warp, the two events"),
+    ("index permutation", "an order of a fragment's indices in which wide loads fill its registers in sequence"),
+    ("register overhead", "the registers that ptxas uses in addition to those of fragments and addresses"),
+    ("fp8-as-f16 emulation", "8-bit floats are converted to f16 in registers, and multiplied as f16 (`fp8_as`)"),
+    ("elementwise kernel", "a kernel of elementwise operations that are not fused with a product"),
+    ("trace", "a record of what each warp of an interpreted launch does over time, in modelled cycles"),
+    ("finding", "an error that a check reports in a running kernel: the line, the CTA, the warp and the two events"),
     ("row", "a frozen record of one instruction: spelling, operands, section of the ISA, version, target"),
 )  # fmt: skip
 
@@ -115,47 +118,51 @@ imports are relative. For an editor or a type checker run `make build/typing` on
 LEVELS = """
 ## Levels
 
-These passes lower a product. You can run each pass alone, leave it out, or replace it. `warploom-opt
---print-between-passes` prints the IR after each pass, and [pipeline.md](pipeline.md) describes all of them. The last
-column has a line of the IR of `examples/matmul.mlir` that the pass has changed.
+These passes lower a product, in this order. You can run a pass alone, omit it, or replace it. `warploom-opt
+--print-between-passes` prints the IR after each pass, and [pipeline.md](pipeline.md) explains the passes. The last
+column shows a line of the IR of `examples/matmul.mlir` that the pass changes.
 """
 
 EVIDENCE = """
 ## One fact, one place
 
-- An instruction is a row. Verifier, parser, printer, interpreter, the emitter, `warploom isa`, the documents and the
-  tests of conformance all read the same row.
-- What an instruction does to memory and to other threads is asked of its traits (`dialect/ptx/traits.py`). Checks,
-  traces and the interpreter do not read the text of an opcode.
-- `passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/operands.py`). What else there
-  is to know follows from the row: the type of the register that is set, whether the instruction may be hoisted or
-  computed once, since which PTX version the target has it. What no row allows is an error there.
-- A row has the layout of each operand, written in bits: where its elements lie. Figures, `warploom layout`, the
-  interpreter and the lowering read the same layout.
-- All choices for a product are its schedule, an attribute in the IR. The lowering decides nothing that the schedule
-  does not say.
-- `warp-allocate` writes into the IR where a tile lies in shared memory. Nothing computes it again.
-- A launch is in the IR: grid, block, shared memory, arguments. The runtime only reads it.
+Each fact is stored once, and everything else reads it there:
+
+| fact | where it is | what reads it |
+|---|---|---|
+| an instruction | a row of `dialect/isa/` or `dialect/ptx/rows/` | verifier, parser, printer, interpreter, emitter |
+| the effects of an instruction | its traits, `dialect/ptx/traits.py` | checks, traces, interpreter |
+| the layout of each operand | the row of the instruction | figures, `warploom layout`, the interpreter, the lowering |
+| all choices for a product | its schedule, an attribute in the IR | the lowering, which makes no other choices |
+| the offset of a tile in shared memory | the IR, where `warp-allocate` writes it | the later passes |
+| the launch: grid, block, shared memory, arguments | the IR | the runtime |
+
+Effects are those on memory and on other threads. `warploom isa`, these pages and the conformance tests also read the
+rows. Checks, traces and the interpreter do not read the text of an opcode.
+
+`passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/operands.py`). The row gives the
+rest: the type of the destination register, whether the instruction may be hoisted or computed once, and the first PTX
+version that has it on the target. An instruction that no row allows is an error.
 """
 
 WHOLE = """
-## What is done in one step
+## Steps that are not patterns
 
-Most steps are patterns on operations that the IR shows before and after. These are not, each for a reason:
+Most steps are sets of patterns on operations, and the IR shows what they do. These steps do more at once:
 
 - `passes/to_ptx/copies.py` divides a `warp.copy` among the threads of a CTA. Like a load or a store, the operation says
-  what moves, and the last pass chooses the accesses: their width, their order, their predicates. The passes for
-  pipelines move whole copies. No pass would change a part of one.
-- `passes/to_ptx/odd_rows.py` stores fragments to rows of an odd number of elements. It takes the place of the accesses
-  of one `warp.store`, too. Whether a lane takes an element of its neighbour depends on the address of the row, which no
-  layout says. As operations of one thread, a warp tile of 64x64 would be several hundred of them.
-- `warp-pipeline` and `warp-specialise` rewrite a loop as a whole. A ring of stages is right only if every copy, wait
-  and product that shares it changes at the same time. Each pass checks the loop first, and leaves it as it is if an
+  what moves. The last pass chooses the accesses: their width, order and predicates. The passes for pipelines move
+  whole copies, and no pass would change a part of one.
+- `passes/to_ptx/odd_rows.py` stores fragments to rows of an odd number of elements. It too chooses the accesses of one
+  `warp.store`. Whether a lane takes an element of its neighbour depends on the address of the row, which a layout does
+  not contain. Written as operations of one thread, a warp tile of 64x64 would need several hundred.
+- `warp-pipeline` and `warp-specialise` rewrite a whole loop. A ring of stages is correct only if every copy, wait and
+  product that shares it changes at the same time. Each pass first checks the loop, and leaves it unchanged if an
   operation does not fit.
-- A kernel of rows, or of an elementwise operation, is made from its operation at once. `passes/tile/traversal.py` has
-  what both share. There is no K loop, no stage and no instruction to choose between the operation and its fragments.
-- Attention is a pattern on the `warp.attention` of one CTA. It makes loops, copies, `warp.tile_mma` and `warp.map`;
-  the patterns for products and epilogues expand those.
+- A kernel of rows or of an elementwise operation is made from its operation in one step. It has no K loop, no stages
+  and no matrix instruction to choose. `passes/tile/traversal.py` has the code that both share.
+- Attention is one pattern on the `warp.attention` of a CTA. It makes loops, copies, `warp.tile_mma` and `warp.map`. The
+  patterns for products and epilogues then expand these.
 """
 
 
@@ -240,7 +247,7 @@ def levels() -> Iterator[str]:
     yield f"{LEVELS}\n| pass | what it does | for example |\n|---|---|---|\n"
     for number, name in enumerate(one.partition("{")[0] for one in passes()):
         line = shown(number).replace("|", "\\|")
-        yield f"| `{name}` | {meaning(name)} | {f'`{line}`' if line else 'nothing to do here'} |\n"
+        yield f"| `{name}` | {meaning(name)} | {f'`{line}`' if line else 'no change'} |\n"
 
 
 def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...]) -> Iterator[str]:
@@ -252,8 +259,8 @@ def table(title: str, heads: tuple[str, str], rows: tuple[tuple[str, str], ...])
 IDEAS = """
 ## The files of a feature
 
-The table lists, for some features of the lowering, the files that have code only or mostly for this feature, and their
-number of lines, to within a hundred. In addition a feature has a field and defaults in `passes/schedule/`, and entries
+For some features of the lowering, the table lists the files that have code only or mostly for this feature, and their
+total number of lines, to within a hundred. A feature also has a field and defaults in `passes/schedule/`, and entries
 in the lists of passes and operations.
 
 """

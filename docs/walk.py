@@ -28,57 +28,74 @@ def first_levels() -> Iterator[str]:
     yield prose("""
 # One product through the pipeline
 
-A product goes from `linalg` to PTX in steps. Each step can be printed, edited and continued from. This page takes
-[examples/matmul.mlir](../examples/matmul.mlir), C = A * B with f16 operands and f32 sums, through all steps twice:
+The compiler lowers a product from `linalg` to PTX in steps. You can print the IR after each step, edit it, and continue
+from there. This page lowers [examples/matmul.mlir](../examples/matmul.mlir), C = A * B with f16 operands and f32 sums,
+in two ways:
 
 - with `mma.sync`: warps multiply fragments in their registers, and `cp.async` copies tiles to shared memory. This works
   on every GPU from sm_80 on.
-- with `wgmma`: warpgroups multiply tiles in shared memory, and a producer warp copies them there by tensor copies.
+- with `wgmma`: warpgroups multiply tiles in shared memory, and a producer warp copies the tiles there by tensor copies.
   This works on sm_90a (Hopper).
 
-The first three steps are the same. The schedule then says which way the product goes. To see a level, leave the passes
-after it off the end of `-p`:
+The first three steps are the same. Then the schedule decides between the two. This command prints the result of the
+last pass. To print an earlier level, remove passes from the end of `-p`:
 """)
     yield block("sh", f"warploom-opt examples/matmul.mlir -p \\\n  '{WARPS.until('convert-warp-to-ptx')}'\n")
     yield prose("""
-`-p warploom` stands for all of them and takes the same options. `warploom-schedule` ends at products with a schedule,
-`warploom-tile` goes from there to kernels over fragments, and `warploom-finish` goes from there to PTX.
+`-p warploom` runs all passes and takes the same options. Three shorter pipelines run parts of it:
+
+| pipeline | from | to |
+|---|---|---|
+| `warploom-schedule` | `linalg` | products with a schedule |
+| `warploom-tile` | products with a schedule | kernels over fragments |
+| `warploom-finish` | kernels over fragments | PTX |
+
 """)
     yield "## 1. The input\n\n"
     yield block("mlir", quoted(EXAMPLE.read_text(), ["func.func", "constant", "fill", "matmul", "return", "}"]))
     yield prose("""
-`warp-set-target` puts the GPU on the module. The passes after it ask there which instructions exist. `warp-bufferize`
-turns functions on tensors into functions on memory. This function is already on memory. `warp-fuse-attention` looks for
-[attention](attention.md), and `warp-fuse-rows` for [operations along rows](rows.md), such as a softmax or a norm.
+Four passes run first:
+
+- `warp-set-target` writes the target GPU into the module. Later passes read there which instructions exist.
+- `warp-bufferize` converts functions on tensors to functions on memory. This function is already on memory.
+- `warp-fuse-attention` looks for [attention](attention.md).
+- `warp-fuse-rows` looks for [operations along rows](rows.md), such as a softmax or a norm.
 
 ## 2. One operation: `warp-raise-matmul`, `warp-fold-fill`, `warp-fuse-epilogue`
 
 `linalg` has many ways to write a product. Each of them becomes one operation, `warp.matmul`. It has the types in which
-A and B are multiplied, the initial value of the sum, and the layout of each operand. A fill before the product becomes
-its initial value, so C is never read. Elementwise operations after the product become its epilogue, so the product
-itself is never stored. `warp-fuse-weights` lets a product read integer weights that are converted to f16 or bf16 for
-it. If sizes or strides are [dynamic](sizes.md), `warp-version` then makes several products of one, and each call
-chooses among them.
+A and B are multiplied, the initial value of the sum, and the layout of each operand.
+
+- A fill before the product becomes its initial value, so the kernel does not read C.
+- Elementwise operations after the product become its epilogue, so the kernel does not store the product itself.
+- `warp-fuse-weights` fuses the conversion of integer weights to f16 or bf16 into the product.
+- If sizes or strides are [dynamic](sizes.md), `warp-version` makes several versions of the product, and each call
+  chooses one.
 """)
     yield block("mlir", quoted(WARPS.level("warp-fuse-epilogue"), ["func.func", "warp.matmul"], 200))
     yield prose("""
 ## 3. All choices in one attribute: `warp-schedule`
 
-The schedule is one attribute of the product. The pass chooses it with a model of the target and the size. You can set
+The schedule is one attribute of the product. The pass chooses it by a model of the target and the size. You can set
 each field yourself ([schedules.md](schedules.md)), and `warploom tune` measures which schedule is fastest. The two
 schedules of this page are small, so that the IR is easy to read:
 """)
     yield block("mlir", quoted(WARPS.level("warp-schedule"), [r"warp\.matmul"], 400))
     yield block("mlir", quoted(WARPGROUPS.level("warp-schedule"), [r"warp\.matmul"], 400))
     yield prose("""
-In the first, a CTA computes a tile of C of 64x64, with 32 of K in each step. Each of its four warps computes 32x32 of
-the tile, with `mma` instructions of 16x8x16. In the second, a CTA computes a tile of 128x64, with 64 of K in each step.
-Each of two warpgroups computes 64x64 of it, with `wgmma` instructions of 64x64x16. Five CTAs compute two tiles each.
+| | first schedule | second schedule |
+|---|---|---|
+| tile of C for each CTA | 64x64 | 128x64 |
+| elements along K in each step | 32 | 64 |
+| part of the tile | 32x32 for each of four warps | 64x64 for each of two warpgroups |
+| instruction | `mma` of 16x8x16 | `wgmma` of 64x64x16 |
+| CTAs | one for each tile | five, which compute two tiles each |
 
-If the schedule asks for it, `warp-lay-out` transposes operands before the product, or copies D after it. Then
-`warp-outline` makes a kernel of the product, a `gpu.func`, and puts a launch in its place. The kernel has the same
-operation, of which each CTA computes one `tile`. The index of the CTA determines its tile. CTAs that run at the same
-time share rows of A and columns of B. `warp.matrix` selects one matrix of a batch, or of memory that is not
+If the schedule asks for it, `warp-lay-out` transposes operands before the product, or copies D after it.
+
+`warp-outline` makes a kernel of the product, a `gpu.func`, and replaces the product by a launch. The kernel contains
+the same operation, restricted to one `tile` for each CTA. The index of the CTA determines its tile. CTAs that run at
+the same time share rows of A and columns of B. `warp.matrix` selects one matrix of a batch, or of memory that is not
 row-major.
 """)
     patterns = ["gpu.launch_func", "gpu.func", "gpu.block_id", r"warp\.matmul", "gpu.return"]
@@ -92,9 +109,9 @@ def levels_of_warps() -> Iterator[str]:
 
 ### 4. A kernel over fragments: `warp-stage`, `warp-distribute`, `warp-fragments`, `warp-epilogue`
 
-`-p warp-tile` stands for these four passes and `warp-raise-gelu`. `warp-stage` makes a loop over K of the tile. The
-loop is not pipelined yet: it copies a tile of A and one of B to shared memory, waits, multiplies the two tiles there,
-and waits again. The sums are a value of type `!warp.cta_tile`, which the warps of the CTA hold together. After the
+`-p warp-tile` runs these four passes and `warp-raise-gelu`. `warp-stage` makes a loop over K for the tile. The loop is
+not pipelined yet: it copies a tile of A and a tile of B to shared memory, waits, multiplies the two tiles there, and
+waits again. The sums are a value of type `!warp.cta_tile`, which is distributed over the warps of the CTA. After the
 loop, `warp.epilogue` stores them.
 """)
     staged = [
@@ -103,16 +120,16 @@ loop, `warp.epilogue` stores them.
     ]  # fmt: skip
     yield block("mlir", quoted(WARPS.level("warp-stage"), staged))
     yield prose("""
-`warp-distribute` gives each warp its part of the sums, and of the tiles that it multiplies. A matrix in the registers
-of a warp is a value of type `!warp.fragment`. The type has the role of the operand, its size, its element type and its
-layout. The layout maps each bit of the lane number, and of the number of the element in the lane, to a bit of the row
-or of the column.
+`warp-distribute` gives each warp its part of the sums, and its parts of the tiles to multiply. A matrix in the
+registers of a warp is a value of type `!warp.fragment`. The type has the role of the operand, its size, its element
+type and its layout. The layout maps each bit of the lane number, and each bit of the element's number in the lane, to a
+bit of the row or of the column.
 """)
     distributed = ["gpu.subgroup_id", "warp.constant", "scf.for", "warp.tile_mma", "scf.yield", "warp.epilogue"]
     yield block("mlir", quoted(WARPS.level("warp-distribute"), distributed))
     yield prose("""
-`warp-fragments` multiplies the part of a warp by matrix instructions: it loads fragments of A and B and multiplies
-them, step by step along K. `warp-epilogue` expands the store of the sums. `warp-raise-gelu` replaces a
+`warp-fragments` replaces the product of a warp's parts by matrix instructions: it loads fragments of A and B and
+multiplies them, step by step along K. `warp-epilogue` expands the store of the sums. `warp-raise-gelu` replaces a
 [gelu](epilogues.md#gelu) in an epilogue by one operation; this product has none.
 """)
     yield block(
@@ -127,25 +144,27 @@ them, step by step along K. `warp-epilogue` expands the store of the sums. `warp
         ),
     )  # fmt: skip
     yield prose("""
-`#warp.swizzle` is the layout of a tile in shared memory: chunks of 16 bytes are permuted, so that the rows that an
-`ldmatrix` reads are in different banks. The rows of B run along N, so its loads are `trans`. You can stop here and run
-the kernel, whose copies do not overlap its products. You can also write such kernels by hand.
+`#warp.swizzle` is the layout of a tile in shared memory. It permutes chunks of 16 bytes, so that the rows that an
+`ldmatrix` reads are in different banks. The rows of B run along N, so its loads are `trans`. The kernel already runs at
+this level, but its copies do not overlap its products. You can also write such kernels by hand.
 
 ### 5. Other loops around the products: `warp-pack`, `warp-split-k`, `warp-persist`
 
 Three passes rewrite the launch and the loops around the products if the schedule asks for it. This schedule does not.
-`warp-pack` adds a kernel that copies A or B to whole tiles of aligned rows. `warp-split-k` cuts K into parts, and
-different CTAs compute them. The last CTA of a tile adds the sums of all parts. `warp-persist` lets each CTA compute one
-tile after another. A kernel is correct without these passes. A pass that cannot do what the schedule asks for writes a
-remark.
-`warp-fp8-as-f16` multiplies 8-bit floats as f16 where the hardware does the same. `warp-specialise` does nothing here.
+
+- `warp-pack` adds a kernel that copies A or B to whole tiles of aligned rows.
+- `warp-split-k` splits K among several CTAs. The last CTA of a tile to finish adds the partial sums.
+- `warp-persist` makes each CTA compute one tile after another.
+
+The kernel is also correct without these passes. If a pass cannot do what the schedule asks for, it writes a remark. Two
+more passes change nothing here: `warp-fp8-as-f16`, which multiplies 8-bit floats as f16, and `warp-specialise`.
 
 ### 6. Copies ahead of products: `warp-pipeline`
 
-Each tile gets a ring of three buffers. While one tile is multiplied, the next two are being copied (`async`, `commit`,
-`wait`), and the fragments of the next step are loaded while the products of this step run. The pass follows def-use
-chains. So loops that are written by hand may have constants anywhere, and several products. `warploom-opt --remarks`
-says where and why the pass does not change a loop.
+Each operand gets a ring of three buffers. While the warps multiply one tile, the next two tiles are being copied
+(`async`, `commit`, `wait`). The fragments of the next step are loaded while the products of the current step run. The
+pass follows def-use chains, so a loop that you write by hand may have constants anywhere, and several products.
+`warploom-opt --remarks` says where and why the pass does not change a loop.
 """)
     yield block(
         "mlir",
@@ -160,24 +179,24 @@ says where and why the pass does not change a loop.
         ),
     )  # fmt: skip
     yield prose("""
-`warploom run --trace` draws what one CTA does over time ([trace.md](trace.md)):
+`warploom run --trace` draws a timeline of one CTA ([trace.md](trace.md)):
 
 ![copies, products, waits and stores of each warp over time](pictures/pipeline-mma.svg)
 
 ### 7. Macro-operations and shared memory: `warp-expand`, `warp-allocate`
 
-`warp-expand` replaces operations that stand for more than a few instructions (sums over slices of K or over CTAs,
-copies to aligned rows) by loads, stores, barriers and arithmetic. This kernel has none. `warp-allocate` gives each
-allocation its offset in shared memory, and writes the total number of bytes into the launch. It keeps offsets that
-are given by hand, so that tiles that are never used at the same time can share memory.
+`warp-expand` replaces macro-operations (sums over slices of K or over CTAs, copies to aligned rows) by loads, stores,
+barriers and arithmetic. This kernel has none. `warp-allocate` writes the offset of each allocation in shared memory
+into the IR, and the total number of bytes into the launch. It keeps offsets that you set by hand, so tiles that are
+never used at the same time can share memory.
 """)
     yield block("mlir", quoted(WARPS.level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""
 ### 8. Instructions of one thread: `convert-warp-to-ptx`
 
-Fragments become registers, and operations become instructions of the dialect `ptx`. Its verifier knows the operands,
-the types and the targets of each instruction. The pass computes equal addresses once and moves them out of loops. So
-the loop consists mostly of loads, copies and products.
+Fragments become registers, and operations become instructions of the dialect `ptx`. Its verifier checks the operands,
+the types and the target of each instruction. The pass computes equal addresses once and moves them out of loops, so the
+loop consists mostly of loads, copies and products.
 """)
     yield block(
         "mlir",
@@ -186,7 +205,7 @@ the loop consists mostly of loads, copies and products.
             ["ptx.module", "ptx.var", "ptx.func", "cp.async", "ptx.label", "ldmatrix", "mma.sync", "ptx.inst ret"],
         ),
     )
-    yield "`-t ptx` prints the text. Comments name the tile and the operation from which instructions were made.\n\n"
+    yield "`-t ptx` prints the text. Comments name the tile, and the operation that each instruction comes from.\n\n"
     yield block(
         "ptx",
         quoted(
@@ -211,11 +230,14 @@ The passes are the same. Only the schedule differs:
     yield prose("""
 ### 4. A kernel over tiles in shared memory: `warp-stage` to `warp-epilogue`
 
-The tile becomes the same plain loop over K: copy, wait, multiply, wait. `warp-fragments` multiplies by `warp.wgmma`. It
-reads both operands from shared memory, and needs no fragment but the accumulator, whose layout has two bits for the
-warp of the group (`r4 r5`). Its products go on while the warps do other things: `warp.wgmma_commit` closes a group of
-products, and `warp.wgmma_wait` waits until at most `pending` groups are under way. `warp.proxy_fence` makes what
-threads wrote visible to `wgmma`.
+The tile becomes the same unpipelined loop over K: copy, wait, multiply, wait. `warp-fragments` multiplies by
+`warp.wgmma`:
+
+- It reads both operands from shared memory. The only fragment is the accumulator, whose layout has two bits for the
+  warp of the group (`r4 r5`).
+- It is asynchronous. `warp.wgmma_commit` closes a group of products, and `warp.wgmma_wait` waits until at most
+  `pending` groups are unfinished.
+- `warp.proxy_fence` makes writes of threads to shared memory visible to `wgmma`.
 """)
     yield block(
         "mlir",
@@ -231,8 +253,8 @@ threads wrote visible to `wgmma`.
     yield prose("""
 ### 5. One tile after another: `warp-persist`
 
-The schedule asks for five CTAs (`ctas = 5`), and there are ten tiles. So the pass puts a loop over tiles around the
-loop over K.
+The schedule asks for five CTAs (`ctas = 5`), and there are ten tiles. The pass puts a loop over tiles around the loop
+over K.
 """)
     patterns = ["gpu.launch_func", "gpu.block_id", "scf.for", "scf.for", "warp.copy", r"warp\.wgmma ", "warp.store"]
     yield block("mlir", quoted(WARPGROUPS.level("warp-persist"), patterns))
@@ -240,14 +262,14 @@ loop over K.
 ### 6. Producer and consumers: `warp-specialise`
 
 The pass adds a third warpgroup, the producer, and gives each stage of the ring two barriers: `full` and `empty`. The
-host encodes a tensor map of each argument.
+host encodes a tensor map for each argument.
 """)
     specialised = WARPGROUPS.level("warp-specialise")
     yield block("mlir", quoted(specialised, [r"warp\.encode_tensor_map", r"warp\.encode_tensor_map", "launch_func"]))
     yield prose("""
-One lane of the producer goes through all tiles. For each stage it waits until the stage is `empty`, says at `full` how
-many bytes will arrive, and starts a tensor copy of A and one of B. The warpgroup gives most of its registers to the
-others (`warp.set_registers`).
+One lane of the producer loops over all tiles. For each stage it does three things: it waits until the stage is `empty`,
+tells the barrier `full` how many bytes to expect, and starts a tensor copy of A and one of B. The producer releases
+most of its registers to the other warpgroups (`warp.set_registers`).
 """)
     yield block(
         "mlir",
@@ -260,10 +282,10 @@ others (`warp.set_registers`).
         ),
     )  # fmt: skip
     yield prose("""
-The other two warpgroups are consumers. Each waits until a stage is `full`, starts its products, and waits until those
-of the stage before are done. Then it arrives at the `empty` barrier of that stage, so that the producer may fill it
-again. At the end of a tile the consumers write their results to shared memory, and one thread of each starts tensor
-stores to C. The producer copies the next tile meanwhile.
+The other two warpgroups are consumers. For each stage, a consumer waits until the stage is `full`, starts its products,
+and waits until the products of the previous stage are done. Then it arrives at the `empty` barrier of the previous
+stage, so that the producer can refill it. At the end of a tile, the consumers write their results to shared memory, and
+one thread of each starts tensor stores to C. Meanwhile the producer copies the next tile.
 """)
     yield block(
         "mlir",
@@ -277,22 +299,23 @@ stores to C. The producer copies the next tile meanwhile.
         ),
     )  # fmt: skip
     yield prose("""
-The picture shows what one CTA does over time. A product of a warpgroup is drawn from its issue to the wait that covers
-it. In the dark part the tensor cores multiply.
+The picture is a timeline of one CTA. A product of a warpgroup extends from its issue to the wait that covers it. In the
+dark part the tensor cores multiply.
 
 ![tensor copies of the producer, products and stores of the consumers over time](pictures/pipeline-wgmma.svg)
 
 ### 7. Shared memory of tiles and barriers: `warp-allocate`
 
-`warp-pipeline` and `warp-expand` have nothing to do here. `warp-allocate` also gives each barrier its offset.
+`warp-pipeline` and `warp-expand` change nothing here. `warp-allocate` also sets the offset of each barrier.
 """)
     patterns = ["i32$", "gpu.launch_func", "memref.alloc", "memref.alloc", "memref.alloc", "make_barriers"]
     yield block("mlir", quoted(WARPGROUPS.level("warp-allocate"), patterns))
     yield prose("""
 ### 8. Instructions of one thread: `convert-warp-to-ptx`
 
-Barriers become mbarrier objects, tensor copies become `cp.async.bulk.tensor`, and the tiles of a product become matrix
-descriptors: 64-bit words with the address and the swizzle of a tile, which `warploom explain` takes apart.
+Barriers become mbarrier objects. Tensor copies become `cp.async.bulk.tensor`. The tiles of a product become matrix
+descriptors: 64-bit words with the address and the swizzle of a tile. `warploom explain` prints the fields of a
+descriptor.
 """)
     yield block(
         "ptx",
@@ -307,8 +330,8 @@ descriptors: 64-bit words with the address and the swizzle of a tile, which `war
         ),
     )  # fmt: skip
     yield prose("""
-[hopper.md](hopper.md) has all operations for warpgroups, tensor copies and clusters, and says which products go this
-way by default.
+[hopper.md](hopper.md) describes all operations for warpgroups, tensor copies and clusters, and says which products use
+them by default.
 """)
 
 
@@ -317,9 +340,9 @@ def last_levels() -> Iterator[str]:
     yield prose("""
 ## Running it
 
-`warploom run` compiles, launches and compares. It launches on a GPU if there is one that runs the target, else on the
-interpreter, which reads the PTX above like any other. `--check` compares the result with float64. `--check=all`
-looks for races, for copies that nobody waits for, and for values that nobody wrote.
+`warploom run` compiles and launches the kernel. It uses a GPU if there is one for the target. Otherwise it uses the
+interpreter, which runs the PTX above like any other PTX. `--check` compares the result with float64. `--check=all`
+looks for races, for copies without a wait, and for reads of uninitialised data.
 """)
     yield block(
         "sh",

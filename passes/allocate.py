@@ -84,9 +84,9 @@ def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
 
 
 class AllocatePass(ModulePass):
-    """Writes into the IR where each allocation of a kernel lies in shared memory, and how much each launch gives it.
+    """Writes the offset of each allocation in shared memory into the IR, and the total size into each launch.
 
-    Offsets and sizes that are there already are kept. `convert-warp-to-ptx` does the same for kernels without offsets.
+    Existing offsets and sizes are kept. `convert-warp-to-ptx` does the same for kernels without offsets.
     """
 
     name = "warp-allocate"

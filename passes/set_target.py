@@ -17,9 +17,9 @@ from .pipeline import DEFAULT_TARGET
 
 @dataclass(frozen=True)
 class SetTargetPass(ModulePass):
-    """Sets `warp.target` on the module; later passes and verifiers read it there.
+    """Sets `warp.target` on the module. Later passes and verifiers read the target there.
 
-    Without `arch` a module that has a target keeps it, and one that has none is compiled for sm_90a.
+    Without `arch`, a module keeps its target; the target of a module that has none is sm_90a.
     """
 
     name = "warp-set-target"

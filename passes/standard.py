@@ -34,7 +34,7 @@ class Pipeline(ModulePass):
 
 @dataclass(frozen=True)
 class ChoosingPipeline(Pipeline, SchedulePass):
-    """Runs the passes from `linalg` to products that have a schedule: `warp-set-target` to `warp-schedule`.
+    """Runs the passes from `linalg` to products with a schedule: `warp-set-target` to `warp-schedule`.
 
     It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
     `warp-schedule`.
@@ -57,8 +57,7 @@ class StandardPipeline(ChoosingPipeline):
     """Runs every pass of the standard pipeline, from `linalg` to the dialect `ptx`.
 
     It takes a target (by default the module's own), `tf32` as `warp-raise-matmul` does, and the options of
-    `warp-schedule`. `warploom-opt` prints, times and verifies the passes as if they were
-    named.
+    `warp-schedule`. `warploom-opt` prints, times and verifies the passes one by one, as if they had been named.
     """
 
     name = "warploom"
@@ -79,7 +78,7 @@ class TilingPipeline(Pipeline):
 
 @dataclass(frozen=True)
 class KernelPipeline(Pipeline):
-    """Runs the passes that make a kernel over fragments of the tile of a CTA: `warp-stage` to `warp-raise-gelu`."""
+    """Runs the passes that make a kernel over fragments from the tile of a CTA: `warp-stage` to `warp-raise-gelu`."""
 
     name = "warp-tile"
 

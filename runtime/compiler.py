@@ -41,12 +41,12 @@ def compile(
     cache: bool = True,
     **schedule: ScheduleOption,
 ) -> Kernel:
-    """Compile one function of an MLIR module down to PTX.
+    """Compile one function of an MLIR module to PTX.
 
     - `mlir`: text, the path of a file (a `Path`, or one line that ends in .mlir or names a file), or a module, which is
       not changed.
     - `target`: the GPU, such as "sm_80"; by default the module's `warp.target`, or else sm_90a.
-    - `name`: the function, where there are several.
+    - `name`: the function to compile, if the module has several.
     - `file`: what error messages call the text.
     - `on_phase`: called with the name and the seconds of each phase.
     - `tf32`: multiply f32 as tf32, which drops 13 of the 23 bits of each fraction. Without it products of f32 are
@@ -56,13 +56,13 @@ def compile(
       disk.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
 
-    A function on tensors takes its results as additional arguments, after its own.
+    If the function is on tensors, its results are additional arguments after its own.
 
     Raises:
         CompileError: with file, line and column where they are known, for text that does not parse or verify,
             an unknown target, a schedule that does not fit, or a product the target has no instruction for.
         HostError: if there is no such function, or it has an operation that the host cannot evaluate.
-        WarploomError: if there is no such file, or it is no text.
+        WarploomError: if there is no such file, or it is not text.
     """
     asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)
     written = isinstance(mlir, str | os.PathLike)
@@ -85,15 +85,16 @@ def compile(
 def load_kernels(
     mlir: str | os.PathLike[str] | ModuleOp, target: str | None = None, block: int | Sequence[int] | None = None
 ) -> PtxModule:
-    """The kernels of a `gpu.module`, written by hand or by other passes, ready to be launched with a grid, a block and
-    arguments: `load_kernels("a.mlir").launch("k", grid=4, block=32, args=[a])`. Their shared memory is computed.
+    """Compile the kernels of a `gpu.module`, which you or other passes wrote. Launch them with a grid, a block and
+    arguments: `load_kernels("a.mlir").launch("k", grid=4, block=32, args=[a])`. The size of their shared memory is
+    computed.
 
     `mlir` and `target` are those of `compile`. `block` is the shape of the block for kernels that do not have
     `gpu.known_block_size`.
 
     Raises:
         CompileError: as `compile`, or if there is not exactly one `gpu.module`.
-        WarploomError: if there is no such file, or it is no text.
+        WarploomError: if there is no such file, or it is not text.
     """
     from .lowering import kernels, parse
 

@@ -8,7 +8,7 @@ class WarploomError(Exception):
 
 
 class CompileError(WarploomError):
-    """The pipeline cannot lower the input: it does not parse or verify, or a pass refuses it."""
+    """The input cannot be compiled: it does not parse or verify, or a pass refuses it."""
 
 
 class HostError(WarploomError):

@@ -30,7 +30,7 @@ OnPhase: TypeAlias = Callable[[str, float], None]
 
 @dataclass(frozen=True, repr=False)
 class Kernel:
-    """A compiled host function.
+    """A compiled host function, which is called with arrays.
 
     - `function`: the signature.
     - `plan`: what a call launches, in order, and the scratch memory that the launches share.
@@ -84,8 +84,8 @@ class Kernel:
         return tuple(self.schedules[launch.kernel] for launch in self.launches)
 
     def called_with(self, *args: object) -> Kernel:
-        """The same kernel with the launches that a call with these arguments makes. If launches depend on sizes, this
-        evaluates them before the call.
+        """The same kernel with the launches of a call with these arguments. If launches depend on sizes, this evaluates
+        them before the call.
 
         Raises:
             ArgumentError: if an argument does not fit its parameter.
@@ -130,12 +130,11 @@ class Kernel:
         trace: bool = False,
         **named: object,
     ) -> Any:
-        """Run the function on arrays. The arrays that it writes are written in place.
+        """Run the function on arrays, and write its outputs in place.
 
         Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16), or objects with `__cuda_array_interface__` or
-        `__dlpack__`, by position or by the names of the function's parameters. Outputs may be left out. They are then
-        allocated by the library of the arrays given, and on their device. They start as zeros if the function adds to
-        them.
+        `__dlpack__`, by position or by the names of the function's parameters. You may omit outputs. The library of the
+        given arrays then allocates them on the same device. They start as zeros if the function accumulates into them.
 
         - `out`: arrays for the outputs that are left out of the arguments: one array, several, or a mapping by name.
         - `device`: "interp", "cuda", or "auto", which takes a GPU if there is one that runs the target. If all arrays
@@ -198,7 +197,7 @@ class Kernel:
         return [None if s is None else next(products) for s in self.schedule]
 
     def prepare(self, *args: object, **named: object) -> Prepared:
-        """A call on these arrays in GPU memory, which is checked and packed once and can be enqueued many times.
+        """A call on these arrays in GPU memory. It is checked and packed once, and can be enqueued many times.
 
         Raises:
             ArgumentError: if one is missing, does not fit its parameter or lies in host memory.
@@ -215,7 +214,7 @@ class Kernel:
         return self.binary.prepare(plan.launches, values, plan.scratch)
 
     def plan_for(self, values: Sequence[LaunchValue]) -> Plan:
-        """What a call with these arguments does."""
+        """The launches and the scratch memory of a call with these arguments."""
         return self._planner(values) if self.plan.dynamic else self.plan
 
     @cached_property

@@ -88,7 +88,7 @@ class MatrixProducts:
 
 @dataclass(frozen=True)
 class LaunchReport:
-    """What one launch did, for each instruction. docs/report.md says what is counted.
+    """The counts of one launch, for each instruction. docs/report.md says what is counted.
 
     - `instructions`: the instructions that were executed, and by how many warps and lanes.
     - `shared`, `global_`: the accesses of each instruction to shared and to global memory.

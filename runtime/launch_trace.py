@@ -20,8 +20,8 @@ class TraceEvent:
     """Something that a warp did or started, from cycle `start` to cycle `end`.
 
     `warp` is the number, within the CTA, of the warp that issued the instruction. `line` is the line of the instruction
-    in the PTX text. An `asynchronous` event goes on while the warp does other things. `details` has further numbers:
-    bytes, instructions, cycles in which the tensor cores are busy.
+    in the PTX text. While an `asynchronous` event lasts, the warp executes other instructions. `details` has more
+    numbers: bytes, instructions, cycles in which the tensor cores are busy.
     """
 
     cta: int
@@ -37,7 +37,8 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class LaunchTrace:
-    """What the first CTAs of one launch did: `places` are their indices in the grid, `total` is how many there are.
+    """A timeline of the first CTAs of one launch. `places` has their indices in the grid, and `total` is the number of
+    CTAs.
 
     Every CTA begins at cycle 0, as if it had an SM to itself. `events` are sorted by their start.
     """

@@ -132,10 +132,10 @@ def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -
 
 
 class PtxModule:
-    """PTX text, which is parsed at once. `shared` has the bytes of dynamic shared memory of kernels, where known.
+    """A parsed PTX module. `shared` has the bytes of dynamic shared memory of each kernel for which they are known.
 
     Raises:
-        WarploomError: with file, line and column, if the text is no PTX.
+        WarploomError: with file, line and column, if the text is not PTX.
     """
 
     def __init__(self, text: str, name: str = "<ptx>", shared: Mapping[str, int] | None = None) -> None:
@@ -241,7 +241,7 @@ class PtxModule:
         - `output`: is called with the text that an interpreted kernel prints; by default it goes to standard output.
 
         Returns:
-            Where the kernel ran, the report and the trace if asked for, and the notes of checks, which are no errors.
+            Where the kernel ran, the report and the trace if asked for, and the notes of checks, which are not errors.
 
         Raises:
             WarploomError: for arguments that do not fit, a missing GPU, or a kernel that fails.
@@ -268,10 +268,12 @@ class PtxModule:
         progress: Progress | None = None,
         options: Options = DEFAULT,
     ) -> LaunchPlace:
-        """Run launches one after the other over the same borrowed arguments. See `launch`.
+        """Run launches one after the other on the same arguments. See `launch`.
 
-        `written` are the positions of arrays that are copied back from a GPU (None: all). `scratch` are buffers that
-        the launches pass after the arguments. They live as long as the call, and start with any contents or zeros."""
+        `written` has the positions of the arrays that are copied back from a GPU (None: all). `scratch` has buffers
+        that the launches pass after the arguments. They live as long as the call, and start as zeros or with any
+        contents.
+        """
         if device == "cuda":
             options.refuse()
         place = choose_place("interp" if options.interpreted else device, self.target, values)
@@ -307,7 +309,7 @@ class PtxModule:
     def prepare(
         self, launches: Sequence[Launch], values: Sequence[LaunchValue], scratch: Sequence[ScratchBuffer] = ()
     ) -> Prepared:
-        """Launches on arrays in GPU memory, ready to be enqueued many times. `scratch` is that of `run`.
+        """Launches on arrays in GPU memory, which can be enqueued many times. `scratch` is that of `run`.
 
         Raises:
             ArgumentError: naming the first array in host memory.
@@ -379,11 +381,11 @@ def _host(value: LaunchValue) -> object:
 
 
 def load_ptx(text: str | PathLike[str], name: str | None = None) -> PtxModule:
-    """PTX of any compiler, ready to be launched. `text` is the PTX itself, or the path of a file: a `Path`, or one line
-    that ends in .ptx or names a file. Messages call it `name`.
+    """Load PTX from any compiler, to launch its kernels. `text` is the PTX itself, or the path of a file: a `Path`, or
+    one line that ends in .ptx or names a file. `name` is what error messages call it.
 
     Raises:
-        WarploomError: with file, line and column, if the text is no PTX, or if there is no such file.
+        WarploomError: with file, line and column, if the text is not PTX, or if there is no such file.
     """
     text, where = text_or_file(text, ".ptx", "<ptx>")
     return PtxModule(text, name or where)

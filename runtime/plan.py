@@ -158,7 +158,7 @@ class _Reading:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
                     f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
-                    f"scf.if that hand nothing on, gpu.launch_func and an empty func.return, got {op.name}; has the "
+                    f"scf.if that carry no values, gpu.launch_func and an empty func.return, got {op.name}; has the "
                     f"module been lowered?"
                 )
 

@@ -44,12 +44,12 @@ def operand_of(element: str, instruction: str = MMA_SP) -> SparseOperand:
 
 
 def prune(dense: Array) -> Array:
-    """A copy of a dense matrix (rows, columns) with all but the largest elements of each chunk zero.
+    """A copy of a dense matrix (rows, columns) in which all but the largest elements of each chunk are zero.
 
     f16, bf16 and 8-bit types keep 2 of 4, f32 (multiplied as tf32) 1 of 2, i4 two neighbouring pairs of four.
 
     Raises:
-        ArgumentError: for an array that is no matrix of a type that `mma.sp` takes.
+        ArgumentError: if the array is not a matrix of a type that `mma.sp` takes.
     """
     try:
         return matrix.prune(dense, pattern_of(_element(dense).name))
@@ -58,15 +58,16 @@ def prune(dense: Array) -> Array:
 
 
 def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
-    """The stored elements, (rows, columns / 2), and the metadata, (rows / 16, words) of int32, of a sparse matrix.
+    """Compress a sparse matrix to its stored elements, (rows, columns / 2), and its metadata, (rows / 16, words) of
+    int32.
 
-    A row of metadata belongs to 16 rows of the matrix. It has 32 words, one for each lane, for 64 columns of f16, bf16
-    and 8-bit types, 32 columns of f32, or 128 columns of i4. Both sizes are rounded up. For `wgmma.mma_async.sp` a row
-    of metadata belongs to 64 rows, (rows / 64, words), and has 128 words, one for each thread of a warpgroup, for as
-    many columns.
+    A row of metadata describes 16 rows of the matrix. It has 32 words, one for each lane, for 64 columns of f16, bf16
+    and 8-bit types, 32 columns of f32, or 128 columns of i4. Both sizes are rounded up. For `wgmma.mma_async.sp`, a row
+    of metadata describes 64 rows, (rows / 64, words), and has 128 words, one for each thread of a warpgroup, for the
+    same number of columns.
 
     Raises:
-        ArgumentError: for an array that is no matrix of such a type, has columns that are no whole chunks, or breaks
+        ArgumentError: if the array is not a matrix of such a type, has columns that are not whole chunks, or breaks
             the pattern, naming the first place.
     """
     element = _element(dense)
@@ -98,7 +99,8 @@ def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
 
 
 def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> None:
-    """Checks metadata as `compress` makes it, (rows / 16 or 64, words) of int32, for elements of an MLIR type.
+    """Check metadata in the form that `compress` makes, (rows / 16 or 64, words) of int32, for elements of an MLIR
+    type.
 
     Raises:
         ArgumentError: naming the first invalid word, such as one that was never written.

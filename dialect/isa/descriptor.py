@@ -41,10 +41,11 @@ class DescriptorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MatrixDescriptor:
-    """The fields in bytes: `swizzle` is 0 (none), 32, 64 or 128; `base_offset` counts rows of 128 bytes.
+    """A matrix descriptor of `wgmma`. Its fields are in bytes: `swizzle` is 0 (none), 32, 64 or 128. `base_offset`
+    counts rows of 128 bytes.
 
     Raises:
-        DescriptorError: for an address or offset that is no multiple of 16 below 2^18, or another swizzle.
+        DescriptorError: if an address or offset is not a multiple of 16 below 2^18, or for another swizzle.
     """
 
     address: int
@@ -66,13 +67,13 @@ class MatrixDescriptor:
             raise DescriptorError(f"expected a base offset from 0 to 7, got {self.base_offset}")
 
     def encode(self) -> int:
-        """The word."""
+        """The descriptor as a 64-bit word."""
         fields = sum(int(getattr(self, name)) // UNIT << at for name, at in _FIELDS.items())
         return fields | self.base_offset << _BASE_OFFSET | SWIZZLES[self.swizzle] << _SWIZZLE
 
     @staticmethod
     def decode(word: int) -> MatrixDescriptor:
-        """The fields of a word.
+        """The descriptor with the fields of a 64-bit word.
 
         Raises:
             DescriptorError: if bits are set that mean nothing.

@@ -17,7 +17,7 @@ _BITS = {3: 16, 4: 8, 5: 5}
 
 @dataclass(frozen=True)
 class PixelBox:
-    """A copy moves `pixels` pixels, and `channels` elements of each.
+    """The box of a tensor map in im2col mode. A copy moves `pixels` pixels, and `channels` elements of each.
 
     The corner of the filter starts at the coordinates of the copy and moves from pixel to pixel within a bounding box.
     Along each dimension between C and N the box goes from `lower` to the last index of the tensor plus `upper`, both
@@ -30,7 +30,7 @@ class PixelBox:
     pixels: int
 
     def reversed(self) -> PixelBox:
-        """The same, with the dimensions in the other order."""
+        """The same box with its dimensions in reverse order."""
         return PixelBox(tuple(self.lower[::-1]), tuple(self.upper[::-1]), self.channels, self.pixels)
 
     def problem(self, sizes: tuple[int, ...]) -> str | None:

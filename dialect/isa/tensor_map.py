@@ -71,12 +71,12 @@ class TensorMapError(ValueError):
 class TensorMapFields:
     """The fields of a tensor map. The map is one of im2col mode if its box is a `PixelBox`.
 
-    `address` is that of the tensor. `sizes` and `box` count elements. `strides` are the bytes between neighbours along
-    dimension 1 and the following ones. Along dimension i every `steps[i]`-th element of the box is copied. Elements
-    outside the tensor are read as zero or, with `nan_fill`, as a NaN.
+    `address` is the address of the tensor. `sizes` and `box` count elements. `strides` has the bytes between neighbours
+    along dimension 1 and the following dimensions. Along dimension i, every `steps[i]`-th element of the box is copied.
+    Elements outside the tensor are read as zero or, with `nan_fill`, as a NaN.
 
     Raises:
-        TensorMapError: for what `cuTensorMapEncodeTiled`, or `cuTensorMapEncodeIm2col`, refuses.
+        TensorMapError: if `cuTensorMapEncodeTiled`, or `cuTensorMapEncodeIm2col`, would refuse the map.
     """
 
     address: int
@@ -212,7 +212,7 @@ class TensorMapFields:
         """The fields of a map of 128 bytes.
 
         Raises:
-            TensorMapError: if they are no map.
+            TensorMapError: if the bytes are not a tensor map.
         """
         if len(data) != SIZE:
             raise TensorMapError(f"expected {SIZE} bytes of a tensor map, got {len(data)}")

@@ -40,7 +40,8 @@ def parse_attributes(parser: Parser, op: Operation) -> None:
 
 @irdl_op_definition
 class RegOp(IRDLOperation):
-    """`.reg .b32 %r<5>;`: five results %r0 to %r4. Without `count`, one result called `base`.
+    """Declares registers. `.reg .b32 %r<5>;` has five results, %r0 to %r4. Without `count`, there is one result, called
+    `base`.
 
     `vector` is 2 or 4 for `.reg .v2 .f32 %v;`.
     """
@@ -113,7 +114,8 @@ class RegOp(IRDLOperation):
 
 @irdl_op_definition
 class VarOp(IRDLOperation):
-    """A declaration in a state space, as `syntax.Variable` records it: `.shared .align 16 .b8 smem[1024];`."""
+    """Declares a variable in a state space: `.shared .align 16 .b8 smem[1024];`. The attributes are the fields of
+    `syntax.Variable`."""
 
     name = "ptx.var"
 

@@ -51,11 +51,11 @@ def _remembering_verifier(cls: type[InstOp]) -> type[InstOp]:
 @_remembering_verifier
 @irdl_op_definition
 class InstOp(IRDLOperation):
-    """One instruction. Its operands are all the registers it mentions, in the order of the text.
+    """One instruction. Its operands are all registers that it uses, in the order of the text.
 
-    `opcode` is the whole dotted spelling. `form` is the operand text with `?` for each register
-    that is an SSA value: "{?, ?}, [?+16], 3, smem, %tid.x". `guard` is "@" or "@!"; the first operand is then
-    the guarding predicate and has no `?`.
+    `opcode` is the whole dotted spelling. `form` is the operand text with `?` for each register that is an SSA value:
+    "{?, ?}, [?+16], 3, smem, %tid.x". `guard` is "@" or "@!". With a guard, the first operand is the predicate, and has
+    no `?`.
     """
 
     name = "ptx.inst"

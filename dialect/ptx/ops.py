@@ -132,8 +132,8 @@ class ModuleOp(IRDLOperation):
 class FuncOp(IRDLOperation):
     """`.entry` (a kernel, `entry` set) or `.func`. An empty region makes it a declaration.
 
-    `linking` is "", "visible", "weak" or "extern"; `directives` stand between header and body
-    (".maxntid 256, 1, 1").
+    `linking` is "", "visible", "weak" or "extern". `directives` are printed between header and body (".maxntid 256, 1,
+    1").
     """
 
     name = "ptx.func"
@@ -259,28 +259,28 @@ class _TextOp(IRDLOperation):
 
 @irdl_op_definition
 class LabelOp(_TextOp):
-    """`name:`, a place `bra` may name."""
+    """A label, `name:`, to which `bra` can jump."""
 
     name = "ptx.label"
 
 
 @irdl_op_definition
 class CommentOp(_TextOp):
-    """A `//` comment on a line of its own; `text` is without the slashes."""
+    """A `//` comment on a separate line. `text` does not include the slashes."""
 
     name = "ptx.comment"
 
 
 @irdl_op_definition
 class DirectiveOp(_TextOp):
-    """Any other dotted statement as written: `.loc 1 2 3`, `.pragma "nounroll";`."""
+    """Any other directive, as written: `.loc 1 2 3`, `.pragma "nounroll";`."""
 
     name = "ptx.directive"
 
 
 @irdl_op_definition
 class ScopeOp(IRDLOperation):
-    """`{ ... }` inside a function: its declarations end with it."""
+    """A scope, `{ ... }`, inside a function. Its declarations are not visible outside of it."""
 
     name = "ptx.scope"
 

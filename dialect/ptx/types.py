@@ -68,7 +68,7 @@ def bits_of(type: str) -> int:
 
 @irdl_attr_definition
 class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[reportUnsafeMultipleInheritance]
-    """`!ptx.reg<b32>`: the storage of one register. A value of this type names the register, not what it holds."""
+    """The storage of one register: `!ptx.reg<b32>`. A value of this type is the register, not its content."""
 
     name = "ptx.reg"
 
@@ -101,7 +101,8 @@ class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[rep
 
 @irdl_attr_definition
 class ParamAttr(Data[Variable]):
-    """`#ptx.param<u64 "a" ...>`: one parameter or returned value of a function, as `syntax.Variable` records it."""
+    """One parameter or returned value of a function: `#ptx.param<u64 "a" ...>`. The fields are those of
+    `syntax.Variable`."""
 
     name = "ptx.param"
 

@@ -13,7 +13,7 @@ class OperandSchedule(ScheduleRecord):
 
     pack: str = rare(
         7,
-        "which operands a kernel of its own first copies to scratch memory, into whole tiles of aligned rows",
+        "which operands a separate kernel first copies to scratch memory, into whole tiles of aligned rows",
         "none",
         ("none", "a", "b", "ab"),
     )
@@ -32,8 +32,8 @@ class OperandSchedule(ScheduleRecord):
     )
     transpose: str = rare(
         23,
-        "which operands a kernel of its own first transposes, so that elements along K are contiguous (`wgmma` needs "
-        "that for all elements but those of 16 bits)",
+        "which operands a separate kernel first transposes, so that elements along K are contiguous (`wgmma` needs "
+        "this, except for 16-bit elements)",
         "none",
         ("none", "a", "b", "ab"),
     )

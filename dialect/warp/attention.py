@@ -57,17 +57,18 @@ class AttentionOp(IRDLOperation):
 
     The loops are those of a batch, then m over queries, n over keys, d over the columns of Q and K, and e over the
     columns of V. Q is indexed by m and d, K by n and d, V by n and e, and O by m and e. All loops of the batch index O.
-    Q, K and V are indexed by those along which their matrices differ, so that several heads may share K and V.
+    A loop of the batch indexes Q, K or V only if its matrices differ along the loop, so several heads may share K and
+    V.
 
-    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity. A `warp.pointwise`, named by
-    `scores %f`, may change them: it takes a score before scaling, and makes one in f32. Its operands are indexed by m,
-    n and the batch.
+    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity. A `warp.pointwise`, given as
+    `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
+    by m, n and the batch.
 
-    As in the formula, the result is NaN for a row whose scores are all minus infinity, and for a row with a NaN or plus
-    infinity.
+    As the formula says, the result is NaN for a row whose scores are all minus infinity, and for a row with a NaN or
+    plus infinity.
 
-    In a kernel the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, in the number of its
-    schedule.
+    In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
+    schedule says.
     """
 
     name = "warp.attention"

@@ -183,18 +183,19 @@ BYTE = 8
 
 @irdl_attr_definition
 class FragmentType(ParametrizedAttribute, TypeAttribute):
-    """A matrix held by a warp in registers: `!warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>`; or by the
-    warps of a warpgroup: `!warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>`.
+    """A matrix in the registers of a warp: `!warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>`, or of a
+    warpgroup: `!warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>`.
 
-    The role says which operand of a product it is (`ROLES`); rows x columns is the whole matrix, B being k x n, of a
-    sparse A the stored elements. The layout covers its base tile and repeats, tile after tile, row by row.
+    The role says which operand of a product it is (`ROLES`). Rows x columns are the sizes of the whole matrix. B is k x
+    n, and a sparse A has the stored elements. The layout describes a base tile, and repeats for each base tile, row by
+    row.
 
-    Elements fill registers without gaps. With `bytes` after the layout each element of 4 or 6 bits has a byte of its
-    own, placed as the narrow floating-point products want it: e2m1 in the middle four bits, e3m2 and e2m3 in the low
-    six (PTX ISA 9.7.14.5.14).
+    Elements fill registers without gaps. With `bytes` after the layout, each element of 4 or 6 bits has its own byte,
+    as products of narrow floats require: e2m1 is in the middle four bits, e3m2 and e2m3 are in the low six (PTX ISA
+    9.7.14.5.14).
 
-    Metadata is a matrix of nibbles, one for each chunk of a row of A, and scales a matrix of 8-bit numbers. The base
-    tile of both has an axis besides rows and columns: the selectors that say whose word, and which byte, is meant.
+    Metadata is a matrix of 4-bit numbers, one for each chunk of a row of A. Scales are a matrix of 8-bit numbers. The
+    base tile of both has a third axis: the selectors, which say whose word, and which byte of it, an instruction uses.
     """
 
     name = "warp.fragment"
@@ -347,7 +348,7 @@ class ScheduleAttr(Data[Schedule]):
 
 @irdl_attr_definition
 class TargetAttr(Data[Target]):
-    """The GPU that a module is compiled for, on the module as `warp.target = #warp.target<sm_90a>`."""
+    """The GPU that a module is compiled for. It is an attribute of the module: `warp.target = #warp.target<sm_90a>`."""
 
     name = "warp.target"
 

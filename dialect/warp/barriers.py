@@ -37,7 +37,7 @@ MOST_ARRIVALS = (1 << 20) - 1
 
 @irdl_attr_definition
 class BarriersType(ParametrizedAttribute, TypeAttribute):
-    """Some mbarrier objects in shared memory, such as one for each stage of a pipeline: `!warp.barriers<8>`."""
+    """An array of mbarrier objects in shared memory, such as one for each stage of a pipeline: `!warp.barriers<8>`."""
 
     name = "warp.barriers"
 
@@ -59,7 +59,8 @@ class BarriersType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class MakeBarriersOp(IRDLOperation):
-    """Allocates mbarriers, each of which expects `arrivals` in a phase. Threads may use them after a `gpu.barrier`::
+    """Allocates mbarriers, each of which expects `arrivals` arrivals in a phase. Threads may use them after a
+    `gpu.barrier`::
 
     %full = warp.make_barriers {arrivals = 256 : i64} : !warp.barriers<8>
     """
@@ -85,12 +86,12 @@ class MakeBarriersOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveOp(IRDLOperation):
-    """Each warp that executes this arrives once. After the phase other warps may overwrite memory that its lanes have
-    read::
+    """Arrives once for each warp that executes it. After the phase, other warps may overwrite memory that its lanes
+    have read::
 
         warp.arrive %empty[%stage] : !warp.barriers<8>
 
-    With `at` it arrives at the same barrier of another CTA of the cluster, the one of that rank::
+    With `at`, it arrives at the same barrier of another CTA of the cluster, the CTA with that rank::
 
         warp.arrive %empty[%stage] at %rank : !warp.barriers<8>
     """
@@ -110,7 +111,8 @@ class ArriveOp(IRDLOperation):
 
 @irdl_op_definition
 class ArriveCopiesOp(IRDLOperation):
-    """Each thread arrives when the asynchronous copies that it has started so far are done. It does not wait here::
+    """Makes each thread arrive when the asynchronous copies that it has started so far are done. The thread does not
+    wait::
 
         warp.arrive_copies %full[%stage] : !warp.barriers<8>
 
@@ -131,7 +133,8 @@ class ArriveCopiesOp(IRDLOperation):
 
 @irdl_op_definition
 class AwaitOp(IRDLOperation):
-    """Waits until the phase of a parity, 0 or 1, has ended. For a new barrier the phase of parity 1 has ended already::
+    """Waits until the phase with a parity, 0 or 1, has ended. For a new barrier, the phase with parity 1 has already
+    ended::
 
         warp.await %full[%stage] parity %parity : !warp.barriers<8>
 

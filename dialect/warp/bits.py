@@ -82,8 +82,8 @@ def _properties(strides: Sequence[int], offset: int) -> dict[str, Attribute | No
 
 @irdl_op_definition
 class LoadBitsOp(BitsAccess):
-    """Reads so many bits as the result has, from an address on; where `if` is false nothing is read, and the result is
-    zero::
+    """Reads as many bits as the result has, beginning at an address. If the condition after `if` is false, it reads
+    nothing, and the result is zero::
 
         %w = warp.load_bits %A[%row, %chunk] if %inside {strides = array<i64: 66, 16>, offset = 4 : i64}
             : memref<53x33xf16> -> i32
@@ -120,12 +120,13 @@ class LoadBitsOp(BitsAccess):
 
 @irdl_op_definition
 class StoreBitsOp(BitsAccess):
-    """Writes one, two or four values side by side, from an address on; nothing where `if` is false::
+    """Writes one, two or four values to consecutive addresses. If the condition after `if` is false, it writes
+    nothing::
 
         warp.store_bits %w0, %w1, %w2, %w3 to %W[%number] if %taken {strides = array<i64: 16>}
             : i32, i32, i32, i32 to memref<64x64xf16>
 
-    The address is as that of `warp.load_bits`. It must be a multiple of the bytes that are written.
+    The address is computed as for `warp.load_bits`. It must be a multiple of the bytes that are written.
     """
 
     name = "warp.store_bits"
@@ -160,9 +161,10 @@ class StoreBitsOp(BitsAccess):
 
 @irdl_op_definition
 class FunnelShiftOp(IRDLOperation):
-    """The lower word of two, shifted right together: `%w = warp.funnel_shift %low, %high by %bits`.
+    """Shifts two words right as one 64-bit number, and returns the lower word: `%w = warp.funnel_shift %low, %high by
+    %bits`.
 
-    The number of bits counts modulo 32. Source: PTX ISA 9.7.8.7, `shf`.
+    The number of bits is taken modulo 32. Source: PTX ISA 9.7.8.7, `shf`.
     """
 
     name = "warp.funnel_shift"

@@ -58,8 +58,8 @@ class _ClusterWide(IRDLOperation):
 
 @irdl_op_definition
 class ClusterBarrierOp(_ClusterWide):
-    """A barrier of all threads of a cluster. After it each thread sees what the others wrote. With `mbarriers` it sees
-    only the mbarriers that the others initialised, which takes no fence of all memory::
+    """A barrier of all threads of a cluster. After it, each thread sees the writes of the others. With `mbarriers`, it
+    sees only the mbarriers that the others initialised, which needs no fence of all memory::
 
         warp.cluster_barrier {mbarriers}
 
@@ -78,7 +78,7 @@ class ClusterBarrierOp(_ClusterWide):
 
 @irdl_op_definition
 class ClusterArriveOp(_ClusterWide):
-    """The first half of `warp.cluster_barrier`: publishes what the threads did so far, and does not wait."""
+    """The first half of `warp.cluster_barrier`: publishes the earlier accesses of the threads, and does not wait."""
 
     name = "warp.cluster_arrive"
 
@@ -103,12 +103,12 @@ def verify_threads(threads: IntegerAttr) -> None:
 
 @irdl_op_definition
 class NamedBarrierOp(IRDLOperation):
-    """Some warps of a CTA, with `threads` threads together, wait for each other at one of its barriers, 1 to 15::
+    """Makes some warps of a CTA, `threads` threads together, wait for each other at one of the barriers 1 to 15::
 
         warp.named_barrier %number {threads = 128 : i64}
         warp.named_barrier %number {threads = 256 : i64, arrive}
 
-    With `arrive` they do not wait for the others. Source: PTX ISA 9.7.13.1, `bar.sync` and `bar.arrive`.
+    With `arrive`, they arrive and do not wait for the others. Source: PTX ISA 9.7.13.1, `bar.sync` and `bar.arrive`.
     """
 
     name = "warp.named_barrier"

@@ -24,7 +24,7 @@ class ConvertLayoutOp(FragmentChange):
         %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
                                      to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 
-    `Conversion` (`dialect/layouts/algebra.py`) chooses the cheapest way: another order of registers, which takes no
+    `Conversion` (`dialect/layouts/algebra.py`) chooses the cheapest way: another order of registers, which needs no
     instruction, moves within lanes, or shuffles between lanes.
     """
 

@@ -33,14 +33,14 @@ SPREAD = "b4x16_p64"
 
 @irdl_op_definition
 class CopyOp(IRDLOperation):
-    """Copies the tile at `source[indices]` to shared memory, each thread of the CTA its part.
+    """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
-    The tile is the last two dimensions of the destination, whose leading dimensions are indexed (the
-    stage of a pipeline). Elements outside the source are written as zero; `in_bounds` [rows, columns]
-    promises that there are none. All threads of the CTA execute the copy, and see the tile after a
-    `gpu.barrier`. Bits are copied as they are: f32 to a tile of tf32, i8 to one of ui8. With `async` the
-    copy is in flight until a `warp.wait` that covers its `warp.commit`. With `packed` elements of 4 bits come to lie as
-    `warp.ldmatrix` reads that format: 16 of them in the first half of 16 bytes, the tile having a byte for each::
+    The tile is the last two dimensions of the destination. The leading dimensions are indexed, for example by the stage
+    of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that there are
+    none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
+    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a `warp.wait`
+    covers its `warp.commit`. With `packed`, elements of 4 bits are written in the format that `warp.ldmatrix` reads: 16
+    elements in the first half of each 16 bytes. The type of the tile then has a byte for each element::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -114,9 +114,9 @@ class CopyOp(IRDLOperation):
 
 @irdl_op_definition
 class PackOp(IRDLOperation):
-    """Copies a matrix to a larger one in global memory, with longer or more rows. What the source lacks is zero.
+    """Copies a matrix to a larger one in global memory, with longer or more rows. The additional elements are zero.
 
-    The CTAs of a grid share the work. Each does the part of its number `%share`, which is less than `shares`::
+    The CTAs of a grid share the work. Each copies part number `%share` of `shares` parts::
 
         warp.pack %A to %W share %cta {shares = 512 : i64} : memref<4095x4095xbf16> to memref<4096x4096xbf16>
     """
@@ -149,7 +149,7 @@ class PackOp(IRDLOperation):
 
 @irdl_op_definition
 class CommitOp(IRDLOperation):
-    """Makes a group of the asynchronous copies issued since the last one. Source: PTX ISA 9.7.9.25.3.3."""
+    """Makes a group of the asynchronous copies issued since the last `warp.commit`. Source: PTX ISA 9.7.9.25.3.2."""
 
     name = "warp.commit"
 
@@ -159,9 +159,9 @@ class CommitOp(IRDLOperation):
 
 @irdl_op_definition
 class WaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of copies are in flight: `warp.wait 2`. Source: PTX ISA 9.7.9.25.3.4.
+    """Waits until at most `pending` groups of copies are in flight: `warp.wait 2`. Source: PTX ISA 9.7.9.25.3.3.
 
-    It covers the copies of the executing thread; a `gpu.barrier` makes those of the others visible.
+    It covers the copies of the executing thread. A `gpu.barrier` makes the copies of other threads visible.
     """
 
     name = "warp.wait"

@@ -32,9 +32,9 @@ from .memory import bounds, verify_indices
 
 @irdl_attr_definition
 class CtaTileType(ParametrizedAttribute, TypeAttribute):
-    """A matrix that the warps of a CTA hold together in registers: `!warp.cta_tile<128x64xf32>`.
+    """A matrix in the registers of the warps of a CTA: `!warp.cta_tile<128x64xf32>`.
 
-    It does not yet determine which warp has which part, and which lane which elements. `warp-distribute` does that.
+    The type does not say which warp and which lane hold which elements. `warp-distribute` decides that.
     """
 
     name = "warp.cta_tile"
@@ -92,7 +92,7 @@ class CtaConstantOp(IRDLOperation):
 
 @irdl_op_definition
 class CtaLoadOp(IRDLOperation):
-    """Reads a tile from global memory, from a row and a column on, and converts its elements to the tile's type::
+    """Reads a tile of global memory that begins at a row and a column, and converts its elements to the tile's type::
 
         %c = warp.cta_load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
 

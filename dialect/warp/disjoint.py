@@ -17,9 +17,9 @@ class DisjointOp(IRDLOperation):
         warp.disjoint %written, %read : memref<?x64xf32, strided<[128, 1]>>, memref<64x?xf32, strided<[128, 1]>>
         warp.disjoint %written, %read or_same : memref<?x64xf32, strided<[?, 1]>>, memref<?x64xf32, strided<[?, 1]>>
 
-    It stands before an operation that writes one of them and reads the other, where it depends on sizes that only the
-    caller knows. With `or_same` the two may also be the same elements in the same places. Two arguments of a function
-    never share memory if one of them is written.
+    The compiler puts it before an operation that writes one view and reads the other, if dynamic sizes decide whether
+    they share an element. With `or_same`, the two views may also be the same elements in the same places. Two arguments
+    of a function never share memory if one of them is written.
     """
 
     name = "warp.disjoint"

@@ -39,12 +39,12 @@ class _Divided(IRDLOperation):
 
 @irdl_op_definition
 class IsDivisibleOp(_Divided):
-    """Whether rows of memory begin at multiples of a number of elements, as a call finds it::
+    """Whether, in this call, the rows of memory begin at multiples of a number of elements::
 
         %whole = warp.is_divisible %A by 8 : memref<?x?xbf16>
 
-    It is true if the number divides the size of the dimension along which elements are neighbours, every other stride,
-    and the address of the first element.
+    It is true if the number divides the size of the contiguous dimension, every other stride, and the address of the
+    first element.
     """
 
     name = "warp.is_divisible"
@@ -60,11 +60,12 @@ class IsDivisibleOp(_Divided):
 
 @irdl_op_definition
 class AssumeDivisibleOp(_Divided):
-    """The same memory, of which `warp.is_divisible` is known to be true::
+    """The same memory, for which `warp.is_divisible` is known to be true::
 
         %rows = warp.assume_divisible %A by 8 : memref<?x?xbf16>
 
-    It stands where that was asked. `warp.divisible` of a function's argument promises the same of each call.
+    The compiler uses it in the branch where `warp.is_divisible` was true. The attribute `warp.divisible` of a
+    function's argument promises the same for each call.
     """
 
     name = "warp.assume_divisible"

@@ -30,7 +30,7 @@ from ..effects import is_pure
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a region on elements with the element of the result: `warp.yield %y : bf16`."""
+    """Ends a region on elements, and yields the element of the result: `warp.yield %y : bf16`."""
 
     name = "warp.yield"
 

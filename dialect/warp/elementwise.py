@@ -97,10 +97,10 @@ class ConstantOp(IRDLOperation):
 
 @irdl_op_definition
 class ElementwiseOp(IRDLOperation):
-    """One operation on each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`.
+    """Applies one operation to each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`.
 
-    Rounded once, to nearest even; `max` and `min` return the number when one operand is NaN.
-    Source: PTX ISA 9.7.3 and 9.7.4.
+    The result is rounded once, to nearest even. `max` and `min` return the number when one operand is NaN. Source: PTX
+    ISA 9.7.3 and 9.7.4.
     """
 
     name = "warp.elementwise"
@@ -128,10 +128,10 @@ class ElementwiseOp(IRDLOperation):
 
 @irdl_op_definition
 class ConvertOp(FragmentChange):
-    """Converts each element to another type, to nearest even: `%h = warp.convert %f : ... to ...`.
+    """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`.
 
-    Integers of 8 and 4 bits become f16 or bf16, exactly, less a zero point. The elements of a lane may change their
-    order then::
+    Integers of 8 and 4 bits, minus a zero point, become f16 or bf16 exactly. This may change the order of the elements
+    of a lane::
 
         %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
     """

@@ -40,11 +40,12 @@ AXES = ("rows", "columns")
 
 @irdl_op_definition
 class SubfragmentOp(IRDLOperation):
-    """Some of the base tiles of a fragment, which are registers that each lane has already::
+    """Selects some of the base tiles of a fragment. It takes no instruction, because each lane already has the
+    registers::
 
         %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
 
-    The offsets, of the first row and column, are multiples of the base tile's sizes.
+    The offsets are the first row and the first column, and are multiples of the base tile's sizes.
     """
 
     name = "warp.subfragment"
@@ -90,12 +91,12 @@ class LoadVectorOp(IRDLOperation):
 
         %b = warp.load_vector columns %bias[%n] : memref<320xf32> -> !warp.fragment<acc, 64x64xf32, ...>
 
-    The word says what the vector runs along: with `columns`, element j of every row is %bias[%n + j]. Each lane loads
-    an element only once, even if several of its registers hold it. Elements outside the memref read as zero.
+    The word says along which dimension the vector runs: with `columns`, element j of every row is %bias[%n + j]. Each
+    lane loads an element only once, even if several of its registers hold it. Elements outside the memref read as zero.
     `in_bounds` promises that there are none. A matrix whose rows are all the same (`warp.matrix` without `row`) is a
     vector along columns.
 
-    A row of a tile in shared memory is a vector too, or a column of one that lies there `swapped`::
+    The vector may also be a row of a tile in shared memory, or a column of a `swapped` tile::
 
         %s = warp.load_vector columns %tile[%n] of %g swapped : memref<64x32xf16, ..., 3> -> !warp.fragment<acc, ...>
     """
@@ -161,15 +162,15 @@ class LoadVectorOp(IRDLOperation):
 
 @irdl_op_definition
 class MapOp(IRDLOperation):
-    """Computes each element of a fragment from the elements at the same place in others, and from numbers::
+    """Computes each element of a fragment from the elements at the same position in other fragments, and from numbers::
 
         %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
           %sum = arith.addf %x, %b : f32
           warp.yield %sum : f32
         }
 
-    The fragments differ only in the type of their elements. Operations in the region mean what they mean in `arith`
-    and `math`: each is rounded once to its type. What they become is in docs/epilogues.md.
+    The fragments differ only in the type of their elements. Operations in the region have the semantics of `arith` and
+    `math`: each is rounded once to its type. docs/epilogues.md says how they are lowered.
     """
 
     name = "warp.map"

@@ -41,7 +41,7 @@ BANKS = 128
 
 @irdl_op_definition
 class ExchangeOp(IRDLOperation):
-    """Moves the elements of a matrix to other lanes, through shared memory::
+    """Moves the elements of a fragment to other lanes, through shared memory::
 
         %rows = warp.exchange %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>,
                 memref<8x1024xf32, 3> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
@@ -82,7 +82,7 @@ class OwnRowOp(IRDLOperation):
 
         %mine = warp.own_row %s : memref<8x1024xf32, 3> -> memref<1024xf32, 3>
 
-    The address is computed where the operation stands, and takes no registers before that.
+    The address is computed at this operation, and takes no registers before it.
     """
 
     name = "warp.own_row"

@@ -30,9 +30,9 @@ class GeluOp(IRDLOperation):
         %y = warp.gelu "erf" %x : f32      // x (1 + erf(x / sqrt(2))) / 2
         %y = warp.gelu "tanh" %x : f32     // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 
-    With `approximate` it is within 1e-3 of |x|.
+    With `approximate`, the error is at most 1e-3 of |x|.
 
-    `warp-raise-gelu` puts it in the place of what a gelu is written as. D. Hendrycks and K. Gimpel, "Gaussian error
+    `warp-raise-gelu` replaces the operations of a gelu by this operation. D. Hendrycks and K. Gimpel, "Gaussian error
     linear units (GELUs)", 2016.
     """
 

@@ -15,7 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 class IndexOp(IRDLOperation):
     """The index of an element along a loop of the product: `%row = warp.index 0 : i32`.
 
-    It stands in `warp.pointwise`. The loop is one that D runs along, of a product, or one that scores do.
+    It is used in the region of `warp.pointwise`. The loop must be one that indexes D, for a product, or the scores, for
+    attention.
     """
 
     name = "warp.index"

@@ -71,28 +71,29 @@ class MatmulOp(FactorsOp, WithEpilogue):
         warp.matmul bf16 x bf16 %A, %B plus %C into %C maps [...] : memref<...>, memref<...>, memref<...>, memref<...>
         warp.matmul xor b1 x b1 %A, %B init 0 : i32 into %D maps [...] : memref<256x8192xi1>, memref<320x8192xi1>, ...
 
-    The types before the operands are the types of the ISA as which A and B are multiplied. They distinguish signed from
-    unsigned integers. With single bits an element of the product is the number of ones in the `xor`, or the `and`, of a
-    row of A and a column of B. `maps` are indexing maps over the loops of the product, of which the last three are m, n
-    and k. Without `maps`, A, B and D are row-major. C has the layout of D. Loops before m, n and k are a batch: all of
-    them index D, and those along which their matrices differ index A and B. After the batch there may be loops that
+    The types before the operands are the ISA types in which A and B are multiplied. They distinguish signed from
+    unsigned integers. With single bits, an element of the product is the number of ones in the `xor`, or the `and`, of
+    a row of A and a column of B. `maps` are indexing maps over the loops of the product, of which the last three are m,
+    n and k. Without `maps`, A, B and D are row-major. C has the layout of D. Loops before m, n and k are a batch. All
+    of them index D. They index A or B if its matrices differ along the loop. After the batch there may be loops that
     index A and B, but not D. The product is summed over these loops, as over k.
 
-    A and B are memory, or the result of an operation that makes another form of operand: a sparse A (`warp.sparse`), A
-    and B with scales (`warp.scaled`), or a B of integers (`warp.stored`)::
+    A and B are memory, or the result of an operation that defines another form of operand: a sparse A (`warp.sparse`),
+    A and B with scales (`warp.scaled`), or a B of integers (`warp.stored`)::
 
         %sparse = warp.sparse %A, %E : memref<256x96xf16>, memref<16x96xi32>
         warp.matmul f16 x f16 %sparse, %B init 0.0 : f32 into %D : !warp.operand<memref<256x96xf16>>, memref<...>, ...
 
-    An epilogue, made by `warp.pointwise`, computes the elements of D from those of the product, rounded to the type
-    that it takes. Its operands run along any loops but k. One may be D, with the map of D::
+    An epilogue, which `warp.pointwise` defines, computes the elements of D from those of the product, rounded to the
+    type that the epilogue takes. Its operands may be indexed by any loops except k. One operand may be D, with the map
+    of D::
 
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D through %gelu : memref<...>, memref<...>, memref<...>
 
-    Of sizes that only a call knows, `{warp.usual = array<i64: 64, 4096>}` says how many rows and columns D usually has,
-    for the choice of a schedule alone: the product is right for all.
+    If sizes are dynamic, `{warp.usual = array<i64: 64, 4096>}` gives the usual numbers of rows and columns of D. It
+    affects only the choice of a schedule. The product is correct for all sizes.
 
-    In a kernel the operation computes the tile of one CTA, `... into %D tile [%m, %n] ...`. The tile has the size of
+    In a kernel, the operation computes the tile of one CTA, `... into %D tile [%m, %n] ...`. The tile has the size of
     the schedule's CTA tile, and its first element has these indices.
     """
 

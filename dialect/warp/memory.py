@@ -237,16 +237,19 @@ class LdmatrixOp(FragmentLoad):
         %b = warp.ldmatrix x4 trans b16 %Bs[%k, %n] : memref<...xi8, 3> -> !warp.fragment<b, ...>
         %b = warp.ldmatrix x2 swapped b6x16_p32 %Bs[%n, %k] : memref<...xi8, 3> -> !warp.fragment<b, ..., bytes>
 
-    A fragment with a number of matrices that `count` does not divide ends with a narrower load.
-    `trans` is the instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so
-    that its rows run along the fragment's columns.
+    If `count` does not divide the number of matrices of the fragment, the last load is narrower. `trans` is the
+    instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so the rows of memory run along
+    the fragment's columns.
 
-    Without `trans` a matrix is 8 rows of 16 bytes, whatever the element type. With `trans`, elements of 16 bits move in
-    8x8 matrices, and elements of 8 bits in 16x16 matrices. With `trans b16`, narrower elements move in 8x8 matrices of
-    16-bit pieces. Neighbours in a row then stay together, and `warp.convert_layout` separates them. The rows of a
-    matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of bits 0 to 2. A
-    packed format, `b6x16_p32` or `b4x16_p64`, means that 16 bytes of memory hold 16 elements of 6 or 4 bits, followed
-    by padding. The fragment gets one byte for each element.
+    - Without `trans`, a matrix is 8 rows of 16 bytes, whatever the element type.
+    - With `trans`, elements of 16 bits move in 8x8 matrices, and elements of 8 bits in 16x16 matrices.
+    - With `trans b16`, narrower elements move in 8x8 matrices of 16-bit pieces. Neighbours in a row then stay together,
+      and `warp.convert_layout` separates them.
+    - With a packed format, `b6x16_p32` or `b4x16_p64`, 16 bytes of memory hold 16 elements of 6 or 4 bits, followed by
+      padding. The fragment gets one byte for each element.
+
+    The rows of a matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of
+    bits 0 to 2.
 
     Source: PTX ISA 9.7.14.5.15.
     """

@@ -34,7 +34,7 @@ def _key(row: mma.Mma) -> Key:
 class MmaOp(ProductOp):
     """D = A * B + C, with A m x k, B k x n and C, D m x n fragments of a warp.
 
-    The instruction is determined by its shape, the element types of the operands, and further words. The sizes of the
+    The shape, the element types of the operands, and further words determine the instruction. The sizes of the
     fragments are multiples of its shape. Printed as::
 
         %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, ...>, !warp.fragment<b, ...>, !warp.fragment<acc, ...>

@@ -39,8 +39,8 @@ def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
 class MmaSparseOp(ProductOp):
     """D = A * B + C with a sparse A, m x k. Half of each row is stored, so the fragment of A is m x k/2.
 
-    As `warp.mma`, with the metadata that says where the stored elements belong, and the sparsity selector
-    that says which lanes hold it. Printed as::
+    It is like `warp.mma`, with two more operands: the metadata gives the positions of the stored elements, and the
+    sparsity selector gives the lanes that hold the metadata. Printed as::
 
         %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[1] : !a, !b, !acc, !warp.fragment<meta, 16x8xi4, [...]>
         %d = warp.mma_sp m16n8k64 ordered mxf8f6f4 %a, %b, %c, %e[0] scaled %sa[0, 1], %sb[0, 3] : ...

@@ -74,7 +74,7 @@ class StmatrixOp(FragmentStore):
 
 @irdl_op_definition
 class MovmatrixOp(FragmentChange):
-    """The same matrix in another layout: each 8x8 block of 16-bit elements is transposed among the lanes::
+    """Converts a matrix to another layout: it transposes each 8x8 block of 16-bit elements among the lanes::
 
         %b = warp.movmatrix %c : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
                               to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>

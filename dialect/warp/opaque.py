@@ -27,7 +27,8 @@ MATRICES = ("a", "b", "acc")
 class OpaqueType(ParametrizedAttribute, TypeAttribute):
     """A fragment of `wmma`: `!warp.opaque<a, m16n16k16, f16, row>`, `!warp.opaque<acc, m16n16k16, f32>`.
 
-    Role, shape of the product and element type name it; of A and B also how memory holds the matrix.
+    It has a role, the shape of the product and an element type. For A and B it also has the layout of the matrix in
+    memory.
     """
 
     name = "warp.opaque"

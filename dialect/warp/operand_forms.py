@@ -32,7 +32,8 @@ from .pointwise import PointwiseOp
 
 @irdl_attr_definition
 class OperandType(ParametrizedAttribute, TypeAttribute):
-    """An operand of a product whose elements are in memory of this type: `!warp.operand<memref<256x96xf16>>`."""
+    """An operand of a product that is more than plain memory, such as a sparse matrix. Its elements are in memory of
+    this type: `!warp.operand<memref<256x96xf16>>`."""
 
     name = "warp.operand"
 

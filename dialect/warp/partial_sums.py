@@ -63,8 +63,8 @@ class ArriveLastOp(IRDLOperation):
 
         %last = warp.arrive_last %counters[%tile] of %parts : memref<64xi32>
 
-    The last CTA sees what the threads of all these CTAs wrote before. All threads of a CTA execute the operation, which
-    contains two barriers. The counter must be zero at first.
+    The last CTA sees the earlier writes of all these CTAs. All threads of a CTA execute the operation, which contains
+    two barriers. The counter must be zero at first.
     """
 
     name = "warp.arrive_last"
@@ -86,7 +86,8 @@ class ArriveLastOp(IRDLOperation):
 
 @irdl_op_definition
 class AddPartsOp(IRDLOperation):
-    """Adds to fragments what `warp.store_part` wrote to `count` rows of memory from `first` on, in their order::
+    """Adds partial sums to the fragments, in order: those that `warp.store_part` wrote to `count` rows of memory,
+    beginning at row `first`::
 
     %sum = warp.add_parts %start, %parts[%first] x %count : !warp.fragment<acc, ...>, memref<64x16384xf32>
     """

@@ -29,14 +29,15 @@ from .loops import LoopSizes, element_type, loops_of, verify_along
 
 @irdl_attr_definition
 class PointwiseType(ParametrizedAttribute, TypeAttribute):
-    """A function of elements, with its operands: `!warp.pointwise`."""
+    """A function of elements, with its operands, which `warp.pointwise` defines: `!warp.pointwise`."""
 
     name = "warp.pointwise"
 
 
 @irdl_op_definition
 class PointwiseOp(IRDLOperation):
-    """A function of an element and of one element of each operand, for an operation that computes elements::
+    """A function of an element of a result and of one element of each operand. Another operation applies it to each
+    element::
 
         %gelu = warp.pointwise %bias maps [affine_map<(m, n, k) -> (n)>] : memref<320xf32> (%x: f32, %b: f32) {
           %sum = arith.addf %x, %b : f32
@@ -45,8 +46,8 @@ class PointwiseOp(IRDLOperation):
         }
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D through %gelu : memref<...>, memref<...>, memref<...>
 
-    It is the epilogue of a `warp.matmul` or a `warp.epilogue`, or what a `warp.attention` does to scores. An operand is
-    memory, indexed by loops of that operation along which the elements run, or a number, whose map has no results.
+    The function is the epilogue of a `warp.matmul` or a `warp.epilogue`, or changes the scores of a `warp.attention`.
+    An operand is memory that is indexed by the loops of the elements, or a number, whose map has no results.
     """
 
     name = "warp.pointwise"

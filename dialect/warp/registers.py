@@ -49,12 +49,13 @@ def _verify(memory: SSAValue, fragment: FragmentType) -> None:
 
 @irdl_op_definition
 class StoreRegistersOp(IRDLOperation):
-    """Writes a warp's registers to a row of memory, from a column on; with `if`, only where that is true::
+    """Writes a warp's registers to a row of memory, beginning at a column. With `if`, it writes only if the condition
+    is true::
 
         warp.store_registers %part, %s[%row, %column] if %others : !warp.fragment<acc, 32x64xf32, [...]>,
                                                                    memref<4x2048xf32, 3>
 
-    The column is a multiple of 16 bytes. In shared memory the rows lie one behind the other.
+    The column is a multiple of 16 bytes. In shared memory the rows are contiguous.
     """
 
     name = "warp.store_registers"
@@ -81,7 +82,8 @@ class StoreRegistersOp(IRDLOperation):
 
 @irdl_op_definition
 class LoadRegistersOp(IRDLOperation):
-    """Reads what `warp.store_registers` wrote: `%x = warp.load_registers %s[%i, %j] : memref<...> -> !warp...`."""
+    """Reads the registers that `warp.store_registers` wrote: `%x = warp.load_registers %s[%i, %j] : memref<...> ->
+    !warp...`."""
 
     name = "warp.load_registers"
 

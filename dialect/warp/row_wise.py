@@ -64,9 +64,9 @@ class RowsOp(IRDLOperation):
           warp.yield %r : f16
         }
 
-    The last loop runs along a row, and the others over rows. The output is indexed by all loops in order. If each row
-    gives one element, it is indexed by all loops except the last. Inputs are numbers, or memory that is indexed by any
-    loops. The arguments of the region are one element of each input. The region computes in f32.
+    The last loop runs along a row, and the others run over rows. The output is indexed by all loops in order, or by all
+    except the last if each row has one result. Inputs are numbers, or memory that is indexed by any loops. The
+    arguments of the region are one element of each input. The region computes in f32.
     """
 
     name = "warp.rows"

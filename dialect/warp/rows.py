@@ -53,7 +53,8 @@ def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
 
 @irdl_op_definition
 class ReduceOp(FragmentChange):
-    """Reduces each row of a fragment to one element, or to a part for each lane that has elements of it::
+    """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
+    row::
 
         %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
                                to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
@@ -61,8 +62,8 @@ class ReduceOp(FragmentChange):
         %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
 
     Elements have 32 bits. Each lane combines the first and the second half of its elements, then the halves of the
-    result, and so on. Then lanes exchange their results by `shfl.sync.bfly`, from the lowest bit of the lane on. `max`
-    and `min` return the number when one operand is NaN, `maximum` and `minimum` NaN.
+    result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of the
+    lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
     """
 
     name = "warp.reduce"
@@ -90,7 +91,7 @@ class ReduceOp(FragmentChange):
 
 @irdl_op_definition
 class BroadcastOp(FragmentChange):
-    """Repeats the only element of each row in all columns. It takes no instruction::
+    """Repeats the only element of each row in all columns. It needs no instruction::
 
     %b = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
                           to !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -108,7 +109,7 @@ class BroadcastOp(FragmentChange):
 
 @irdl_op_definition
 class StepOp(IRDLOperation):
-    """A fragment that holds the numbers of its own rows, or columns, counted from an index::
+    """A fragment whose elements are the numbers of their rows, or of their columns, counted from an index::
 
     %j = warp.step columns %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     """

@@ -26,15 +26,15 @@ AXES = {"A": "row", "B": "column"}
 
 @irdl_op_definition
 class ScaledOp(OperandForm):
-    """An A whose blocks of rows have scales, or a B whose blocks of columns have::
+    """An A whose rows are divided into blocks with scales, or a B whose columns are::
 
         %a = warp.scaled %A, %SA : memref<256x128xf4E2M1FN>, memref<256x4xf8E8M0FNU>
         %b = warp.scaled %B, %SB : memref<320x128xf4E2M1FN>, memref<320x4xf8E8M0FNU>
         warp.matmul mxf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %D maps [...] : !warp.operand<...>, ...
 
-    The scales are a matrix with a row for each row of A, or column of B, behind the batch of A or B. How many elements
-    along k share a scale follows from the kind of the product and the type of the scales (PTX ISA 9.7.14.3); scales of
-    f8E4M3FN are read without their sign, as ue4m3.
+    The scales are a matrix with a row for each row of A, or for each column of B, after the dimensions of the batch.
+    The kind of the product and the type of the scales determine how many elements along k share a scale (PTX ISA
+    9.7.14.3). Scales of f8E4M3FN are read without their sign, as ue4m3.
     """
 
     name = "warp.scaled"
@@ -108,13 +108,13 @@ def _stored(scale: str) -> str:
 
 @irdl_op_definition
 class LoadScalesOp(FragmentLoad):
-    """Reads the scales of A or B from a tile in shared memory, each lane a word of each base tile::
+    """Reads the scales of A or B from a tile in shared memory. Each lane reads a word of each base tile::
 
         %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
 
     A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane reads four of them,
-    from `%column` on, which is a multiple of four. The byte-ids of an instruction select among these four. The base
-    tiles of the fragment follow each other along m or n.
+    beginning at `%column`, which is a multiple of four. The byte-ids of an instruction select among these four. The
+    base tiles of the fragment follow each other along m or n.
     """
 
     name = "warp.load_scales"

@@ -23,21 +23,22 @@ LANES = 32
 
 @irdl_op_definition
 class SumSlicedKOp(IRDLOperation):
-    """The sum of the fragments that the slices of a CTA hold; each slice gets its part of it.
+    """Adds the partial sums of the slices of a CTA. Each slice gets a part of the total.
 
-    The warps of a CTA make `slices` groups of equal size, one after the other. Warps at the same place in their groups
-    hold partial sums of the same matrix. Slice 0 gets the first rows of the matrix, slice 1 the next rows, and so on.
-    If the matrix is one base tile high, they get columns. A warp adds what it gets to its own sums in the order of the
-    slices, so the result is the same every time::
+    The warps of a CTA form `slices` groups of equal size, one after the other. Warps at the same position in their
+    groups hold partial sums of the same matrix. Slice 0 gets the first rows of the matrix, slice 1 the next rows, and
+    so on. If the matrix is one base tile high, they get columns instead. A warp adds the sums of the other slices to
+    its own in the order of the slices, so the result is deterministic::
 
         %part = warp.sum_sliced_k %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
                                               -> !warp.fragment<acc, 32x64xf32, [...]>
 
-    The scratch memory has a row for each warp that gets a part, with room for those of the other slices. All threads
-    of the CTA execute the operation, which contains a barrier. Before the memory is used again there must be another
-    barrier.
+    The scratch memory has a row for each warp that gets a part, with space for the sums of the other slices. All
+    threads of the CTA execute the operation, which contains a barrier. There must be another barrier before the memory
+    is used again.
 
-    Of more slices than base tiles, the first ones get a base tile each, and the rest nothing that may be used::
+    If there are more slices than base tiles, the first slices get one base tile each. The result of the other slices
+    must not be used::
 
         %part = warp.sum_sliced_k %acc via %s {slices = 16 : i64} : !warp.fragment<acc, 16x64xf32, [...]>,
                                   memref<8x1920xf32, 3> -> !warp.fragment<acc, 16x8xf32, [...]>

@@ -45,8 +45,8 @@ class SparseOp(OperandForm):
         %sparse = warp.sparse %A, %E : memref<256x96xf16>, memref<16x96xi32>
         warp.matmul f16 x f16 %sparse, %B init 0.0 : f32 into %D : !warp.operand<memref<256x96xf16>>, ...
 
-    The metadata are words of `mma.sp::ordered_metadata`. 32 of them, one for each lane, describe 16 rows and 32 to 128
-    columns (`warploom.runtime.compress` makes the elements and the metadata). With `padded`, for a tile in shared
+    The metadata is made of words of `mma.sp::ordered_metadata`. 32 words, one for each lane, describe 16 rows and 32 to
+    128 columns. `warploom.runtime.compress` makes the elements and the metadata. With `padded`, for a tile in shared
     memory, the product may read metadata beyond the part that was copied.
     """
 
@@ -107,7 +107,7 @@ def metadata_of(a: SSAValue) -> SSAValue | None:
 
 @irdl_op_definition
 class LoadMetadataOp(FragmentLoad):
-    """Reads the metadata of a sparse A from a tile in shared memory, each lane its word of each base tile::
+    """Reads the metadata of a sparse A from a tile in shared memory. Each lane reads its word of each base tile::
 
         %e = warp.load_metadata %Es[%stage, %row, %word] : memref<4x8x32xi32, ..., 3> -> !warp.fragment<...>
 

@@ -33,13 +33,13 @@ ALONG = ((M, N), (M,), (N,), ())
 
 @irdl_op_definition
 class EpilogueOp(WithEpilogue):
-    """Stores sums of a product to D, from a row and a column on, rounded to its type::
+    """Stores the sums of a product to D, beginning at a row and a column, and rounds them to the type of D::
 
         warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.cta_tile<64x64xf32>, memref<256x320xf32>
 
-    With `plus %C`, C is added first. It has the layout of D. An epilogue, made by `warp.pointwise`, takes the sums,
-    rounded to the type of its element, and makes the elements of D. Its loops are the rows and the columns of D: an
-    operand is a matrix like D, a vector along one of them, or a number::
+    With `plus %C`, C is added first. C has the layout of D. An epilogue, which `warp.pointwise` defines, takes the
+    sums, rounded to the type of its element, and yields the elements of D. Its loops are the rows and the columns of D.
+    An operand of the epilogue is a matrix like D, a vector along its rows or columns, or a number::
 
         %biased = warp.pointwise %bias maps [affine_map<(m, n) -> (n)>] : memref<320xf32> (%x: f32, %b: f32) {...}
         warp.epilogue %sum plus %C into %D[%m, %n] through %biased

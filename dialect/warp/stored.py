@@ -72,13 +72,15 @@ class StoredIntegers(NamedTuple):
 
 @irdl_op_definition
 class StoredOp(OperandForm):
-    """A B that memory holds as integers of 8 or 4 bits. Less a zero point, they are multiplied as f16 or bf16::
+    """A B that memory holds as integers of 8 or 4 bits. The kernel subtracts a zero point, and multiplies them as f16
+    or bf16::
 
         %weights = warp.stored %Q as u4 minus 8 : memref<512x64xi4>
         warp.matmul bf16 x bf16 %A, %weights init 0.0 : f32 into %D : memref<16x512xbf16>, !warp.operand<...>, ...
 
     Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
-    The products of a group are added up, and the sum in each column is multiplied by the scale of the group there::
+    The kernel adds the products of a group, and multiplies the sum in each column by the scale of the group in that
+    column::
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
     """

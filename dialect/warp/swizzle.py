@@ -26,16 +26,16 @@ MAX_SKIP = 2
 class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     """The layout of a tile in shared memory: `#warp.swizzle<128>`.
 
-    The last dimension is cut into panels of this many bytes; a panel stores its rows one after another;
-    and within a line the 16-byte chunks are permuted: bits 4 and up of the byte address are XORed with
-    bits 7 and up, as many as number the chunks of a line. Eight rows of one chunk column then lie in
-    different banks. These are the 32-, 64- and 128-byte swizzles of the bulk tensor copies
-    (PTX ISA 5.5.5, Swizzling Modes); 16 permutes nothing, nor does 4, with which words of one column lie side by side.
+    The last dimension is divided into panels of this many bytes. A panel stores its rows one after another. Within a
+    line, the 16-byte chunks are permuted: bits 4 and up of the byte address are XORed with bits 7 and up, as many bits
+    as number the chunks of a line. So eight rows of one column of chunks are in different banks. 32, 64 and 128 are the
+    swizzles of the bulk tensor copies (PTX ISA 5.5.5, Swizzling Modes). 16 and 4 permute nothing. With 4, the words of
+    one column are contiguous.
 
-    `#warp.swizzle<128, skip 1>` takes the bits from 8 and up instead, so that rows 2i and 2i + 1 share a permutation:
-    eight rows whose numbers differ in bits 1 to 3 then lie in different banks. Matrices of 16-bit pieces need that
-    where a piece is two elements of 8 bits (and `skip 2` where it is four of 4 bits): a lane holds the pieces of
-    neighbouring rows, of which one matrix delivers only every second (fourth).
+    `#warp.swizzle<128, skip 1>` uses bits 8 and up instead, so that rows 2i and 2i + 1 share a permutation. Then eight
+    rows whose numbers differ in bits 1 to 3 are in different banks. This is needed for matrices of 16-bit pieces if a
+    piece is two elements of 8 bits, because one matrix delivers only every second of the rows that a lane holds. `skip
+    2` is needed if a piece is four elements of 4 bits, because then it delivers only every fourth row.
     """
 
     name = "warp.swizzle"

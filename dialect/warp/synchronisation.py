@@ -44,12 +44,13 @@ def verify_counters(counters: Memory) -> None:
 
 @irdl_op_definition
 class AtomicIncOp(IRDLOperation):
-    """Adds one to a counter where `if` is true, and gives what the counter was. After `limit` it wraps to zero::
+    """Adds one to a counter if the condition after `if` is true, and returns the old value. After `limit`, the counter
+    wraps to zero::
 
         %seen = warp.atomic_inc %counters[%tile] to %limit if %first : memref<64xi32>
 
-    Where `if` is false, nothing happens and the result is 0. The access is a release and an acquire at the scope of the
-    GPU: a thread that sees the count also sees what was written before it. Source: PTX ISA 9.7.13.5, `atom.inc`.
+    If the condition is false, nothing happens and the result is 0. The access is a release and an acquire at the scope
+    of the GPU: a thread that sees the count also sees the writes before it. Source: PTX ISA 9.7.13.5, `atom.inc`.
     """
 
     name = "warp.atomic_inc"
@@ -72,7 +73,7 @@ class AtomicIncOp(IRDLOperation):
 
 @irdl_op_definition
 class SyncLanesOp(IRDLOperation):
-    """The lanes of a warp wait for each other, and see what they wrote before: `warp.sync_lanes`.
+    """Makes the lanes of a warp wait for each other, and see each other's earlier writes: `warp.sync_lanes`.
 
     Source: PTX ISA 9.7.13.2, `bar.warp.sync`.
     """
@@ -85,8 +86,8 @@ class SyncLanesOp(IRDLOperation):
 
 @irdl_op_definition
 class BarrierAnyOp(IRDLOperation):
-    """A barrier of all threads of a CTA, or of some of its warps. The result is whether the operand is true for any of
-    them::
+    """A barrier of all threads of a CTA, or of some of its warps. The result is true if the operand is true for any of
+    the threads::
 
         %any = warp.barrier_any %mine
         %any = warp.barrier_any %mine {number = 7 : i64, threads = 256 : i64}
@@ -131,7 +132,7 @@ class ElectOp(IRDLOperation):
           warp.expect %full[%s] {bytes = 16384 : i64} : !warp.barriers<2>
         }
 
-    Below such a condition one lane arrives, copies and waits alone. Source: PTX ISA 9.7.13.14, `elect.sync`.
+    Inside such a condition, one lane arrives, copies and waits alone. Source: PTX ISA 9.7.13.14, `elect.sync`.
     """
 
     name = "warp.elect"

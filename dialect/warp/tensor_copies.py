@@ -72,14 +72,15 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
 
 @irdl_op_definition
 class TensorLoadOp(IRDLOperation):
-    """Copies a box to a tile. The coordinates of the box are given slowest first. An mbarrier counts its bytes::
+    """Copies a box of a tensor to a tile in shared memory. The coordinates of the box are given slowest first. An
+    mbarrier counts its bytes::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
             !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
 
-    A box is as wide as one panel of the tile, and begins at the indices of the tile. With `multicast` the box is copied
-    to each CTA of the cluster whose bit is set in a mask. It goes to the same place of each CTA, and the same mbarrier
-    of each CTA counts its bytes::
+    A box is as wide as one panel of the tile, and is written at the indices of the tile. With `multicast`, the box is
+    copied to each CTA of the cluster whose bit is set in a mask. It goes to the same address in each CTA, and the same
+    mbarrier of each CTA counts its bytes::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] multicast %mask : ...
 
@@ -128,12 +129,13 @@ class TensorLoadOp(IRDLOperation):
 
 @irdl_op_definition
 class TensorStoreOp(IRDLOperation):
-    """Copies a tile, or the part of it that begins at the indices, to a box. It is done after `warp.bulk_wait`::
+    """Copies a tile, or the part of it that begins at the indices, to a box of a tensor. The copy is complete after
+    `warp.bulk_wait`::
 
         warp.tensor_store %Cs[%zero, %zero] to %map[%m, %n] :
             memref<64x32xf32, #warp.swizzle<128>, 3> to !warp.tensor_map<64x32xf32, swizzle 128>
 
-    If ordinary stores wrote the tile, a `warp.proxy_fence` and a barrier must stand before.
+    If ordinary stores wrote the tile, a `warp.proxy_fence` and a barrier must come first.
 
     Source: PTX ISA 9.7.9.25.5.2.
     """
@@ -172,8 +174,8 @@ class TensorStoreOp(IRDLOperation):
 
 @irdl_op_definition
 class ExpectOp(IRDLOperation):
-    """One thread arrives, and announces a number of bytes. The phase ends only after so many bytes of copies have
-    arrived as well::
+    """Makes one thread arrive, and announces a number of bytes. The phase ends only after copies have delivered that
+    many bytes as well::
 
         warp.expect %full[%s] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<2>
 
@@ -204,7 +206,8 @@ class ExpectOp(IRDLOperation):
 
 @irdl_op_definition
 class BulkCommitOp(IRDLOperation):
-    """Makes a group of the tensor stores that a thread issued since the last one. Source: PTX ISA 9.7.9.25.3.2."""
+    """Makes a group of the tensor stores that a thread issued since the last `warp.bulk_commit`. Source: PTX ISA
+    9.7.9.25.3.2."""
 
     name = "warp.bulk_commit"
 
@@ -221,8 +224,8 @@ class BulkCommitOp(IRDLOperation):
 
 @irdl_op_definition
 class BulkWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of stores are incomplete. With `read`, it waits only for their reads of
-    tiles::
+    """Waits until at most `pending` groups of stores are incomplete. With `read`, it waits only until they have read
+    their tiles::
 
         warp.bulk_wait {pending = 0 : i64, read}
 
@@ -258,7 +261,10 @@ class BulkWaitOp(IRDLOperation):
 
 @irdl_op_definition
 class ProxyFenceOp(IRDLOperation):
-    """Makes what the executing threads wrote in shared memory visible to products and copies. PTX ISA 9.7.13.4."""
+    """Makes writes of the executing threads to shared memory visible to products and copies.
+
+    Source: PTX ISA 9.7.13.4.
+    """
 
     name = "warp.proxy_fence"
 

@@ -43,8 +43,8 @@ def moved_as(element_type: Attribute) -> Attribute:
 
 @irdl_attr_definition
 class TensorMapType(ParametrizedAttribute, TypeAttribute):
-    """A tensor map, by the box that one copy moves, slowest dimension first, and its swizzle in bytes:
-    `!warp.tensor_map<64x64xf16, swizzle 128>`. An argument of a kernel, 128 bytes."""
+    """A tensor map, an argument of a kernel of 128 bytes. The type has the box that one copy moves, slowest dimension
+    first, and the swizzle in bytes: `!warp.tensor_map<64x64xf16, swizzle 128>`."""
 
     name = "warp.tensor_map"
 
@@ -103,8 +103,9 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class EncodeTensorMapOp(IRDLOperation):
-    """On the host: the tensor map of memory, for launches that follow. Its dimensions are those of memory in the given
-    order, slowest first. Along the last one, elements are contiguous. Where elements share bytes, the map is of bytes::
+    """Encodes, on the host, a tensor map of memory for the launches that follow. Its dimensions are those of the memory
+    in the given order, slowest first. Elements are contiguous along the last one. If elements share bytes, the map is a
+    map of bytes::
 
         %map = warp.encode_tensor_map %A [0, 1] : memref<4096x4096xf16> to !warp.tensor_map<128x64xf16, swizzle 128>
     """

@@ -46,25 +46,26 @@ class GroupScales(NamedTuple):
 
 @irdl_op_definition
 class TileMmaOp(FactorsOp):
-    """D = C + A * B by the warps of a CTA, where A and B are tiles in shared memory::
+    """D = C + A * B, computed by the warps of a CTA, where A and B are tiles in shared memory::
 
         %d = warp.tile_mma %As, %Bs, %c {types = ["f16", "f16"], warp.schedule = #warp.schedule<...>}
           : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
 
-    A is m x k, B is k x n, and C and D are m x n. Columns of B beyond those of C only fill lines of memory, and are not
-    multiplied. `types` are the types of the ISA as which A and B are multiplied. `bit_op` and `kind` are the words of
-    `warp.matmul`. A and B may be results of `warp.sparse` and `warp.scaled`, as in `warp.matmul`. Those operations then
-    take the tiles of metadata and of scales. With `transposed_a` memory holds the tile of A as k x m, and with
-    `transposed_b` the tile of B as n x k. `warp.schedule` names the instruction, and assigns a part to each warp.
+    A is m x k, B is k x n, and C and D are m x n. Columns of B beyond those of C are padding, and are not multiplied.
+    `types` are the ISA types in which A and B are multiplied. `bit_op` and `kind` are the words of `warp.matmul`. A and
+    B may be results of `warp.sparse` and `warp.scaled`, as in `warp.matmul`. Those operations then take the tiles of
+    metadata and of scales. With `transposed_a`, memory holds the tile of A as k x m. With `transposed_b`, it holds the
+    tile of B as n x k. `warp.schedule` names the instruction, and assigns a part to each warp.
 
     After `warp-distribute` each warp has a fragment of C and of D, and `part` has the first row, column and k of its
     part of the tiles::
 
         %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
 
-    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and all of k. Groups
-    of `group` neighbours along k of a B of integers (`warp.stored`) have scales in global memory, `times %S[%k, %n] :
-    memref<...>` behind the types, groups x columns, of which the tiles of A and B begin at k and n.
+    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and all of k. If B
+    has integers (`warp.stored`), groups of `group` neighbours along k may have scales in global memory, groups x
+    columns. They are printed after the types as `times %S[%k, %n] : memref<...>`, where k and n are the indices at
+    which the tiles of A and B begin.
     """
 
     name = "warp.tile_mma"

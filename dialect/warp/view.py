@@ -67,15 +67,16 @@ def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
 
 @irdl_op_definition
 class MatrixOp(IRDLOperation):
-    """A matrix in memory of more dimensions: one dimension is its rows, one its columns, and the others are indexed::
+    """A matrix in memory with more dimensions. One dimension becomes its rows, one its columns, and the others are
+    indexed::
 
         %X = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
         %Y = warp.matrix %B[column, row] : memref<16x32xf16> -> memref<32x16xf16, strided<[1, 32], offset: ?>>
         %Z = warp.matrix %v[%b, column] : memref<4x32xf16> -> memref<?x32xf16, strided<[0, 1], offset: ?>>
 
-    Without `row` all rows are the same, and their stride is 0. Without `column` all columns are. The result type gives
-    their number. Fragments can be loaded from every such matrix. Tiles can be copied only if elements along the columns
-    are contiguous. With `all`, a dimension is not indexed: the result has this dimension before rows and columns::
+    Without `row`, all rows are the same, and their stride is 0. Without `column`, all columns are the same. The result
+    type gives their number. Fragments can be loaded from every such matrix. Tiles can be copied only if the elements of
+    a row are contiguous. With `all`, a dimension is not indexed, and the result has it before rows and columns::
 
         %M = warp.matrix %A[%b, all, row, column]
             : memref<4x3x16x32xf16> -> memref<3x16x32xf16, strided<[512, 32, 1], offset: ?>>

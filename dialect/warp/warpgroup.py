@@ -105,11 +105,12 @@ def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
 
 @irdl_op_definition
 class WgmmaOp(IRDLOperation):
-    """D = A * B + C by the four warps of a warpgroup, of tiles in shared memory; D is there after `warp.wgmma_wait`.
+    """D = A * B + C on tiles in shared memory, computed by the four warps of a warpgroup. D is valid after
+    `warp.wgmma_wait`.
 
     The operation is one instruction: 64 rows, the columns of C, and 32 bytes of K. The indices are those of each
     operand's first element in its tile. The tile of A is m x k, and that of B is n x k. With `mn_major_a` and
-    `mn_major_b` they are k x m and k x n, and their elements have 16 bits. With `overwrite`, D = A * B. `negate_a` and
+    `mn_major_b`, they are k x m and k x n, and their elements have 16 bits. With `overwrite`, D = A * B. `negate_a` and
     `negate_b` negate an operand. `satfinite` clamps integers::
 
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c {overwrite} :
@@ -121,16 +122,17 @@ class WgmmaOp(IRDLOperation):
         %d = warp.wgmma %a, %Bs[%s, %zero, %k], %c :
             !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, ...
 
-    With `transposed` C and D hold their transposes, which is a change of names: element (i, j) is in row j, column i of
-    the fragment. A in registers and D may number their rows otherwise than the instruction, if both do so alike.
+    With `transposed`, C and D hold their transposes: element (i, j) is in row j, column i of the fragment. The
+    instruction is the same. A in registers and D may number their rows in another order than the instruction, if both
+    use the same order.
 
-    With a sparse A, the tile or the fragment has the stored elements, and 64 bytes of K are multiplied. `sparse` is the
-    metadata, and `selector` says which of its threads hold the metadata of this product::
+    With a sparse A, the tile or the fragment has the stored elements, and the operation multiplies 64 bytes of K.
+    `sparse` gives the metadata, and `selector` says which threads hold the metadata of this product::
 
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c sparse %e {selector = 0 : i64} : ...,
             !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
 
-    C and D are the same registers: nothing else may use C. Source: PTX ISA 9.7.15.5.2 and 9.7.15.6.
+    C and D are the same registers, so no other operation may use C. Source: PTX ISA 9.7.15.5.2 and 9.7.15.6.
     """
 
     name = "warp.wgmma"
@@ -302,7 +304,7 @@ class _Plain(IRDLOperation):
 
 @irdl_op_definition
 class WgmmaFenceOp(_Plain):
-    """Orders accesses to registers before the products that follow. It must stand before the first product, and again
+    """Orders accesses to registers before the products that follow. It is needed before the first product, and again
     after registers of products were read or written. Source: PTX ISA 9.7.15.7.1."""
 
     name = "warp.wgmma_fence"
@@ -310,14 +312,14 @@ class WgmmaFenceOp(_Plain):
 
 @irdl_op_definition
 class WgmmaCommitOp(_Plain):
-    """Makes a group of the products issued since the last one. Source: PTX ISA 9.7.15.7.2."""
+    """Makes a group of the products issued since the last `warp.wgmma_commit`. Source: PTX ISA 9.7.15.7.2."""
 
     name = "warp.wgmma_commit"
 
 
 @irdl_op_definition
 class WgmmaWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of products are under way: `warp.wgmma_wait {pending = 0 : i64}`.
+    """Waits until at most `pending` groups of products are unfinished: `warp.wgmma_wait {pending = 0 : i64}`.
 
     Source: PTX ISA 9.7.15.7.3.
     """
@@ -349,7 +351,8 @@ FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP = 24, 256, 8
 
 @irdl_op_definition
 class SetRegistersOp(IRDLOperation):
-    """The warps of a warpgroup release registers or, with `grow`, wait until they get more::
+    """Sets the number of registers of the warps of a warpgroup. They release registers or, with `grow`, wait until they
+    get more::
 
         warp.set_registers {count = 40 : i64}
         warp.set_registers {count = 232 : i64, grow}

@@ -74,12 +74,13 @@ class _MemoryOp(IRDLOperation):
 
 @irdl_op_definition
 class WmmaLoadOp(_MemoryOp):
-    """Reads a fragment whose first element is at the indices. The distance of its rows is the stride of the memref::
+    """Reads a fragment whose first element is at the indices. The stride of the memref is the distance between its
+    rows::
 
         %a = warp.wmma.load %A[%m, %k] : memref<256x192xf16> -> !warp.opaque<a, m16n16k16, f16, row>
         %c = warp.wmma.load col %C[%n, %m] : memref<320x256xf32> -> !warp.opaque<acc, m16n16k16, f32>
 
-    Where the layout is col, the rows of the memref are the columns of the matrix, and the indices name them first.
+    With `col`, the rows of the memref are the columns of the matrix, so the first index is a column.
 
     Source: PTX ISA 9.7.14.4.3.
     """

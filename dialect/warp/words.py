@@ -49,8 +49,8 @@ def verify_words(
 
 @irdl_op_definition
 class LoadWordsOp(FragmentLoad):
-    """Reads the registers of a fragment from a row of memory, from the indices on. The registers of lane 0 come first
-    (of thread 0, if a warpgroup holds the fragment)::
+    """Reads the registers of a fragment from a row of memory, beginning at the indices. The registers of lane 0 come
+    first (those of thread 0, if a warpgroup holds the fragment)::
 
         %e = warp.load_words %E[%tile, %c0] : memref<64x32xi32> -> !warp.fragment<meta, 16x8xi4, [...]>
 
@@ -65,7 +65,8 @@ class LoadWordsOp(FragmentLoad):
 
 @irdl_op_definition
 class StoreWordsOp(FragmentStore):
-    """Writes what `warp.load_words` reads: `warp.store_words %d, %D[%i, %j] : !warp.fragment<...>, memref<...>`."""
+    """Writes the registers of a fragment as `warp.load_words` reads them: `warp.store_words %d, %D[%i, %j] :
+    !warp.fragment<...>, memref<...>`."""
 
     name = "warp.store_words"
 

@@ -23,11 +23,12 @@ PATTERNS: list[RewritePattern] = [
 
 
 class ExpandPass(ModulePass):
-    """Writes out what a macro-operation does.
+    """Expands macro-operations to loads, stores, barriers and arithmetic.
 
-    Sums over slices of K (`warp.sum_sliced_k`) and over CTAs (`warp.store_part`, `warp.arrive_last`, `warp.add_parts`)
-    become stores, loads, barriers, counters and additions; changes of lanes (`warp.exchange`) stores and loads;
-    copies to aligned rows (`warp.pack`) loads, shifts and stores.
+    - `warp.sum_sliced_k` (sums over slices of K), and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums
+      over CTAs), become stores, loads, barriers, counters and additions.
+    - `warp.exchange` (elements that change lanes) becomes stores and loads.
+    - `warp.pack` (a copy to aligned rows) becomes loads, shifts and stores.
     """
 
     name = "warp-expand"

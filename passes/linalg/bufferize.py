@@ -320,10 +320,11 @@ def _reads_output(op: LinalgStructuredOperation) -> bool:
 
 
 class BufferizePass(ModulePass):
-    """Makes functions on tensors functions on memory; a result becomes an argument behind the others.
+    """Converts functions on tensors to functions on memory; each result becomes an additional argument after the
+    others.
 
-    Before that, calls of functions of the module are replaced by what these do, and operations that others stand for
-    by those.
+    The pass first inlines calls of functions of the module, and replaces composite operations by the operations that
+    they stand for.
     """
 
     name = "warp-bufferize"

@@ -109,7 +109,7 @@ def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c:
 class FoldFillPass(ModulePass):
     """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
 
-    Nothing that touches memory may stand between the two. Products still in `linalg` are raised first.
+    No operation between the two may touch memory. Products still in `linalg` are raised first.
     """
 
     name = "warp-fold-fill"

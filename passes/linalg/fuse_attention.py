@@ -220,7 +220,7 @@ class AttentionMatch:
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 
-    The operations are those of `linalg` on memory, in one block; `warp-bufferize` takes tensors there.
+    The operations must be `linalg` operations on memory in one block. `warp-bufferize` converts functions on tensors.
     """
 
     name = "warp-fuse-attention"

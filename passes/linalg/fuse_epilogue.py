@@ -238,8 +238,8 @@ def _approximate(fused: MatmulOp) -> None:
 class FuseEpiloguePass(ModulePass):
     """Moves elementwise operations of `linalg` on the result of a product into its epilogue.
 
-    With `approximate` the functions of epilogues are computed with the GPU's approximate instructions, as if each said
-    `fastmath<afn>`. Products still in `linalg` are raised first.
+    With `approximate`, epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`.
+    Products still in `linalg` are raised first.
     """
 
     name = "warp-fuse-epilogue"

@@ -112,10 +112,10 @@ class RowsMatch:
 
 
 class FuseRowsPass(ModulePass):
-    """Replaces operations on the same rows, some of which reduce along the rows, by one `warp.rows`: row reductions,
-    softmax, layer norm and RMS norm.
+    """Replaces operations on the same rows, at least one of which reduces along the rows, by one `warp.rows`: row
+    reductions, softmax, layer norm and RMS norm.
 
-    The operations are those of `linalg` on memory, in one block.
+    The operations must be `linalg` operations on memory in one block.
     """
 
     name = "warp-fuse-rows"

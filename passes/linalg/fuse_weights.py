@@ -261,7 +261,7 @@ def _weights(product: MatmulOp) -> Weights | None:
 
 
 class FuseWeightsPass(ModulePass):
-    """Lets products read integers of 8 and 4 bits that an elementwise operation converts to f16 or bf16 for them.
+    """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them.
 
     Products still in `linalg` are raised first.
     """

@@ -58,4 +58,4 @@ def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int])
     for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):
         if strides is not None and strides[column] == 1:
             return row, column
-    fail(op, f"expected the elements of the rows or of the columns of {name} side by side in memory, got {kind}")
+    fail(op, f"expected the rows or the columns of {name} to be contiguous, got {kind}")

@@ -207,8 +207,8 @@ def _epilogue_memory(
 def _check_types(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, results: Mapping[str, TypeAttribute]) -> None:
     """Refuses element types that no instruction multiplies, or whose products go to another type."""
     if a.element.name == b.element.name == "f32":
-        fail(op, "no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, "
-             "it is multiplied if asked for: warp-raise-matmul{tf32=true}, compile(tf32=True), run --tf32")  # fmt: skip
+        fail(op, "no instruction multiplies f32 x f32 with all bits; to allow tf32, which drops 13 of the 23 bits of "
+             "each fraction, use warp-raise-matmul{tf32=true}, compile(tf32=True) or run --tf32")  # fmt: skip
     rows = mma.of_types(a.element.name, b.element.name, op.variant)
     if not rows:
         like = sorted({y for x, y in mma.pairs(op.variant) if x == a.element.name})

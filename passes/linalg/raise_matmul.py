@@ -171,8 +171,8 @@ def _raised(
         a, b, types, maps = b, a, types[::-1], [map_a, map_b, map_c]
     if a_type.is_float != b_type.is_float:
         if e is not None or not ELEMENT_TYPES[types[0]].is_float:
-            fail(op, "expected the integers of a product of floats as B of a dense product, got "
-                 f"{' x '.join(types)}; where they are A, exchange A and B, and write C transposed")  # fmt: skip
+            fail(op, "expected integers times floats to have the integers in B, and a dense A of floats, got "
+                 f"{' x '.join(types)}; if A has the integers, exchange A and B, and transpose C")  # fmt: skip
         # The integers are converted to the type that they are multiplied with, which has all of them.
         integers, types = StoredIntegers(types[1]), [types[0]] * 2
     a = a if e is None else formed(op, SparseOp(a, e))
@@ -244,11 +244,11 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
 class RaiseMatmulPass(ModulePass):
     """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
 
-    These are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b`, `quantized_matmul` whose zero
-    points are 0, and `linalg.contract` and `linalg.generic` that sum products of matrices or vectors, as `matvec`,
-    `vecmat` and `dot` do; one that sums anything else is an error. A product whose C lies column by column becomes that
-    of its transpose, and a vector a matrix of one row.
-    `tf32` lets products of f32 drop 13 of the 23 bits of each operand's fraction: no instruction multiplies them whole.
+    Products are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b` forms, `quantized_matmul`
+    with zero points of 0, and each `linalg.contract` or `linalg.generic` that sums products of matrices or vectors, as
+    `matvec`, `vecmat` and `dot` do. A reduction of anything else is an error. A product whose C is column-major
+    becomes the product of its transpose, and a vector becomes a matrix of one row. `tf32` allows products of f32 to
+    drop 13 of the 23 fraction bits of each operand, because no instruction multiplies all of them.
     """
 
     name = "warp-raise-matmul"

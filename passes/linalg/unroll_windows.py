@@ -48,8 +48,8 @@ def unroll(op: LinalgStructuredOperation) -> None:
     places = math.prod(max(0, size) for size in sizes)
     if min(sizes) < 0 or places > MOST_PLACES:
         window = "x".join("?" if size < 0 else str(size) for size in sizes)
-        fail(op, f"{op.name} sums, but is no product of matrices, for neighbours in memory are of channels of their "
-             f"own; such sums are written out for windows of at most {MOST_PLACES} places, got {window}")  # fmt: skip
+        fail(op, f"{op.name} is not a product of matrices, because neighbours in memory belong to different channels; "
+             f"it is lowered for windows of at most {MOST_PLACES} positions, got {window}")  # fmt: skip
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     found = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
     if found is None or not found.is_plain:

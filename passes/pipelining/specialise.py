@@ -350,11 +350,11 @@ def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
 
 
 class SpecialisePass(ModulePass):
-    """Adds a producer warpgroup to kernels of warpgroups. It copies tiles by tensor maps to a ring of stages, while the
-    other warpgroups multiply.
+    """Adds a producer warpgroup to kernels of warpgroups. The producer copies tiles by tensor maps to a ring of stages,
+    while the other warpgroups multiply.
 
-    It follows `warp-persist`. A kernel is right without it; what cannot be done so stays as it is, and
-    `warploom-opt --remarks` says why.
+    It runs after `warp-persist`. It does not change a kernel that it cannot specialise, and `warploom-opt --remarks`
+    says why. The kernel is also correct without it.
     """
 
     name = "warp-specialise"

@@ -60,10 +60,11 @@ def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
 
 
 class PipelinePass(ModulePass):
-    """Lets copies to shared memory run ahead of what reads them, in the stages that a kernel's schedule asks for.
+    """Pipelines loops that copy tiles to shared memory: copies run ahead of the products, in as many stages as the
+    schedule says.
 
-    The loops are those that copy tiles, wait at a barrier, and compute with fragments of them, as `warp-tile` makes
-    them. What cannot be done so stays as it is; `warploom-opt --remarks` says why.
+    It rewrites loops that copy tiles, wait at a barrier, and compute with fragments of them, such as those of
+    `warp-tile`. It does not change other loops; `warploom-opt --remarks` says why.
     """
 
     name = "warp-pipeline"

@@ -288,7 +288,7 @@ def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
     kinds = (product.a.element.name, product.b.element.name, accumulate)
     rows = (r for r in mma.rows() if r.products > 1 and target.sm >= r.sm)
     small = {str(r.shape) for r in rows if (r.a.name, r.b.name, r.d.name) == kinds}
-    return f"only mma {', '.join(small)}, which nothing is lowered to, for" if small else "no mma for"
+    return f"only mma {', '.join(small)}, which products are not lowered to, for" if small else "no mma for"
 
 
 def _instead(product: Product, accumulate: str) -> str:

@@ -118,7 +118,7 @@ def _check_packing(schedule: Schedule, product: Product) -> None:
 def unsplit(product: Product, parts: int, row: Row) -> str:
     """Why K cannot be cut into parts; empty if it can."""
     if product.dynamic:
-        return "it takes sizes that are known; M, N or K is not"
+        return "it needs static sizes; M, N or K is dynamic"
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
     kinds = {

@@ -140,12 +140,14 @@ def _say_usual(product: MatmulOp, m: int, n: int) -> None:
 
 @dataclass(frozen=True)
 class VersionPass(ModulePass):
-    """Lets a call choose between kernels of a product of which it alone knows strides or sizes.
+    """Makes several kernels for a product with dynamic strides or sizes; each call chooses between them.
 
-    Where strides or offsets are not known, one kernel takes rows that begin at multiples of 16 bytes, which tensor
-    copies and 16-byte accesses need, and another takes any. Where the sizes of the result are not known, there are
-    kernels for a few rows, for results of a few tiles, and for larger ones, as far as their default schedules differ.
-    A product that has a schedule, or that `tuned` knows, a file that `warploom tune` wrote, stays as it is.
+    - If strides or offsets are dynamic, one kernel requires rows that begin at multiples of 16 bytes, as tensor copies
+      and 16-byte accesses do, and another kernel takes any rows.
+    - If the sizes of the result are dynamic, there are kernels for a few rows, for results of a few tiles, and for
+      larger results, as far as their default schedules differ.
+
+    A product stays as it is if it has a schedule, or if the file `tuned`, which `warploom tune` wrote, has one for it.
     """
 
     name = "warp-version"

@@ -58,11 +58,11 @@ def read_tuned(op: ModuleOp, path: str | None) -> Tuned | None:
 
 @dataclass(frozen=True)
 class SchedulePass(ScheduleOptions):
-    """Attaches `warp.schedule` to every product that has none; products still in `linalg` are raised first.
+    """Attaches `warp.schedule` to every product that has none. Products still in `linalg` are raised first.
 
-    Options replace single choices of the default: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Others change
-    only where they must, which `--remarks` lists. With `tuned`, a file that `warploom tune` wrote, the default of a
-    product that it knows is what was fastest.
+    An option replaces one choice of the default schedule: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Other
+    choices change only where they must, and `--remarks` lists them. `tuned` names a file that `warploom tune` wrote:
+    for products that the file knows, the default is the fastest measured schedule.
     """
 
     name = "warp-schedule"

@@ -76,7 +76,7 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
     if (parts := schedule.grid.split_k) == 1:
         return
     if product.dynamic:
-        raise ScheduleError(f"split_k = {parts}: it takes sizes that are known; M, N or K is not")
+        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
     if product.batch:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
     if parts > (tiles := product.k_tiles(schedule.tile.cta[2])):
@@ -88,7 +88,7 @@ def _check_cluster(schedule: Schedule, product: Product) -> None:
     if (cluster := schedule.grid.cluster) == (1, 1):
         return
     if product.dynamic:
-        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} takes sizes that are known; M, N or K is not")
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
 
 def _check_own_tiles(schedule: Schedule, product: Product) -> None:

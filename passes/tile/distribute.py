@@ -212,8 +212,8 @@ def _held(product: TileMmaOp) -> FragmentType:
 
 
 class DistributePass(ModulePass):
-    """Gives each warp, or warpgroup, of a CTA its part of the tiles that the CTA multiplies and stores, as fragments;
-    slices of K that warps share get the sum of them all."""
+    """Distributes the tiles of a CTA among its warps or warpgroups, as fragments. If `sliced_k` makes groups of warps
+    share a K tile, it also adds their sums."""
 
     name = "warp-distribute"
 

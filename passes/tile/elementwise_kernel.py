@@ -70,7 +70,7 @@ class Stream(Traversal):
                 which = f"{found.op.name} on elements of {place.kind.element_type}"
                 fail(
                     found.op,
-                    f"{which} has a kernel where they lie as its output does, in whole bytes, got {place.kind}",
+                    f"{which} needs whole bytes of elements that are neighbours in its output too, got {place.kind}",
                 )
         return stream.joined()
 

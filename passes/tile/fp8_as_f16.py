@@ -57,8 +57,9 @@ class Fp8ProductAsF16(RewritePattern):
 class Fp8AsF16Pass(ModulePass):
     """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`.
 
-    It is what ptxas does on targets without such products, where sums then stay in the accumulators; without the pass
-    the instructions are those of 8-bit floats.
+    On targets such as sm_90a, ptxas also converts the operands of these instructions to f16, but adds each product to
+    the accumulators by separate instructions. With this pass, the f16 instructions accumulate. Without it, the kernel
+    uses the PTX instructions for 8-bit floats.
     """
 
     name = "warp-fp8-as-f16"

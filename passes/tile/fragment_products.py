@@ -78,8 +78,8 @@ def _behind(place: Sequence[Index]) -> IndexBuilder | None:
 
 
 class FragmentsPass(ModulePass):
-    """Multiplies a warp's part of tiles in shared memory by the instruction that the schedule names: fragments are
-    loaded and multiplied step by step, or a warpgroup multiplies tiles where they lie."""
+    """Multiplies a warp's part of the tiles in shared memory by the instruction that the schedule names. A warp loads
+    fragments and multiplies them step by step. A warpgroup multiplies tiles directly in shared memory."""
 
     name = "warp-fragments"
 

@@ -95,10 +95,10 @@ class PadResult(RewritePattern):
 
 
 class LayOutPass(ModulePass):
-    """Transposes the operands that a schedule's `transpose` names before their product, and copies a `padded` D from
-    aligned rows behind it.
+    """Transposes the operands that a schedule's `transpose` names before the product. If the schedule has `padded`, it
+    also computes D in aligned rows and copies it after the product.
 
-    It follows `warp-schedule`.
+    It runs after `warp-schedule`.
     """
 
     name = "warp-lay-out"

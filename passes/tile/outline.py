@@ -255,8 +255,8 @@ def _outline(tiled: Tiled, module: ModuleOp) -> None:
 
 
 class OutlinePass(ModulePass):
-    """Makes a kernel of every scheduled product, in which each CTA multiplies one tile of D, and launches it; so of
-    every elementwise operation of `linalg` that is left, `linalg.fill` and `linalg.copy` among them.
+    """Outlines every scheduled product to a kernel in which each CTA computes one tile of D, and launches it. It does
+    the same for each remaining elementwise operation of `linalg`, including `linalg.fill` and `linalg.copy`.
 
     Products still in `linalg` are raised first.
     """

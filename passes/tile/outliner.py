@@ -120,7 +120,7 @@ class Outliner:
         if not isinstance(parent, func.FuncOp):
             what = "the product" if isinstance(self.op, MatmulOp) else self.op.name
             where = "" if parent is None else f", got it in {parent.name}"
-            fail(self.op, f"expected {what} in a func.func, or in scf.for and scf.if that hand nothing on{where}")
+            fail(self.op, f"expected {what} in a func.func, or in scf.for and scf.if that carry no values{where}")
         taken = {op.sym_name.data for op in self.kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
         # A kernel's name stands in the text, where not every name that MLIR allows can.
         stem = re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data)

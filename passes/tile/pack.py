@@ -93,9 +93,9 @@ def _launch(launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorO
 
 
 class PackPass(ModulePass):
-    """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, by a launch of its own.
+    """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, in a separate launch.
 
-    It follows `warp-tile`. Without it the kernel copies the operands as they lie.
+    It runs after `warp-tile`. Without it, the kernel copies the operands from their own memory.
     """
 
     name = "warp-pack"

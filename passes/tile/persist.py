@@ -49,7 +49,7 @@ class PersistPass(ModulePass):
     """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
     another.
 
-    It follows `warp-tile`. Without it there is a CTA for each tile.
+    It runs after `warp-tile`. Without it, the launch has one CTA for each tile.
     """
 
     name = "warp-persist"

@@ -141,7 +141,7 @@ def _erase_unused(op: MapOp, rewriter: PatternRewriter) -> None:
 
 
 class RaiseGeluPass(ModulePass):
-    """Replaces what a gelu is written as by one `warp.gelu`, where the result has at most 16 bits (sm_90)."""
+    """Replaces the operations of a gelu by one `warp.gelu`, if the result has at most 16 bits (sm_90)."""
 
     name = "warp-raise-gelu"
 

@@ -182,9 +182,10 @@ def _zero(kind: FragmentType) -> ConstantOp:
 
 
 class SplitKPass(ModulePass):
-    """Cuts K into as many parts as a schedule's `split_k` says, for CTAs of their own, whose sums the last one adds up.
+    """Splits K among as many CTAs as a schedule's `split_k` says; the last CTA of a tile to finish adds their partial
+    sums.
 
-    It follows `warp-tile`. Without it a CTA multiplies all of K.
+    It runs after `warp-tile`. Without it, one CTA multiplies all of K.
     """
 
     name = "warp-split-k"

@@ -199,8 +199,8 @@ class StageProduct(RewritePattern):
 
 
 class StagePass(ModulePass):
-    """Makes a loop over K of the tile of a CTA: operands go to shared memory a K tile at a time, where they are
-    multiplied; the sums go to D after it. Of an attention it is a loop over K and V, on what each warp has."""
+    """Makes a loop over K for the tile of a CTA. In each step, the CTA copies a K tile of each operand to shared memory
+    and multiplies them. After the loop it stores the sums to D. For attention it makes a loop over K and V."""
 
     name = "warp-stage"
 

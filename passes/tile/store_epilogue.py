@@ -243,8 +243,8 @@ def _needed(op: Operation, behind: Operation) -> list[Operation]:
 
 
 class EpiloguePass(ModulePass):
-    """Expands `warp.epilogue`: for each part of its sums, a warp adds C, rounds them, computes the epilogue, moves
-    elements to other lanes and stores them."""
+    """Expands `warp.epilogue`: for each part of its sums, a warp adds C, rounds, computes the epilogue, moves elements
+    to other lanes if the schedule says so, and stores them."""
 
     name = "warp-epilogue"
 

@@ -114,7 +114,7 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
 class ConvertWarpToPtxPass(ModulePass):
     """Replaces every `gpu.module` by a `ptx.module` of the same name.
 
-    What is not allocated yet is: see `warp-allocate`.
+    It first gives offsets to allocations that have none, as `warp-allocate` does.
     """
 
     name = "convert-warp-to-ptx"

@@ -24,7 +24,7 @@ _CTYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)  #
 
 @dataclass(frozen=True)
 class Struct:
-    """A parameter passed by value: bytes, a numpy record, a ctypes structure or a tuple, with pointers put into it.
+    """A parameter passed by value, with pointers inserted: bytes, a numpy record, a ctypes structure or a tuple.
 
     `pointers` maps the offset of a pointer in bytes, or the name of its field, to an array. The name of a field in a
     nested struct has dots::

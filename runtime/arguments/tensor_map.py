@@ -49,7 +49,7 @@ class EncodedMap:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor map of an array. It is passed for a parameter `.param .align 64 .b8 map[128]`.
+    """A tensor map of an array. Pass it for a parameter `.param .align 64 .b8 map[128]`.
 
     - `box`: the extents of the box that one copy moves, in elements, with the slowest dimension first. With a
       `PixelBox` the map is one of im2col mode. Its corners are in numpy's order as well: D, H, W.
@@ -60,7 +60,7 @@ class TensorMap:
     - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...).
 
     Raises:
-        ArgumentError: for what the driver would refuse, with the limit.
+        ArgumentError: if the driver would refuse the map; the message has the limit.
     """
 
     array: object
@@ -104,7 +104,7 @@ class TensorMap:
         """The fields of the map for an array at this address.
 
         Raises:
-            ArgumentError: for what the driver would refuse.
+            ArgumentError: if the driver would refuse the map.
         """
         array, element = self.borrowed(), self.element()
         if array.itemsize != element.size:

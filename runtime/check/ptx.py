@@ -33,12 +33,16 @@ class Checked:
 
 
 def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str | None = None) -> list[Diagnostic]:
-    """The errors in PTX text, in the order of the file. The list is empty if there are none.
+    """Check PTX text, and return its errors in the order of the file.
 
-    The check finds statements that cannot be parsed, and headers and declarations that PTX does not have. It finds
-    instructions that do not exist, that the target does not have, whose operands do not fit or are not declared, or
-    that cannot be right where they stand. For families of instructions that are not modelled it checks only the names;
-    `check_text` counts them.
+    The check finds:
+
+    - statements that cannot be parsed, and invalid headers and declarations;
+    - instructions that do not exist, or that the target does not have;
+    - operands that do not fit, or are not declared;
+    - instructions that cannot be right at their position.
+
+    For families of instructions that are not modelled, it checks only the names; `check_text` counts them.
 
     `text` and `name` are those of `load_ptx`. `target` replaces the file's own `.target`.
 

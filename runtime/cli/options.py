@@ -22,7 +22,7 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
 
 def add_compilation(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]
     """Adds what says how a function is compiled: `--function`, `--schedule`, `--tf32`, `--tuned`."""
-    parser.add_argument("--function", metavar="NAME", help="the function, where the file has several")
+    parser.add_argument("--function", metavar="NAME", help="the function, if the file has several")
     parser.add_argument(
         "--schedule", action="append", default=[], metavar="KEY=VALUE",
         help="override the schedule: cta=128,256,64 stages=4 ...; warploom-opt --help-schedule lists all keys",

@@ -47,7 +47,7 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument("--tf32", action="store_true", help="multiply f32 operands with 10 bits of fraction")
     add_seed(tune)
     tune.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=random:MxN",
-                      help="the size of an argument, where the file does not say it; or a .npy file")  # fmt: skip
+                      help="the size of an argument, if the file does not have it; or a .npy file")  # fmt: skip
     tune.add_argument(
         "--list", action="store_true", help="only list the schedules that would be measured; needs no GPU"
     )

@@ -25,7 +25,7 @@ Json = None | bool | int | str | Sequence["Json"] | Mapping[str, "Json"]
 TYPES = (*ELEMENT_TYPES, "b16", "b8", "b6x16_p32", "b4x16_p64")
 """Names of element types that spellings have, those of matrix moves too."""
 
-NOTATION = "`.(a|b)` stands for one of several qualifiers, `[.a]` for one that may be left out."
+NOTATION = "`.(a|b)` stands for one of several qualifiers, and `[.a]` for an optional one."
 
 
 @dataclass(frozen=True)

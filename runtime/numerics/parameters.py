@@ -29,11 +29,11 @@ FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
     "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
 )  # fmt: skip
 ALGORITHMS: Mapping[str, str] = MappingProxyType({
-    FUSED: "blocks of products and the sum so far, cut to a common exponent and added exactly (`fused_sum`)",
-    WIDENED: "8-bit floats become f16; fused sums over k mod 4 < 2 and the rest; C is added to nearest (`emulated`)",
+    FUSED: "the sum described above: truncated to a common exponent, and added exactly (`fused_sum`)",
+    WIDENED: "8-bit floats become f16; fused sums for k mod 4 < 2 and for the rest; then C, to nearest (`emulated`)",
     SCALAR: "f32 multiply-adds of single elements, C last (`emulated`)",
     CHAIN: "IEEE fused multiply-adds from C, k ascending (`f64`)",
-    GROUPED: "exact dots of 16 products times their scales, added with C as in a fused block (`block_scale`)",
+    GROUPED: "exact sums of 16 products times their scales, added with C as in a fused block (`block_scale`)",
     INTEGER: "the exact sum, wrapped or clamped to 32 bits (`integer`)",
     BITS: "the number of ones in the xor, or the and, added to C (`integer`)",
 })  # fmt: skip
@@ -99,10 +99,10 @@ _COMPARED: Mapping[str, str] = MappingProxyType({
     _PUBLIC: "test/public_words.py",
     _MODELS: "the models' authors",
 })  # fmt: skip
-_H200 = "an H200's own words, normal, wide, subnormal, cancelling, random and special operands: no difference"
-_LIKE_DENSE = "assumed: no published model covers mma.sp; blocks of the selected products, as the dense form has them"
-_ISA = "exact by the ISA's text (9.7.14.5.14)"
-_SASS = "machine code that ptxas 13.0 makes"
+_H200 = "results of an H200 for normal, wide, subnormal, cancelling, random and special operands: no difference"
+_LIKE_DENSE = "assumed, as no published model covers mma.sp: the selected products form blocks as in the dense form"
+_ISA = "the ISA defines the result exactly (9.7.14.5.14)"
+_SASS = "machine code of ptxas 13.0"
 
 
 def _blocks(
@@ -124,7 +124,7 @@ ROWS: tuple[Arithmetic, ...] = (
         70,
         "f16",
         FUSED,
-        f"{_PUBLIC}; machine code of ptxas 12.4 makes wmma of the instruction that m8n8k4 is",
+        f"{_PUBLIC}; ptxas 12.4 assembles wmma to the machine instruction of m8n8k4",
         block=4,
         fraction=23,
         zero_exponent=-131,
@@ -141,11 +141,11 @@ ROWS: tuple[Arithmetic, ...] = (
     # m8n8k4: the tensor core's own on sm_70, which sm_75 still has; multiply-adds of single elements from sm_80
     *(
         Arithmetic(sm, "m8n8k4", FUSED, why, block=4, fraction=23, zero_exponent=-131, half_addend=True)
-        for sm, why in ((70, _MODELS), (75, f"{_MODELS}; machine code of ptxas 12.4 has the instruction of sm_70"))
+        for sm, why in ((70, _MODELS), (75, f"{_MODELS}; ptxas 12.4 assembles it to the instruction of sm_70"))
     ),
-    Arithmetic(80, "m8n8k4", SCALAR, f"{_SASS} for sm_90; assumed of the others"),
+    Arithmetic(80, "m8n8k4", SCALAR, f"{_SASS} for sm_90; assumed for the others"),
     Arithmetic(90, "m8n8k4", SCALAR, _H200, confirmed=True),
-    Arithmetic(100, "m8n8k4", SCALAR, f"{_SASS} for sm_90; assumed of the others"),
+    Arithmetic(100, "m8n8k4", SCALAR, f"{_SASS} for sm_90; assumed for the others"),
     # 8-bit floating point
     Arithmetic(89, "fp8", FUSED, _PUBLIC, block=16, fraction=13, zero_exponent=-132, mantissa=13),
     Arithmetic(89, "fp8", FUSED, _LIKE_DENSE, sparse=True, block=16, fraction=13, zero_exponent=-132, mantissa=13),
@@ -154,7 +154,7 @@ ROWS: tuple[Arithmetic, ...] = (
         for sm, sparse, why in (
             (90, False, _H200),
             (90, True, _H200),
-            (100, False, f"{_PUBLIC}; {_SASS} widens the operands as for sm_90"),
+            (100, False, f"{_PUBLIC}; {_SASS} converts the operands as for sm_90"),
             (100, True, "assumed: as on sm_90"),
         )
     ),

@@ -32,9 +32,9 @@ WHOLE = (aten.matmul.default, aten.mv.default, aten.dot.default, aten.addmv.defa
 def torch_to_linalg(
     function: Callable[..., object], *examples: torch.Tensor, dynamic: Sequence[Mapping[int, str] | None] = ()
 ) -> str:
-    """The graph of a function, or a `torch.nn.Module`, as MLIR text: one `func.func` of `linalg` on tensors, which
-    upstream's `mlir-opt` reads too. Its arguments are the parameters and buffers of the module, and then the tensors of
-    a call, all in row-major order. A truth value has a byte.
+    """Export the graph of a function, or a `torch.nn.Module`, as MLIR text: one `func.func` of `linalg` on tensors,
+    which upstream's `mlir-opt` reads too. Its arguments are the parameters and buffers of the module, and then the
+    tensors of a call, all in row-major order. A bool is one byte.
 
     `examples` are tensors with which the function can be called. Their shapes and types become those of the MLIR
     function. `dynamic` names the dynamic dimensions of each example: `dynamic=({0: "batch"},)`.

@@ -76,6 +76,6 @@ RULES: Sequence[tuple[Any, Callable[..., list[Sharding]]]] = (
 
 
 def register_torch_sharding() -> None:
-    """Registers the sharding rules with `torch.distributed.tensor`, so that the operators accept a `DTensor`."""
+    """Register the sharding rules with `torch.distributed.tensor`, so that the operators accept a `DTensor`."""
     for operator, rule in RULES:
         register_sharding(operator)(rule)

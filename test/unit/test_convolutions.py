@@ -136,7 +136,7 @@ def test_large_windows_of_channels_that_lie_last_are_refused(window: str, size: 
       outs(%C : memref<?x12x12x8xf32>)
   return
 }}"""
-    with pytest.raises(CompileError, match=f"of channels of their own; .* 64 places, got {size}"):
+    with pytest.raises(CompileError, match=f"to different channels; .* 64 positions, got {size}"):
         compile(text, cache=False)
 
 

@@ -245,7 +245,7 @@ def test_four_bits_with_zero_points_in_memory_are_converted_before(by: str, z: s
 
 def test_four_bits_that_lie_otherwise_than_the_weights_are_refused() -> None:
     """Zero points that are the same along a row: a lane would need one of the two in a byte."""
-    reason = "linalg.generic on elements of i4 has a kernel where they lie as its output does, in whole bytes"
+    reason = "linalg.generic on elements of i4 needs whole bytes of elements that are neighbours in its output too"
     with pytest.raises(CompileError, match=f"f.mlir:7:3: error: {reason}, got memref<56x3xi4"):
         compile(zero_points("nk", z="i4"), file="f.mlir", cache=False)
 

@@ -69,7 +69,7 @@ def test_loops_that_hand_on_values_are_refused() -> None:
       }
       return }"""
     message = (
-        r":5:9: error: expected the product in a func.func, or in scf.for and scf.if that hand nothing on, got it in"
+        r":5:9: error: expected the product in a func.func, or in scf.for and scf.if that carry no values, got it in"
     )
     with pytest.raises(CompileError, match=message):
         compile(text, cache=False)

@@ -206,5 +206,5 @@ def test_every_instruction(
 def test_f32_is_multiplied_as_tf32_only_if_asked() -> None:
     text = matmul((16, 16, 16), "f32 f32 f32", "A B")
     assert "tf32" in compile(text, tf32=True).ptx
-    with pytest.raises(CompileError, match=r"no instruction multiplies f32 x f32 whole.*tf32=true"):
+    with pytest.raises(CompileError, match=r"no instruction multiplies f32 x f32 with all bits.*tf32=true"):
         compile(text)

@@ -62,7 +62,7 @@ def test_giving_parts_alone_keeps_warpgroups() -> None:
 
 @pytest.mark.parametrize(
     ("form", "message"),
-    [("batch", "split_k = 2: a batch is not split"), ("divisible", "split_k = 2: it takes sizes that are known")],
+    [("batch", "split_k = 2: a batch is not split"), ("divisible", "split_k = 2: it needs static sizes")],
 )
 def test_what_is_not_split(form: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):

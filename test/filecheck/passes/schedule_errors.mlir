@@ -18,7 +18,7 @@ func.func @bf16_on_sm_75(%a: memref<4x5xbf16>, %b: memref<5x6xbf16>, %c: memref<
 
 // -----
 
-// CHECK: error: schedule: sm_70 has only mma m8n8k4, which nothing is lowered to, for f16 x f16 accumulated in f32; sm_75 and later have one
+// CHECK: error: schedule: sm_70 has only mma m8n8k4, which products are not lowered to, for f16 x f16 accumulated in f32; sm_75 and later have one
 builtin.module attributes {warp.target = #warp.target<sm_70>} {
 func.func @sm_70(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
@@ -38,7 +38,7 @@ func.func @tensors(%a: tensor<4x5xf16>, %b: tensor<5x6xf16>, %c: tensor<4x6xf32>
 
 // -----
 
-// CHECK: error: expected the elements of the rows or of the columns of A side by side in memory, got memref<?x?xf16, strided<[?, ?]>>
+// CHECK: error: expected the rows or the columns of A to be contiguous, got memref<?x?xf16, strided<[?, ?]>>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @unknown_strides(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memref<5x6xf16>, %c: memref<?x6xf32>) {
   linalg.matmul ins(%a, %b : memref<?x?xf16, strided<[?, ?]>>, memref<5x6xf16>) outs(%c : memref<?x6xf32>)
@@ -59,7 +59,7 @@ func.func @sparse(%a: memref<?x64xf16>, %e: memref<16x64xi32>, %b: memref<128x6x
 
 // -----
 
-// CHECK: error: expected the elements of the rows or of the columns of A side by side in memory, got memref<4x5xf16, strided<[8, 2]>>
+// CHECK: error: expected the rows or the columns of A to be contiguous, got memref<4x5xf16, strided<[8, 2]>>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @strided(%a: memref<4x5xf16, strided<[8, 2]>>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16, strided<[8, 2]>>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
@@ -69,7 +69,7 @@ func.func @strided(%a: memref<4x5xf16, strided<[8, 2]>>, %b: memref<5x6xf16>, %c
 
 // -----
 
-// CHECK: error: expected the elements of the rows or of the columns of C side by side in memory, got memref<4x6xf32, strided<[12, 2]>>
+// CHECK: error: expected the rows or the columns of C to be contiguous, got memref<4x6xf32, strided<[12, 2]>>
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @strided_result(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32, strided<[12, 2]>>) {
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32, strided<[12, 2]>>)
@@ -79,7 +79,7 @@ func.func @strided_result(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4
 
 // -----
 
-// CHECK: error: no instruction multiplies f32 x f32 whole; as tf32, which drops 13 of the 23 bits of each fraction, it is multiplied if asked for: warp-raise-matmul{tf32=true}, compile(tf32=True), run --tf32
+// CHECK: error: no instruction multiplies f32 x f32 with all bits; to allow tf32, which drops 13 of the 23 bits of each fraction, use warp-raise-matmul{tf32=true}, compile(tf32=True) or run --tf32
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @f32(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf32>, memref<5x6xf32>) outs(%c : memref<4x6xf32>)

@@ -16,7 +16,7 @@ func.func @schedule_of_another_kind(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c
 
 // -----
 
-// CHECK: error: expected the product in a func.func, or in scf.for and scf.if that hand nothing on, got it in scf.for
+// CHECK: error: expected the product in a func.func, or in scf.for and scf.if that carry no values, got it in scf.for
 func.func @in_a_loop(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>, %n: index) {
   %r = scf.for %i = %n to %n step %n iter_args(%x = %n) -> (index) {
     linalg.matmul {warp.schedule = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>}
