@@ -139,6 +139,15 @@ def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
     )
 
 
+def test_any_name_of_a_file(tmp_path: Path) -> None:
+    for name in ('a "b".json', r"a\nb.json", "a}{,'.json"):
+        with pytest.raises(
+            CompileError, match="No such file or directory; `warploom tune` writes such files"
+        ) as caught:
+            compile(TEXT, tuned=str(tmp_path / name))
+        assert str(caught.value).startswith(f"tuned: {tmp_path / name}: ")
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 1, "devices": {"x": {"products": {"k": {"best": "y"}}}}}']
 )
