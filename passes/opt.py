@@ -217,7 +217,19 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
         try:
             convertible.from_spec(spec)
         except ValueError as error:
-            raise UsageError(f"{kind} '{spec.name}': {error}; {_options(convertible)}") from error
+            where = f"{kind} '{spec.name}'{_refused(convertible, spec)}"
+            raise UsageError(f"{where}: {error}; {_options(convertible)}") from error
+
+
+def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
+    """Which option has a value of another type than it takes, where one has: xDSL's error says only the types."""
+    for name, given in spec.parameters.items():
+        try:
+            convertible.from_spec(ArgSpec(spec.name, {name: given}))
+        except ValueError as error:
+            if str(error).startswith("Incompatible types"):
+                return f", option {name}"
+    return ""
 
 
 def _expanded(one: ModulePass) -> tuple[ModulePass, ...]:

@@ -42,7 +42,8 @@ def standard_pipeline(
     before the default.
     """
     given = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
-    options = " ".join([*given, *([f'tuned="{tuned}"'] if tuned else [])])
+    file = [f"tuned={_quoted(str(tuned))}"] if tuned else []
+    options = " ".join([*given, *file])
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
@@ -54,7 +55,7 @@ def standard_pipeline(
             "warp-fuse-weights",
             "warp-fuse-epilogue",
             # Fields of a schedule are those of one kernel.
-            *(() if schedule else (f'warp-version{{tuned="{tuned}"}}' if tuned else "warp-version",)),
+            *(() if schedule else (f"warp-version{{{file[0]}}}" if file else "warp-version",)),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-lay-out",
             "warp-outline",
@@ -104,9 +105,15 @@ TILING = PipelinePart("warp-stage", "warp-pack")
 """The passes that take the tile of a CTA to fragments."""
 
 
+def _quoted(text: str) -> str:
+    """A string as an option of a pass takes it, whatever is in it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def _option(value: Option) -> str:
-    text = value if isinstance(value, (str, int)) else ",".join(map(str, value))
-    return str(text).replace("x", ",")
+    text = str(value) if isinstance(value, (str, int)) else ",".join(map(str, value))
+    return text.replace("x", ",") if text[:1].isdecimal() else text
 
 
 _BEHIND = frozenset(part.behind for part in PARTS.values())

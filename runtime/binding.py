@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from .arguments.aliasing import check_overlap
-from .arguments.arrays import Argument, borrow, check, is_array, packed_as
+from .arguments.arrays import Argument, borrow, check, packed_as
 from .arguments.launch_values import LaunchValue, Scalar
 from .arguments.outputs import allocate, finished, model_of
 from .arguments.parameter import Parameter
@@ -69,8 +69,8 @@ def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, 
     if out is None:
         return {}
     if isinstance(out, Mapping):
-        named = cast("Mapping[str, object]", out)
-        found = {position_of(name, function.parameters): value for name, value in named.items()}
+        named = cast("Mapping[object, object]", out)
+        found = {position_of(str(name), function.parameters): value for name, value in named.items()}
         if foreign := [i for i in found if i not in function.written]:
             raise ArgumentError(f"out: {function.argument(foreign[0])} of {function} is no output")
         return found
@@ -86,7 +86,8 @@ def _made(function: Signature, given: Mapping[int, object], model: object | None
     absent = [i for i in range(len(function.parameters)) if i not in given]
     if not absent:
         return dict(given)
-    shapes = {i: borrow(value).shape for i, value in given.items() if is_array(value)}
+    arrays = {i: value for i, value in given.items() if function.parameters[i].shape is not None}
+    shapes = {i: _ranked(function.parameters[i], value, i).shape for i, value in arrays.items()}
     known, made = extents(function, shapes), dict(given)
     for i in absent:
         if min(known[i], default=0) < 0:
@@ -107,6 +108,8 @@ def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchVal
         ArgumentError: naming the argument that does not fit its parameter, or the others.
     """
     parameters, written = function.parameters, function.written
+    if len(args) != len(parameters):
+        raise ArgumentError(f"{function}: expected {len(parameters)} arguments, got {len(args)}")
     values = [_value(p, arg, i, i in written) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
     arrays = {i: v for i, v in enumerate(values) if isinstance(v, Argument)}
     check_overlap(arrays, parameters, written)
@@ -145,11 +148,23 @@ def _check_metadata(where: str, element: str, given: Argument) -> None:
 def _value(parameter: Parameter, arg: object, position: int, written: bool) -> LaunchValue:
     if parameter.shape is None:
         return _scalar(parameter, arg, position)
+    argument = _borrowed(parameter, arg, position)
+    check(argument, parameter, position, written=written)
+    return argument
+
+
+def _borrowed(parameter: Parameter, arg: object, position: int) -> Argument:
     try:
-        argument = packed_as(borrow(arg, parameter.element), parameter)
+        return packed_as(borrow(arg, parameter.element), parameter)
     except ArgumentError as error:
         raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
-    check(argument, parameter, position, written=written)
+
+
+def _ranked(parameter: Parameter, arg: object, position: int) -> Argument:
+    """An array of as many dimensions as its parameter has, whatever its sizes."""
+    argument = _borrowed(parameter, arg, position)
+    if len(argument.shape) != len(parameter.shape or ()):
+        raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}, got {argument}")
     return argument
 
 

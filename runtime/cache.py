@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
+from .errors import ArgumentError
+
 VARIABLE = "WARPLOOM_CACHE"
 OFF = "off"
 
@@ -78,8 +80,12 @@ class Cache:
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
-                file.write(data)
-            os.replace(file.name, self._path(key))
+                written = Path(file.name)
+            try:
+                written.write_bytes(data)
+                os.replace(written, self._path(key))
+            except OSError:  # the disk may be full: what is there of the entry must not stay
+                written.unlink(missing_ok=True)
             self._evict()
 
     def entries(self) -> list[CacheEntry]:
@@ -163,12 +169,19 @@ def kept() -> Cache | None:
 
 def configured() -> Cache | None:
     """The cache of the environment: in the folder that WARPLOOM_CACHE names, else in that of the platform; None if the
-    variable is "off"."""
+    variable is "off".
+
+    Raises:
+        ArgumentError: if the variable names the home of a user that there is not.
+    """
     named = os.environ.get(VARIABLE, "")
-    if named == OFF:
+    if named.lower() == OFF:
         return None
     if named:
-        return Cache(Path(named).expanduser())
+        try:
+            return Cache(Path(named).expanduser())
+        except RuntimeError:
+            raise ArgumentError(f"{VARIABLE}: no user has the home folder in {named!r}") from None
     from platformdirs import user_cache_path
 
     return Cache(user_cache_path("warploom", appauthor=False))

@@ -7,7 +7,7 @@ compiled without that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,7 +40,7 @@ class Kernel:
 
     function: Signature
     plan: Plan
-    schedules: Mapping[str, Schedule | None]
+    schedules: Mapping[str, Schedule | None] = field(hash=False)
     ptx: str
     target: str
     name: str = "<mlir>"

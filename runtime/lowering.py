@@ -48,7 +48,7 @@ def lowered(
 ) -> Kernel:
     """The kernel of one function of a module, which is lowered in place; arguments and errors as those of `compile`."""
     target = target or target_name(module)
-    with _errors():
+    with as_compile_errors():
         pipeline = _pipeline(target, schedule, tf32, tuned)
         without_tensors(module)
         function = host.signature(host.choose(module, name))
@@ -61,7 +61,7 @@ def to_fragments(
 ) -> None:
     """Lowers a module in place to kernels over fragments, up to what `convert-warp-to-ptx` goes on with; arguments and
     errors as those of `compile`."""
-    with _errors():
+    with as_compile_errors():
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
         without_tensors(module)
         lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
@@ -83,7 +83,7 @@ def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None 
     for kernel in found[0].walk():
         if isinstance(kernel, gpu.FuncOp) and kernel.known_block_size is None:
             kernel.known_block_size = size
-    with _errors():
+    with as_compile_errors():
         target_row(target)
         finish = PARTS["finish"].of(standard_pipeline()).removesuffix(f",{LAST}")
         lower(module, make_context(), f"warp-set-target{{arch={target}}},{finish}")
@@ -106,7 +106,7 @@ def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
     Raises:
         CompileError: for a `warp.target` that is none.
     """
-    with _errors():
+    with as_compile_errors():
         own = target_of(module)
     return otherwise if own is None else own.name
 
@@ -121,14 +121,14 @@ def without_tensors(module: ModuleOp) -> None:
     from ..passes.linalg.generalize import generalize, is_generalized
 
     if any(map(is_generalized, module.walk())):
-        with _errors():
+        with as_compile_errors():
             verify(module)
             generalize(module)
     inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
     if any(isinstance(t, TensorType) for t in inputs):
         from ..passes.linalg.bufferize import bufferize
 
-        with _errors():
+        with as_compile_errors():
             verify(module)
             bufferize(module)
 
@@ -143,7 +143,7 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
     if not mlir.strip():
         raise CompileError(f"{file}:1:1: error: expected MLIR, got no text")
     try:
-        with _errors():
+        with as_compile_errors():
             module = parse_mlir(make_context(), mlir, file)
     except RecursionError as error:
         raise CompileError(f"{file}: nested too deeply") from error
@@ -193,7 +193,7 @@ def _check_kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> None:
 
 
 @contextmanager
-def _errors() -> Generator[None]:
+def as_compile_errors() -> Generator[None]:
     """Turn what the compiler raises for bad input into CompileError."""
     try:
         yield

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
+from ..dialect.isa.targets import TARGETS
 from ..dialect.ptx.text.syntax import Function, Module
 from .arguments.arrays import Argument, borrow
 from .arguments.launch_values import LaunchValue, Packed, PackedMap, Scalar, values, where
@@ -41,7 +42,7 @@ class Options:
     """What only the interpreter does: the arithmetic of another target, checks, reports, traces, a limit of steps.
 
     Raises:
-        ArgumentError: for a limit below 1.
+        ArgumentError: for a limit below 1, or a target that there is not.
     """
 
     arch: str | None = None
@@ -55,6 +56,8 @@ class Options:
         given = cast("object", self.max_steps)
         if given is not None and (not isinstance(given, int) or given < 1):
             raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {given!r}")
+        if self.arch is not None and self.arch not in tuple(TARGETS):
+            raise ArgumentError(f"expected arch to be one of {', '.join(TARGETS)}, got {self.arch!r}")
 
     @property
     def interpreted(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialect.isa.targets import target as target_row
-from ..dialect.schedule import Schedule, ScheduleError
+from ..dialect.schedule import Schedule
 from ..passes.context import make_context
 from ..passes.linalg.product import read
 from ..passes.pipeline import lower, standard_pipeline
@@ -31,6 +31,7 @@ from .cuda.launch import Prepared, copy_in, copy_out
 from .cuda.timer import Timer
 from .errors import ArgumentError, CudaError, WarploomError
 from .kernel import Kernel
+from .lowering import as_compile_errors
 from .numerics.array import Array
 
 CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}
@@ -57,18 +58,18 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
 
     Raises:
         ArgumentError: unless there is exactly one product.
+        CompileError: for an unknown target, or a product that the target has no instruction for.
     """
     raised = module.clone()
-    before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
-    lower(raised, make_context(), before_scheduling)
-    found = list(products(raised))
-    if len(found) != 1:
-        raise ArgumentError(f"tuning takes a function with one product, got {len(found)}")
-    product = read(found[0])
-    try:
-        return key_of(product), candidates(product, target_row(target))
-    except ScheduleError as error:
-        raise ArgumentError(str(error)) from error
+    with as_compile_errors():
+        row = target_row(target)
+        before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
+        lower(raised, make_context(), before_scheduling)
+        found = list(products(raised))
+        if len(found) != 1:
+            raise ArgumentError(f"tuning takes a function with one product, got {len(found)}")
+        product = read(found[0])
+        return key_of(product), candidates(product, row)
 
 
 def tune(

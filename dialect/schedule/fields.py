@@ -65,7 +65,7 @@ class ScheduleField:
             ScheduleError: naming the field, if they stand for none.
         """
         if self.kind is str:
-            return str(value)
+            return self._word(value)
         if self.kind is Shape:
             return self._shape(value)
         numbers = self._numbers(value, self.count)
@@ -75,6 +75,15 @@ class ScheduleField:
     def count(self) -> int:
         """How many numbers, or words, it consists of."""
         return len(get_args(self.kind)) or 1
+
+    def _word(self, value: object) -> str:
+        word = str(value)
+        if self.one_of and word not in self.one_of:
+            known = ", ".join(map(str, self.one_of))
+            raise ScheduleError(f"{self.name} must be one of {known}, got {word or 'nothing'}")
+        if not word.isidentifier():
+            raise ScheduleError(f"schedule option {self.name}: expected a word, got '{word}'")
+        return word
 
     def _shape(self, value: object) -> Shape:
         try:

@@ -53,6 +53,6 @@ class GridSchedule(ScheduleRecord):
             raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
         down, across = self.cluster
         if min(down, across) < 1 or down * across > MOST_CTAS or down & down - 1 or across & across - 1:
-            raise ScheduleError(f"a cluster has 1, 2, 4 or {MOST_CTAS} CTAs, got {down}x{across}")
+            raise ScheduleError(f"cluster must be powers of two, at most {MOST_CTAS} CTAs, got {down}x{across}")
         if self.ctas % (down * across):
             raise ScheduleError(f"ctas must be whole clusters of {down}x{across}, got {self.ctas}")

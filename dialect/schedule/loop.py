@@ -43,12 +43,12 @@ class LoopSchedule(ScheduleRecord):
 
     def check(self) -> None:
         if self.stages < 1:
-            raise ScheduleError(f"at least one stage is needed, got {self.stages}")
+            raise ScheduleError(f"stages must be at least 1, got {self.stages}")
         if self.sync == "mbarrier" and self.stages < LEAST_RING:
             raise ScheduleError(f"sync = mbarrier takes at least {LEAST_RING} stages, got {self.stages}")
         if not 0 <= self.prefetch < max(self.stages, 2):
-            most = self.stages - 1
-            raise ScheduleError(f"copies run at most {most} of {self.stages} stages ahead, got {self.prefetch}")
+            most = max(self.stages, 2) - 1
+            raise ScheduleError(f"prefetch must be 0 to {most} with {self.stages} stages, got {self.prefetch}")
         if self.unroll < 0 or self.unroll % self.stages:
             raise ScheduleError(f"unroll must be a multiple of the {self.stages} stages, got {self.unroll}")
 

@@ -65,21 +65,22 @@ class TileSchedule(ScheduleRecord):
             if tile % step:
                 transposed = " of the transpose" if self.exchanged else ""
                 raise ScheduleError(
-                    f"tiles must be multiples of the instruction {self.mma}{transposed}, got {tile} along {axis} "
+                    f"cta and warp must be multiples of mma = {self.mma}{transposed}, got {tile} along {axis} "
                     f"(the next multiple is {-(-tile // step) * step})"
                 )
 
     def _check_slices(self) -> None:
         if self.sliced_k < 1 or self.cta[2] % (self.sliced_k * self.mma.k):
             raise ScheduleError(
-                f"each slice needs as many steps of {self.mma}, got {self.sliced_k} slices of a K tile of {self.cta[2]}"
+                f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "
+                f"{self.cta[2]}, got {self.sliced_k}"
             )
         down, across = (size // step for size, step in zip(self.warp, self.covered, strict=True))
         base = across if down == 1 else down
         if base % self.sliced_k and (min(down, across) > 1 or self.sliced_k % base):
             raise ScheduleError(
-                f"{self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is one high, or "
-                f"are a multiple of a single row or column of them; got {self.warp[0]}x{self.warp[1]}"
+                f"sliced_k: {self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is "
+                f"one high, or are a multiple of a single row or column of them; got {self.warp[0]}x{self.warp[1]}"
             )
 
     @property

@@ -83,7 +83,9 @@ def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:
     """
     check_c(schedule, product)
     if schedule.epilogue.staging % rows:
-        raise ScheduleError(f"strips consist of base tiles of {rows} rows, got staging = {schedule.epilogue.staging}")
+        raise ScheduleError(
+            f"staging must be a multiple of the {rows} rows of a base tile, got {schedule.epilogue.staging}"
+        )
 
 
 def check_c(schedule: Schedule, product: Product) -> None:

@@ -63,7 +63,7 @@ class Tuned:
         except OSError as error:
             raise ScheduleError(f"{path}: {error.strerror or error}; `warploom tune` writes such files") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ScheduleError(f"{path}: no file of tuned schedules: {type(error).__name__}: {error}") from error
+            raise ScheduleError(f"{path}: expected a file of schedules that `warploom tune` wrote") from error
         return Tuned(place, devices)
 
     def write(self) -> None:

@@ -61,5 +61,8 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
     way = WAYS[asked] if asked else next((way for way in WAYS.values() if way.pays(product, target)), None)
     found = None if way is None else next(way.candidates(product, target, accumulate), None)
     if asked and found is None:
-        raise ScheduleError(f"warpgroups cannot multiply this product: {WAYS[asked].why_not(product, target)}")
+        way_asked = "" if asked == "none" else f" with in_registers = {asked}"
+        raise ScheduleError(
+            f"warpgroups cannot multiply this product{way_asked}: {WAYS[asked].why_not(product, target)}"
+        )
     return found

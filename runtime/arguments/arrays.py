@@ -177,11 +177,9 @@ def _check(argument: Argument, parameter: Parameter, position: int, *, written: 
     if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
     if not _lies_as(argument, parameter):
-        if parameter.strides is not None:
-            raise ArgumentError(f"{where}: expected {parameter}, got strides of {argument.byte_strides} bytes")
+        order = "" if parameter.strides is not None else " in row-major order without gaps"
         raise ArgumentError(
-            f"{where}: expected {parameter} in row-major order without gaps, got strides of {argument.strides} bytes; "
-            "pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
+            f"{where}: expected {parameter}{order}, got strides of {argument.byte_strides} bytes{_copy_for(parameter)}"
         )
     if (number := _misfit(argument, parameter)) is not None:
         raise ArgumentError(
@@ -190,6 +188,14 @@ def _check(argument: Argument, parameter: Parameter, position: int, *, written: 
         )
     if written and not argument.writable:
         raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
+
+
+def _copy_for(parameter: Parameter) -> str:
+    """How to make a copy that a parameter takes, where one call does."""
+    *outer, last = parameter.strides or (1,)
+    if last in (None, 1) and set(outer) <= {None}:
+        return "; pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
+    return ""
 
 
 def _lies_as(argument: Argument, parameter: Parameter) -> bool:
@@ -254,6 +260,15 @@ def _packed(array: Array, element: str) -> Argument:
 def _from_numpy(array: Array, wanted: str) -> Argument:
     if array.dtype.hasobject:
         raise ArgumentError("expected an array of numbers, got one of Python objects")
+    if not array.dtype.isnative:
+        raise ArgumentError(
+            f"expected elements in the byte order of this machine, got {array.dtype.str}; pass "
+            "array.astype(array.dtype.newbyteorder('='))"
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentError("expected an array without a mask, which kernels cannot read; pass array.filled()")
+    if type(array) is not np.ndarray:  # numpy.matrix, whose views always have two dimensions
+        array = array.view(np.ndarray)
     element = element_of(array.dtype)
     if element in PACKED and (element != "i1" or wanted == "i1"):
         return _packed(array, element)
@@ -284,11 +299,15 @@ def _cuda_array_interface(value: object) -> Mapping[str, Any] | None:
 
 
 def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
-    address, read_only = cast(tuple[int, bool], interface["data"])
-    dtype: DType = np.dtype(interface["typestr"])
+    try:
+        address, read_only = cast(tuple[int, bool], interface["data"])
+        dtype: DType = np.dtype(interface["typestr"])
+        shape = tuple(cast("tuple[int, ...]", interface["shape"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(f"its __cuda_array_interface__ lacks a valid data, typestr or shape: {error}") from error
     return Argument(
         address=address,
-        shape=tuple(interface["shape"]),
+        shape=shape,
         element=(_type_of_words(value) if dtype.kind == "V" else "") or _element(dtype),
         itemsize=dtype.itemsize,
         strides=interface.get("strides"),
@@ -333,6 +352,8 @@ def _torch_tensor(value: object) -> Argument | None:
     if torch is None or type(value) is not torch.Tensor:
         return None
     tensor = cast(Any, value)
+    if tensor.is_neg():
+        raise ArgumentError("expected a tensor without torch's negative bit; pass tensor.resolve_neg()")
     element = _TORCH_ELEMENTS.get(str(tensor.dtype))
     if element is None or not tensor.is_cuda or tensor.requires_grad or tensor.layout is not torch.strided:
         return None

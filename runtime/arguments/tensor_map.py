@@ -6,8 +6,10 @@ numpy's order, slowest first.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from ...dialect.isa.pixel_box import PixelBox
 from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapError, TensorMapFields
@@ -79,6 +81,10 @@ class TensorMap:
             raise ArgumentError(f"expected fill to be 'zero' or 'nan', got {self.fill!r}")
         if self.l2_promotion not in PROMOTIONS:
             raise ArgumentError(f"expected l2_promotion to be 0, 64, 128 or 256, got {self.l2_promotion!r}")
+        if not isinstance(self.box, PixelBox):
+            _check_integers("box", self.box)
+        if self.element_strides is not None:
+            _check_integers("element_strides", self.element_strides)
         self.fields(0)
 
     def borrowed(self) -> Argument:
@@ -123,3 +129,11 @@ class TensorMap:
             )  # fmt: skip
         except TensorMapError as error:
             raise ArgumentError(f"tensor map of {array}: {error} (dimensions count from the fastest)") from None
+
+
+def _check_integers(name: str, given: object) -> None:
+    try:
+        for number in cast("Sequence[int]", given):
+            operator.index(number)
+    except TypeError:
+        raise ArgumentError(f"expected {name} to be a sequence of integers, got {given!r}") from None

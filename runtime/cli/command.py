@@ -19,7 +19,7 @@ from .compile import add_compile
 from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
-from .options import add_compilation, add_seed, natural
+from .options import add_compilation, add_seed, add_target, natural, positive
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -229,7 +229,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto (default): a GPU if one can be used, else the interpreter",
     )
-    run.add_argument("--target", metavar="SM", help="compile for this GPU; default: the one in use, else sm_90a")
+    add_target(run, "the file's own, else the one in use, else sm_90a")
     run.add_argument(
         "--out", dest="outputs", action="append", default=[], metavar="[NAME=]FILE.npy",
         help="write an argument to a file; NAME is a position or %%name, by default the last argument written",
@@ -240,7 +240,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         "wmma, wgmma, all), look for these bugs on the interpreter; exit 1 if anything is wrong",
     )  # fmt: skip
     run.add_argument(
-        "--max-steps", type=int, metavar="N",
+        "--max-steps", type=positive, metavar="N",
         help="end a launch on the interpreter with an error after N steps, in case a loop does not end; a step is one "
         "instruction for all threads that run it together",
     )  # fmt: skip

@@ -14,7 +14,7 @@ from ..cache import unused
 from ..errors import WarploomError
 from ..source import STDIN, read_mlir
 from .cache import add_no_cache
-from .options import add_compilation, schedule_options
+from .options import add_compilation, add_target, schedule_options
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
@@ -55,7 +55,7 @@ def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("file", metavar="FILE", help="an .mlir file, or - for standard input")
     parser.add_argument("-o", dest="out", metavar="OUT", help="write to a file instead of standard output")
     parser.add_argument("--emit", choices=LEVELS, metavar="LEVEL", help=f"what to write: {', '.join(LEVELS)}")
-    parser.add_argument("--target", metavar="SM", help="compile for this GPU; default: the file's own, else sm_90a")
+    add_target(parser, "the file's own, else sm_90a")
     add_compilation(parser)
     add_no_cache(parser)
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)

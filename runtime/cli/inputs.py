@@ -38,6 +38,18 @@ def binding(text: str) -> Binding:
     return Binding(name.strip(), value) if equals else Binding(None, text)
 
 
+def named(option: str, name: str, parameters: Sequence[Parameter]) -> int:
+    """The position of the parameter that an option calls `name`.
+
+    Raises:
+        ArgumentError: naming the option, and the parameters there are.
+    """
+    try:
+        return position_of(name, parameters)
+    except ArgumentError as error:
+        raise ArgumentError(f"{option}: {error}") from None
+
+
 def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: int) -> Array:
     """An array by one of the WORDS. The same seed and position give the same values whatever else is asked for."""
     if word != "random":
@@ -77,7 +89,9 @@ def _shapes(function: Signature, given: Mapping[int, tuple[int, ...]]) -> list[t
     parameters = function.parameters
     for i, shape in given.items():
         if not parameters[i].takes_shape(shape):
-            raise ArgumentError(f"--in: expected {parameters[i]} for %{parameters[i].name}, got {shape}")
+            raise ArgumentError(
+                f"--in: expected {parameters[i]} for %{parameters[i].name}, got {'x'.join(map(str, shape))}"
+            )
     known = extents(function, given)
     for parameter, shape in zip(parameters, known, strict=True):
         if min(shape, default=0) < 0:
@@ -100,7 +114,7 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
         bound = binding(text)
         if bound.name is None:
             raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
-        position = position_of(bound.name, parameters)
+        position = named("--in", bound.name, parameters)
         if position in given:
             raise ArgumentError(f"--in: argument {position} (%{parameters[position].name}) is given twice")
         given[position] = bound.value
@@ -147,10 +161,12 @@ def load(path: str, parameter: Parameter) -> Array:
 
 def read_npy(path: str) -> Array:
     """The array in a `.npy` file. Raises ArgumentError if there is none."""
+    if not path:
+        raise ArgumentError("expected the name of a .npy file, got ''")
     try:
         found: object = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ArgumentError(f"{path}: expected a .npy file of numbers: {error}") from error
+        raise ArgumentError(f"{path}: expected a .npy file of numbers") from error
     except OSError as error:
         raise ArgumentError(f"{path}: {error.strerror or error}") from error
     if isinstance(found, np.lib.npyio.NpzFile):
@@ -192,9 +208,15 @@ def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fie
     Raises:
         ArgumentError: saying what may be written.
     """
-    text = text.strip()
+    try:
+        return _kernel_argument(text.strip(), seed, position)
+    except ArgumentError as error:
+        raise ArgumentError(f"--arg: argument {position}: {error}") from error
+
+
+def _kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fields:
     if text[:1] == "{" and text[-1:] == "}":
-        return tuple(kernel_argument(field, seed + i, position) for i, field in enumerate(_fields(text[1:-1])))
+        return tuple(_kernel_argument(field.strip(), seed + i, position) for i, field in enumerate(_fields(text[1:-1])))
     if match := _GENERATED.match(text):
         shape = tuple(int(extent) for extent in match[3].split("x"))
         return make(match[1], shape, dtype_of(match[2]), seed, position)
@@ -205,7 +227,7 @@ def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fie
     if text.endswith(".npy"):
         return np.ascontiguousarray(read_npy(text))
     forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64, {a.npy, i32:5}, hex:0a0b"
-    raise ArgumentError(f"argument {position}: cannot read '{text}'; it is written like one of {forms}")
+    raise ArgumentError(f"cannot read '{text}'; it is written like one of {forms}")
 
 
 def _fields(text: str) -> list[str]:
@@ -227,5 +249,7 @@ def _scalar(element: str, text: str) -> Scalar:
     dtype = DTYPES[name]
     try:
         return dtype.type(int(text, 0) if dtype.kind in "iu" else float(text))
-    except (ValueError, OverflowError) as error:
-        raise ArgumentError(f"cannot read '{text}' as {element}: {error}") from error
+    except OverflowError as error:
+        raise ArgumentError(f"{text} does not fit in {element}") from error
+    except ValueError as error:
+        raise ArgumentError(f"expected a number for {element}, got '{text}'") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import WarploomError
+from .options import natural
 
 if TYPE_CHECKING:
     from ...dialect.pictures.cells import Picture
@@ -16,7 +17,8 @@ LAYOUT_TEXT = """\
 Show which lane of a warp holds which elements of an operand of a matrix instruction.
 
 INSTRUCTION is a full spelling, a part of one such as mma.m16n8k16.f16, or a shape if it is unique. OPERAND is A, B, C
-or D; E, the metadata of mma.sp; scale_a or scale_b, the scales of block-scaled products; D of ldmatrix; R of stmatrix.
+or D; E, the metadata of a sparse A; scale_a or scale_b, the scales of block-scaled products; D of ldmatrix; R of
+stmatrix.
 
 With --swizzle, show instead the layout of operand A or B of wgmma in shared memory, for a matrix descriptor with that
 swizzle. Elements are contiguous along K or, with --mn-major, along M or N.
@@ -29,7 +31,7 @@ LAYOUT_EXAMPLES = """\
 examples:
   warploom layout mma.m16n8k16.f16 A
   warploom layout mma.m16n8k32.s8 B --svg b.svg
-  warploom layout mma.sp.m16n8k32.f16 metadata
+  warploom layout mma.sp.m16n8k32.f16 E
   warploom layout mma.m16n8k64.kind::mxf4nvf4.4X scale_a
   warploom layout ldmatrix.m8n8.x4.trans D
   warploom layout mma.m16n8k16.f32 C --to mma.m16n8k16.f16 A
@@ -50,7 +52,9 @@ def add_layout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     layout.add_argument("instruction", metavar="INSTRUCTION", help="such as mma.m16n8k16.f16")
     layout.add_argument("operand", metavar="OPERAND", help="A, B, C, D, E, scale_a, ...")
     layout.add_argument("--to", nargs=2, metavar=("INSTRUCTION", "OPERAND"), help="show the ways to this operand")
-    layout.add_argument("--swizzle", type=int, metavar="BYTES", help="of an operand in shared memory: 0, 32, 64 or 128")
+    layout.add_argument(
+        "--swizzle", type=natural, metavar="BYTES", help="of an operand in shared memory: 0, 32, 64 or 128"
+    )
     layout.add_argument("--mn-major", action="store_true", help="with --swizzle: rows of M or N side by side")
     layout.add_argument("--svg", metavar="FILE", help="write the picture to a file instead of the terminal")
     layout.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)

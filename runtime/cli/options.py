@@ -15,6 +15,25 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """A number from 1 on, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got '{text}'")
+    return int(text)
+
+
+def add_target(parser: argparse.ArgumentParser, default: str) -> None:
+    """Adds `--target`; `default` says which GPU is compiled for without it."""
+    parser.add_argument("--target", metavar="SM", help=f"compile for this GPU; default: {default}")
+
+
+def add_tf32(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Adds `--tf32`."""
+    parser.add_argument(
+        "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
+    )
+
+
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Adds `--seed`."""
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of random arrays (default 0)")
@@ -27,9 +46,7 @@ def add_compilation(parser: argparse._ActionsContainer) -> None:  # pyright: ign
         "--schedule", action="append", default=[], metavar="KEY=VALUE",
         help="override the schedule: cta=128,256,64 stages=4 ...; warploom-opt --help-schedule lists all keys",
     )  # fmt: skip
-    parser.add_argument(
-        "--tf32", action="store_true", help="multiply f32 operands with 10 of the 23 bits of their fractions"
-    )
+    add_tf32(parser)
     parser.add_argument("--tuned", metavar="FILE.json", help="use the schedules in this file of `warploom tune`")
 
 

@@ -21,7 +21,6 @@ from ..lowering import parse, target_name, without_tensors
 from ..module import LaunchPlace, choose_place
 from ..numerics.array import Array
 from ..reference import functions as reference
-from ..signature import position_of
 from . import inputs
 from .options import schedule_options
 from .report import Report, progress_bar
@@ -122,7 +121,7 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
         if bound.name is None:
             outputs[max(kernel.function.written)] = bound.value
         else:
-            outputs[position_of(bound.name, kernel.function.parameters)] = bound.value
+            outputs[inputs.named("--out", bound.name, kernel.function.parameters)] = bound.value
     return outputs
 
 

@@ -19,7 +19,6 @@ from ..launch import Launch, dim3
 from ..module import PtxModule, choose_place
 from ..numerics.array import Array
 from ..problem import Problem
-from ..signature import position_of
 from . import inputs
 from .report import Report, progress_bar
 from .run_mlir import report_device, report_launches, report_resources
@@ -135,7 +134,7 @@ def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ..
     name, *fields = bound.name.split(".")
     if not all(field.isdecimal() for field in fields):
         raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
-    return (position_of(name, parameters), *map(int, fields)), bound.value
+    return (inputs.named("--out", name, parameters), *map(int, fields)), bound.value
 
 
 def _dim3(text: str, what: str) -> tuple[int, int, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .options import add_seed
+from .options import add_seed, add_target, add_tf32, positive
 
 TUNE_TEXT = """\
-Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file.
+Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file, that of --tuned.
 
 The keys of the file are device, sizes and element types. It is written after every measurement. A search that was
 stopped continues there, and one with a larger --limit adds to it. Use the schedules with `warploom run --tuned`,
@@ -18,12 +18,12 @@ stopped continues there, and one with a larger --limit adds to it. Use the sched
 TUNE_EXAMPLES = """\
 examples:
   warploom tune matmul.mlir
-  warploom tune matmul.mlir --limit 200 --cache h200.json
+  warploom tune matmul.mlir --limit 200 --tuned h200.json
   warploom tune dynamic.mlir --in A=random:512x4096 --in B=random:4096x4096
   warploom run matmul.mlir --tuned h200.json --device cuda
 """
 
-DEFAULT_CACHE = "warploom-tuned.json"
+DEFAULT_FILE = "warploom-tuned.json"
 
 
 def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -39,12 +39,13 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument(
         "file", metavar="FILE", help="an .mlir file with one function and one product, or - for standard input"
     )
-    tune.add_argument("--target", metavar="SM", help="compile for this target; default: that of the GPU")
-    tune.add_argument("--cache", type=Path, default=Path(DEFAULT_CACHE), metavar="FILE.json",
-                      help=f"where times are kept (default {DEFAULT_CACHE})")  # fmt: skip
-    tune.add_argument("--limit", type=int, default=60, metavar="N", help="schedules to measure (default 60)")
-    tune.add_argument("--top", type=int, default=5, metavar="N", help="how many to show (default 5)")
-    tune.add_argument("--tf32", action="store_true", help="multiply f32 operands with 10 bits of fraction")
+    add_target(tune, "the one in use; with --list the file's own, else sm_90a")
+    tune.add_argument("--tuned", type=Path, default=Path(DEFAULT_FILE), metavar="FILE.json",
+                      help=f"keep the times and the schedules in this file (default {DEFAULT_FILE})")  # fmt: skip
+    tune.add_argument("--cache", dest="tuned", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    tune.add_argument("--limit", type=positive, default=60, metavar="N", help="measure N schedules (default 60)")
+    tune.add_argument("--top", type=positive, default=5, metavar="N", help="show the N fastest (default 5)")
+    add_tf32(tune)
     add_seed(tune)
     tune.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=random:MxN",
                       help="the size of an argument, if the file does not have it; or a .npy file")  # fmt: skip

@@ -13,22 +13,16 @@ from rich.table import Table
 
 from ...passes.schedule.search import spread
 from ..cuda.driver import gpu
-from ..errors import ArgumentError, DeviceUnavailableError
+from ..errors import DeviceUnavailableError
 from ..lowering import parse, target_name
 from ..source import read_mlir
 from ..tune import Measured, OnMeasured, schedules
 from ..tune import tune as measure_all
 
 
-def _text(args: argparse.Namespace) -> str:
-    if args.limit < 1:
-        raise ArgumentError(f"--limit: expected at least 1, got {args.limit}")
-    return read_mlir(args.file)
-
-
 def list_schedules(args: argparse.Namespace) -> int:
     """Prints the schedules that would be measured, the default first."""
-    module = parse(_text(args), args.file)
+    module = parse(read_mlir(args.file), args.file)
     key, found = schedules(module, args.target or target_name(module), tf32=args.tf32)
     print(f"{key}: {len(found)} schedules fit")
     for schedule in spread(found, args.limit):
@@ -38,14 +32,14 @@ def list_schedules(args: argparse.Namespace) -> int:
 
 def tune(args: argparse.Namespace) -> int:
     """Measures, and prints the fastest schedules beside the default."""
-    module = parse(_text(args), args.file)
+    module = parse(read_mlir(args.file), args.file)
     try:
         device = gpu()
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(f"{error.reason}; --list shows, without one, what would be measured") from error
     with _progress() as on_measured:
         results = measure_all(
-            module, device, args.cache, target=args.target or "", tf32=args.tf32, limit=args.limit, seed=args.seed,
+            module, device, args.tuned, target=args.target or "", tf32=args.tf32, limit=args.limit, seed=args.seed,
             on_measured=on_measured, given=args.inputs,
         )  # fmt: skip
     base = next(r.microseconds for r in results if r.default)
@@ -59,7 +53,7 @@ def tune(args: argparse.Namespace) -> int:
     out.print(table)
     again = sum(r.remembered for r in results)
     failed = [r for r in results if r.microseconds is None]
-    out.print(f"{len(results)} schedules on {device.device}, {again} of them measured before, in {args.cache}")
+    out.print(f"{len(results)} schedules on {device.device}, {again} of them measured before, in {args.tuned}")
     for result in failed:
         if result.problem:
             out.print(f"left out: {result.schedule}: {result.problem}", soft_wrap=True)

@@ -54,6 +54,8 @@ class BackendOptions:
             parse_options(self.schedule)
         except ScheduleError as error:
             raise ArgumentError(f"option 'schedule': {error}") from error
+        if not isinstance(cast("object", self.tf32), bool | None):
+            raise ArgumentError(f"option 'tf32': expected True or False, got {self.tf32!r}")
         if self.tuned is not None and not os.path.isfile(self.tuned):
             raise ArgumentError(f"option 'tuned': {self.tuned}: no such file; `warploom tune` writes such files")
         if not isinstance(self.explain, bool) and not callable(cast("object", self.explain)):

@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 
 from .scalars import RULES, Body, ElementOrNumber, ElementValue
 from .torch_api import aten, decompositions, flatten, is_operator, leaves, prims, traced, unflatten
-from .types import SCALARS, Expression, Size, TensorValue, UnsupportedError, Value, element_of, shape_of
+from .types import Expression, Size, TensorValue, UnsupportedError, Value, element_of, scalar_of, shape_of
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
 """Conversions of elements, which torch does not tag as pointwise."""
@@ -89,6 +89,8 @@ def compute(
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
     flat, spec = flatten((tuple(args), kwargs))
+    if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
+        raise UnsupportedError(f"{target} takes a number that depends on sizes")
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | Expression) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
     known: dict[Node, ElementOrNumber] = {}
@@ -105,7 +107,7 @@ def compute(
 
 
 def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementValue:
-    return value if isinstance(value, ElementValue) else body.number(value, SCALARS[dtype])
+    return value if isinstance(value, ElementValue) else body.number(value, scalar_of(dtype))
 
 
 def _primitive(node: Node, known: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
@@ -128,8 +130,8 @@ def _primitive(node: Node, known: dict[Node, ElementOrNumber], body: Body) -> El
 
 def obstacle(node: Node) -> str:
     """Why a pointwise node has no form here, "" if it has one."""
-    args, kwargs = map_arg((node.args, node.kwargs), _stood_for)
     try:
+        args, kwargs = map_arg((node.args, node.kwargs), _stood_for)
         found = expression(node.target, cast("Any", args), cast("Any", kwargs), (), node.meta["val"].dtype)
         body = Body()
         found.body(body, [body.loaded(f"%{i}", value.dtype) for i, value in enumerate(found.values)])
@@ -150,8 +152,6 @@ def _stood_for(node: Node) -> Any:
 def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], spec: Any) -> Graph:
     """What an operation is in primitive ones, with an argument for each tensor of the key; `kinds` tell 1 from 1.0."""
     likes = [x for x in key if isinstance(x, TensorLike)]
-    if any(isinstance(x, torch.SymInt | torch.SymFloat | Node) for x in key):
-        raise UnsupportedError(f"{target} takes a number that depends on sizes")
 
     def call(*tensors: torch.Tensor) -> object:
         given = iter(tensors)

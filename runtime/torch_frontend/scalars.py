@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from .types import SCALARS, UnsupportedError
+from .types import UnsupportedError, scalar_of
 
 WIDTHS = {"f8E4M3FN": 8, "f8E5M2": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 INTEGERS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
@@ -55,7 +55,7 @@ class Body:
         """An argument of the region as the type that it is computed in: a truth value is kept in a byte."""
         if dtype == torch.bool:
             return self.emit("arith.cmpi ne,", [ElementValue(name, "i8"), self.number(0, "i8")], "i1", "i8")
-        return ElementValue(name, SCALARS[dtype], dtype == torch.uint8)
+        return ElementValue(name, scalar_of(dtype), dtype == torch.uint8)
 
     def stored(self, value: ElementValue, dtype: torch.dtype) -> ElementValue:
         """The converse of `loaded`."""
@@ -63,7 +63,7 @@ class Body:
 
     def convert(self, value: ElementValue, dtype: torch.dtype) -> ElementValue:
         """A conversion between element types, rounded to nearest."""
-        kind, unsigned = SCALARS[dtype], dtype == torch.uint8
+        kind, unsigned = scalar_of(dtype), dtype == torch.uint8
         if value.type == kind:
             return value._replace(unsigned=unsigned)
         if kind == "i1":

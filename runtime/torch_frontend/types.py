@@ -51,6 +51,17 @@ def element_of(dtype: torch.dtype) -> str:
     return ELEMENTS[dtype]
 
 
+def scalar_of(dtype: torch.dtype) -> str:
+    """The MLIR type of an element as it is computed with.
+
+    Raises:
+        UnsupportedError: for a type that has none.
+    """
+    if dtype not in SCALARS:
+        raise UnsupportedError(f"elements of {dtype} are not lowered")
+    return SCALARS[dtype]
+
+
 def size_of(size: int | torch.SymInt) -> Size:
     """A size of a tensor of a graph."""
     if isinstance(size, int):

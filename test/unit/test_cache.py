@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -198,6 +199,26 @@ class TestEntries:
         store.put("small", {"x": b""})
         store.put("large", {"x": bytes(1000)})
         assert [entry.path.stem for entry in store.entries()] == ["small"]
+
+    def test_a_full_disk_keeps_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def half(path: Path, data: bytes) -> None:
+            path.open("wb").write(data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "write_bytes", half)
+            Cache(tmp_path).put("some", {"data": b"0123"})
+        assert list(tmp_path.iterdir()) == []
+        assert Cache(tmp_path).get("some") is None
+
+    def test_a_home_that_there_is_not(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv(cache.VARIABLE, "~no user is called this/kept")
+        assert main(["cache"]) == 1
+        assert capsys.readouterr().err == (
+            "error: WARPLOOM_CACHE: no user has the home folder in '~no user is called this/kept'\n"
+        )
 
     def test_what_a_writer_left_behind_goes(self, tmp_path: Path) -> None:
         store, fresh, old = Cache(tmp_path), tmp_path / "new.part", tmp_path / "old.part"

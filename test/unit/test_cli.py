@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime.cli.command import main
+from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.module import LaunchPlace
 
@@ -296,12 +297,14 @@ def test_no_gpu(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--in", "7=random"], "no argument '7'; there are 0 or %A, 1 or %B, 2 or %C"),
+        (["--in", "7=random"], "--in: no argument '7'; there are 0 or %A, 1 or %B, 2 or %C"),
         (["--in", "random"], "--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got 'random'"),
         (["--in", "0=none.npy"], "none.npy: No such file or directory"),
         (["--in", "0=text.npy"], "text.npy: expected a .npy file of numbers"),
+        (["--in", "0="], "expected the name of a .npy file, got ''"),
+        (["--in", "0=ones:3x4"], "--in: expected 20x24xf16 for %A, got 3x4"),
         (["--in", "0=b.npy"], "b.npy: expected 20x24xf16 for %A, got 24x12xf32"),
-        (["--out", "q=c.npy"], "no argument 'q'"),
+        (["--out", "q=c.npy"], "--out: no argument 'q'"),
         (["--out", "no/such/c.npy"], "no/such/c.npy: there is no folder no/such"),
         (["--function", "f"], "no function @f in the module; it has @product"),
         (["--grid", "4"], "a kernel is launched with --block, such as --block 4,1,1"),
@@ -319,6 +322,17 @@ def test_bad_arguments(
     assert done.err.count("error: ") == 1
 
 
+def test_an_option_reads_the_same_in_every_command() -> None:
+    texts: dict[str, set[str]] = {}
+    (commands,) = (a.choices for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    for action in (a for name in ("compile", "run", "tune") for a in commands[name]._actions):
+        texts.setdefault(max(action.option_strings, key=len, default=""), set()).add(str(action.help))
+    for option in ("--tf32", "--seed", "--no-cache", "--function", "--schedule", "--help", "--version"):
+        assert len(texts[option]) == 1
+    assert all(text.startswith("compile for this GPU; default: ") for text in texts["--target"])
+    assert all("schedules" in text and "file" in text for text in texts["--tuned"])
+
+
 LAUNCH = ["--grid", "1", "--block", "32"]
 
 
@@ -330,9 +344,12 @@ LAUNCH = ["--grid", "1", "--block", "32"]
         (["--grid", "0", "--block", "1"], "expected grid from (1, 1, 1)"),
         ([*LAUNCH, "--kernel", "k"], "no kernel 'k' in "),
         (LAUNCH, "kernel axpy: expected 4 arguments (.u64 x, .u64 y, .f32 a, .u32 n), got 0"),
-        ([*LAUNCH, "--arg", "five"], "argument 0: cannot read 'five'; it is written like one of a.npy, i32:5"),
+        ([*LAUNCH, "--arg", "five"], "--arg: argument 0: cannot read 'five'; it is written like one of a.npy, i32:5"),
         ([*LAUNCH, "--arg", "i7:5"], "unknown type 'i7'"),
-        ([*LAUNCH, "--arg", "i8:500"], "cannot read '500' as i8"),
+        ([*LAUNCH, "--arg", "i8:500"], "--arg: argument 0: 500 does not fit in i8"),
+        ([*LAUNCH, "--arg", "i8:5", "--arg", "i8:x"], "--arg: argument 1: expected a number for i8, got 'x'"),
+        ([*LAUNCH, "--arg", "zeros:q8:5"], "--arg: argument 0: no numpy type for element type q8; known: f16"),
+        ([*LAUNCH, "--out", "q=c.npy"], "--out: no argument 'q'; there are 0 or %x"),
         ([*LAUNCH, "--out", "c.npy"], "--out: expected NAME=FILE for a .ptx file"),
         ([*LAUNCH, "--out", "n=c.npy"], "--out: argument 3 is no array"),
         ([*LAUNCH, "--check"], "--check is for functions of .mlir files"),
@@ -391,4 +408,4 @@ def test_extents_are_said_once(run: Run, tmp_path: Path) -> None:
     assert done.code == 0
     assert "@f(%A: ?x24xf16, %B: 24x?xf16, %C: ?x?xf32)" in done.out
     done = run(write(tmp_path, DYNAMIC), "--in", "A=random:9x25", "--in", "1=random:24x5")
-    assert "--in: expected ?x24xf16 for %A, got (9, 25)" in done.err
+    assert "--in: expected ?x24xf16 for %A, got 9x25" in done.err

@@ -152,6 +152,9 @@ class TestArguments:
             def __cuda_array_interface__(self) -> object:
                 raise KeyError(self.dtype)
 
+            def is_neg(self) -> bool:
+                return False
+
             def view(self, dtype: object) -> np.ndarray[Any, Any]:
                 assert dtype == "bytes"
                 return np.zeros((3, 8), np.uint8)[:, ::2]

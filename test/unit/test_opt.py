@@ -208,7 +208,7 @@ class TestPasses:
     def test_option_of_wrong_type(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{arch=80}")
         assert result.code == 2
-        assert "warp-set-target" in result.err
+        assert result.err.startswith("error: pass 'warp-set-target', option arch: Incompatible types: given (80,)")
 
     def test_missing_option(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "distribute-stencil")

@@ -92,7 +92,7 @@ def test_mbarriers_of_sm_80() -> None:
 ERRORS = (
     ({"stages": 2, "sync": "mbarrier"}, "sync = mbarrier takes at least 3 stages, got 2"),
     ({"stages": 4, "sync": "latch"}, "sync must be one of barrier, mbarrier, got latch"),
-    ({"stages": 4, "prefetch": 4}, "copies run at most 3 of 4 stages ahead, got 4"),
+    ({"stages": 4, "prefetch": 4}, "prefetch must be 0 to 3 with 4 stages, got 4"),
     ({"stages": 4, "unroll": 6}, "unroll must be a multiple of the 4 stages, got 6"),
     ({"stages": 4, "unroll": 8}, "unroll: turns of 8 K tiles must divide all of them, got 4"),
     ({"stages": 4, "ctas": 2, "sliced_k": 2}, "ctas must be 0, or more with a single slice, got 2 and 2 slices"),

@@ -67,7 +67,9 @@ class TestCalls:
             assert isinstance(call(c), LaunchPlace)
             check(c, a, b)
 
-    @pytest.mark.parametrize("form", [lambda c: c, lambda c: [c], lambda c: {"C": c}, lambda c: {"%C": c}])
+    @pytest.mark.parametrize(
+        "form", [lambda c: c, lambda c: [c], lambda c: {"C": c}, lambda c: {"%C": c}, lambda c: {2: c}]
+    )
     def test_out(self, kernel: Kernel, form: Any) -> None:
         a, b = operands()
         c = np.full((M, N), np.nan, np.float32)
@@ -82,6 +84,24 @@ class TestCalls:
             c = start.copy()
             assert dynamic(a, b, out=c, device="interp") is c
             check(c, a, b, start)
+
+    @pytest.mark.parametrize(
+        ("a", "got"),
+        [
+            (np.zeros(27, np.float16), r"\?x\?xf16, got 27xf16"),
+            (np.zeros((1, 5, 27), np.float16), r"\?x\?xf16, got 1x5x27xf16"),
+            (np.float16(3), r"\?x\?xf16: expected a numpy array or .*, got float16"),
+            (None, r"\?x\?xf16: expected a numpy array or .*, got NoneType"),
+            (np.zeros((5, 27), ">f2"), r"\?x\?xf16: expected elements in the byte order of this machine"),
+        ],
+    )
+    def test_an_argument_that_tells_no_extents_is_named(self, dynamic: Kernel, a: object, got: str) -> None:
+        with pytest.raises(ArgumentError, match=rf"^argument 0 \(%A\): expected {got}"):
+            dynamic(a, operands()[1], device="interp")
+
+    def test_launches_depend_on_every_argument(self, dynamic: Kernel) -> None:
+        with pytest.raises(ArgumentError, match=r"@product\(.*\): expected 3 arguments, got 2"):
+            dynamic.called_with(*operands())
 
     def test_results_of_functions_on_tensors(self) -> None:
         text = """func.func @two(%A: tensor<19x27xf16>, %B: tensor<27x13xf16>)
@@ -125,7 +145,7 @@ class TestCalls:
             ([0, 1, 2], {"out": 2}, r"out: expected an array for each output that is not given \(none\), got 1"),
             ([0, 1, 2], {"out": {"C": 2}}, r"argument 2 \(%C\) is given twice"),
             (["a", "b"], {}, r"argument 0 \(%A\): expected 19x27xf16: expected a numpy array"),
-            (["A", "B"], {"report": True}, r"a call with every argument returns a report; pass argument 2 \(%C\)"),
+            ([*operands()], {"report": True}, r"a call with every argument returns a report; pass argument 2 \(%C\)"),
         ],
     )
     def test_misuse(self, kernel: Kernel, args: list[object], named: dict[str, Any], message: str) -> None:
@@ -240,6 +260,7 @@ class TestKernelsAsValues:
         for one in (kernel, dynamic):
             other = copied(one)
             assert other == one
+            assert {other, one} == {one}
             check(other(a, b, device="interp"), a, b)
 
     def test_what_there_is(self) -> None:

@@ -198,7 +198,11 @@ def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
     [
         ("At Bt", along_m(64, 64, 32, transpose="a"), "transpose = a: A in registers takes operands as they lie"),
         ("At B", along_m(64, 64, 32, transpose="none"), "B of e4m3 must lie along k; or transpose it"),
-        ("A Bt", along_m(64, 64, 32), "cannot multiply this product: A of e4m3 along k is multiplied where it lies"),
+        (
+            "A Bt",
+            along_m(64, 64, 32),
+            "cannot multiply this product with in_registers = a: A of e4m3 along k is multiplied where it lies",
+        ),
         ("At Bt", along_m(64, 64, 32, padded="d"), "padded = d: A in registers takes operands as they lie"),
         ("At Bt", {"mma": "m16n8k32", "in_registers": "a"}, "in_registers = a is for warpgroups, got mma = m16n8k32"),
     ],
@@ -266,7 +270,7 @@ SMALL = Case("f16", "s8", True, "f16", (64, 64, 64))
 @pytest.mark.parametrize(
     ("case", "given", "message"),
     [
-        (SMALL, tile(64, 64, warp=(64, 32)), "tiles must be multiples of the instruction m64n64k16 of the transpose"),
+        (SMALL, tile(64, 64, warp=(64, 32)), "cta and warp must be multiples of mma = m64n64k16 of the transpose"),
         (SMALL, tile(64, 64, depth=32), "K tiles of warpgroups are multiples of 128 bytes, got 32 elements"),
         (SMALL, tile(64, 64, staging=32), "staging = 32: a warpgroup stages 64 rows of D"),
         (SMALL, tile(64, 64, consumers="pingpong"), "consumers = pingpong: with B in registers none take turns"),

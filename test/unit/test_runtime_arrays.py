@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -169,6 +171,49 @@ def test_gpu_memory_is_no_host_array() -> None:
 def test_other_objects_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"expected a numpy array or an object with .* got list"):
         borrow([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [(np.zeros(3, ">f4"), "expected elements in the byte order of this machine, got >f4; pass array.astype"),
+     (np.zeros(3, ">c8"), "byte order of this machine, got >c8"),
+     (np.ma.array(np.zeros(3), mask=[True, False, False]), r"without a mask, .* pass array.filled\(\)"),
+     (np.array([None]), "expected an array of numbers, got one of Python objects")],
+)  # fmt: skip
+def test_arrays_whose_bytes_are_not_their_values(array: np.ndarray[Any, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        borrow(array)
+
+
+def test_arrays_of_subclasses_are_read_as_plain_ones(tmp_path: Path) -> None:
+    on_disk = np.memmap(tmp_path / "words", np.float32, "w+", shape=(2, 3))
+    on_disk[:] = np.arange(6).reshape(2, 3)
+    for array in (on_disk, on_disk.view(np.matrix)):
+        assert borrow(array).shape == (2, 3)
+        assert borrow(array).array().view(np.float32).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_tensor_that_torch_negates_when_it_is_read() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError, match=r"pass tensor.resolve_neg\(\)"):
+        borrow(torch.ones(2, dtype=torch.complex64).conj().imag)
+
+
+@pytest.mark.parametrize(
+    ("strides", "copied"),
+    [(None, True), ((None, 1), True), ((None, None), True), ((1, None), False), ((640, 1), False)],
+)
+def test_a_copy_is_proposed_where_it_helps(strides: tuple[int | None, ...] | None, copied: bool) -> None:
+    message = refused(borrow(np.zeros((192, 640), np.float16)[::-1, ::2]), Parameter("B", "f16", (192, 320), strides))
+    assert message.startswith("argument 1 (%B): expected 192x320xf16")
+    assert "got strides of (-1280, 4) bytes" in message
+    assert message.endswith("; pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())") == copied
+
+
+@pytest.mark.parametrize("interface", [{"data": (0, False)}, {"data": 3, "typestr": "<f4", "shape": (1,)}, 3])
+def test_interfaces_that_lack_what_they_must_have(interface: object) -> None:
+    with pytest.raises(ArgumentError, match="its __cuda_array_interface__ lacks a valid data, typestr or shape"):
+        borrow(SimpleNamespace(__cuda_array_interface__=interface))
 
 
 def test_a_written_argument_shares_memory_with_none() -> None:

@@ -103,6 +103,24 @@ def test_fields_are_found_and_replaced_whichever_record_holds_them() -> None:
             find()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "x"}, "order must be one of serpentine, rows, got x"),
+        ({"sync": ""}, "sync must be one of barrier, mbarrier, got nothing"),
+        ({"in_registers": "ab"}, "in_registers must be one of none, a, b, got ab"),
+        ({"add_c": 3}, "add_c must be one of auto, first, last, got 3"),
+        ({"accumulate": "6x"}, "schedule option accumulate: expected a word, got '6x'"),
+    ],
+)
+def test_words_that_are_none_of_the_field_are_refused_before_a_pass_reads_them(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        parse_options(options)
+    assert str(caught.value) == message
+
+
 def test_a_record_checks_itself() -> None:
     with pytest.raises(ScheduleError, match=r"^sync must be one of barrier, mbarrier, got none$"):
         LoopSchedule(stages=3, sync="none")
@@ -163,14 +181,14 @@ CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
     ({"warp": (64, -8)}, "tile sizes must be positive, got cta = (128, 128, 64), warp = (64, -8)"),
     ({"warp": (48, 64)}, "the warp tile must divide the CTA tile, got 48 against 128 along M"),
     ({"warp": (64, 24)}, "the warp tile must divide the CTA tile, got 24 against 128 along N"),
-    ({"warp": (8, 64)}, "tiles must be multiples of the instruction m16n8k16, got 8 along M (the next multiple is 16)"),
-    ({"warp": (64, 4)}, "tiles must be multiples of the instruction m16n8k16, got 4 along N (the next multiple is 8)"),
+    ({"warp": (8, 64)}, "cta and warp must be multiples of mma = m16n8k16, got 8 along M (the next multiple is 16)"),
+    ({"warp": (64, 4)}, "cta and warp must be multiples of mma = m16n8k16, got 4 along N (the next multiple is 8)"),
     (
         {"cta": (128, 128, 40)},
-        "tiles must be multiples of the instruction m16n8k16, got 40 along K (the next multiple is 48)",
+        "cta and warp must be multiples of mma = m16n8k16, got 40 along K (the next multiple is 48)",
     ),
     ({"warp": (16, 16)}, "a CTA has at most 1024 threads, 64 warps take 2048; use larger warp tiles"),
-    ({"stages": 0}, "at least one stage is needed, got 0"),
+    ({"stages": 0}, "stages must be at least 1, got 0"),
     ({"swizzle": 48}, "swizzle must be one of (16, 32, 64, 128) bytes, got 48"),
     ({"group": 0}, "group must be at least 1, got 0"),
 ]
@@ -197,7 +215,7 @@ def test_contradictions(change: dict[str, Any], message: str) -> None:
             "schedule option mma: expected a shape such as m16n8k16, got 'm16n8'",
         ),
         (str(PLAIN).replace("= 3", "= many"), "schedule option stages: expected one number, got 'many'"),
-        (str(PLAIN).replace("= 3", "= 0"), "at least one stage is needed, got 0"),
+        (str(PLAIN).replace("= 3", "= 0"), "stages must be at least 1, got 0"),
         (
             str(PLAIN).replace("= 64x64", "= 48x64"),
             "the warp tile must divide the CTA tile, got 48 against 128 along M",

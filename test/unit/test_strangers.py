@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from warploom.dialect.isa.targets import TARGETS
 from warploom.runtime import (
     ArgumentError,
     CompileError,
@@ -82,6 +83,8 @@ def test_ptx_is_text_or_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"arch": "sm_9"}, f"expected arch to be one of {', '.join(TARGETS)}, got 'sm_9'"),
+        ({"arch": 90}, f"expected arch to be one of {', '.join(TARGETS)}, got 90"),
         ({"max_steps": "a"}, "expected max_steps to be an integer from 1 on, got 'a'"),
         ({"args": None}, "kernel transpose: expected a list of arguments, got NoneType"),
         ({"shared": "a"}, "kernel transpose: expected bytes of shared memory from 0 on, got 'a'"),

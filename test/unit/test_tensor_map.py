@@ -74,8 +74,11 @@ def test_a_mask_beyond_the_cluster_is_refused() -> None:
 
 def test_the_driver_s_limits_are_checked_before_it_sees_them() -> None:
     wide = np.zeros((8, 24), np.uint8)
-    cases: tuple[tuple[Any, tuple[int, ...], dict[str, Any], str], ...] = (
+    cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         (TENSOR, (8,), {}, "box: expected 2 numbers for 2 dimensions, got 1"),
+        (TENSOR, 8, {}, "expected box to be a sequence of integers, got 8"),
+        (TENSOR, (8, 32.0), {}, r"expected box to be a sequence of integers, got \(8, 32.0\)"),
+        (TENSOR, (8, 32), {"element_strides": "11"}, "expected element_strides to be a sequence of integers, got '11'"),
         (TENSOR, (257, 32), {}, "box: expected 1 to 256 along dimension 1, got 257"),
         (TENSOR, (8, 4), {}, "a multiple of 16 bytes along the fastest dimension, got 4 elements of 2 bytes; 8"),
         (TENSOR, (8, 64), {"swizzle": 64}, "expected at most 64 bytes along the fastest dimension.*got 128; 32"),
@@ -89,7 +92,7 @@ def test_the_driver_s_limits_are_checked_before_it_sees_them() -> None:
         (wide, (4, 16), {}, "strides: expected a multiple of 16 bytes below 2\\^40 along dimension 1, got 24"),
         (wide.view(np.int32), (4, 4), {"fill": "nan"}, "strides"),
         (np.zeros((8, 16), np.int32), (4, 4), {"fill": "nan"}, "only floating-point types are filled .*, got s32"),
-    )  # fmt: skip
+    ]  # fmt: skip
     for tensor, box, more, message in cases:
         with pytest.raises(ArgumentError, match=message):
             TensorMap(tensor, box, **more)

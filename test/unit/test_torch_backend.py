@@ -119,6 +119,23 @@ def test_one_kernel_for_every_batch() -> None:
     assert compiled.operators == [("addmm", "relu")]
 
 
+def test_a_number_that_depends_on_sizes_is_left() -> None:
+    compiled = Compiled(lambda a, b: (a @ b) * a.shape[0] + a.shape[1], dynamic=True)
+    for m, k, n in ((3, 5, 7), (9, 6, 4)):
+        a, b = drawn(m, k), drawn(k, n)
+        assert close(compiled.call(a, b), (a.double() @ b.double()) * m + k, 3)
+    assert compiled.operators == [("mm",)]
+    assert any("takes a number that depends on sizes" in reason for reason in compiled.reasons)
+
+
+def test_elements_that_kernels_lack_are_left() -> None:
+    compiled = Compiled(lambda a, b: (a @ b).to(torch.complex64) * 1j)
+    a, b = drawn(5, 16), drawn(16, 8)
+    assert torch.equal(compiled.call(a, b), torch.compile(lambda a, b: a @ b, backend="warploom")(a, b) * 1j)
+    assert compiled.operators == [("mm",)]
+    assert "elements of torch.complex64 are not lowered" in compiled.reasons
+
+
 @pytest.mark.parametrize(
     ("function", "shapes", "part"),
     [
@@ -246,6 +263,7 @@ def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
     ("options", "message"),
     [
         ({"tf23": True}, "no option 'tf23' of the backend warploom; .* did you mean 'tf32'"),
+        ({"tf32": "no"}, "option 'tf32': expected True or False, got 'no'"),
         ({"rest": "jax"}, "option 'rest': expected eager or inductor, got 'jax'"),
         ({"schedule": "stages=3"}, "option 'schedule': expected a dictionary"),
         ({"explain": "yes"}, "option 'explain': expected True, False or a function"),

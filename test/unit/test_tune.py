@@ -139,13 +139,24 @@ def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
     )
 
 
+def test_any_name_of_a_file(tmp_path: Path) -> None:
+    for name in ('a "b".json', r"a\nb.json", "a}{,'.json"):
+        with pytest.raises(
+            CompileError, match="No such file or directory; `warploom tune` writes such files"
+        ) as caught:
+            compile(TEXT, tuned=str(tmp_path / name))
+        assert str(caught.value).startswith(f"tuned: {tmp_path / name}: ")
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 1, "devices": {"x": {"products": {"k": {"best": "y"}}}}}']
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "tuned.json"
     file.write_text(text)
-    with pytest.raises(CompileError, match=r"tuned.json: no file of tuned schedules|is no schedule"):
+    with pytest.raises(
+        CompileError, match=r"tuned.json: expected a file of schedules that `warploom tune` wrote|is no schedule"
+    ):
         compile(TEXT, tuned=file)
 
 
@@ -175,7 +186,14 @@ def test_the_command_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert lines[0].startswith(KEY)
     assert len(lines) == 4
     assert [Schedule.parse(line.strip()) for line in lines[1:]]
-    assert main(["tune", str(file), "--limit", "0", "--list"]) == 1
-    assert "--limit: expected at least 1, got 0" in capsys.readouterr().err
+    for option in ("--limit", "--top"):
+        with pytest.raises(SystemExit):
+            main(["tune", str(file), option, "0", "--list"])
+        assert f"{option}: expected a number from 1 on, got '0'" in capsys.readouterr().err
+    file.write_text(TEXT.replace("f16", "f32"))
+    assert main(["tune", str(file), "--list"]) == 1
+    assert "f.mlir:2:3: error: no instruction multiplies f32 x f32 whole" in capsys.readouterr().err
+    assert main(["tune", str(file), "--list", "--target", "sm_1"]) == 1
+    assert capsys.readouterr().err.startswith("error: unknown target 'sm_1'; known targets: sm_70")
     assert main(["tune", "f.txt", "--list"]) == 1
     assert "f.txt: expected a file ending in .mlir" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_a_cta_that_leaves_before_the_others_are_done_is_found(monkeypatch: pyte
     [
         (
             Product(BF16, "cleared", "A B", (128, 320, 64), tile(128, 64, "3x3")),
-            "a cluster has 1, 2, 4 or 8 CTAs, got 3x3",
+            "cluster must be powers of two, at most 8 CTAs, got 3x3",
         ),
         (Product(BF16, "cleared", "A B", (256, 64, 64), tile(128, 64, "2x1", ctas=3)), "whole clusters of 2x1, got 3"),
         (Product(BF16, "divisible", "A B", (256, 64, 64), tile(128, 64, "2x1")), "needs static sizes"),

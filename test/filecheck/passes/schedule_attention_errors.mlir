@@ -19,7 +19,7 @@
 // SHARED:  error: schedule: the tiles take 172032 bytes of shared memory, sm_89 has 101376 for a CTA
 // NOTHING: error: schedule: an attention has no choice of promote, group
 // TURNS:   error: schedule: consumers = pingpong: only warpgroups take turns
-// STRIPS:  error: schedule: strips consist of base tiles of 16 rows, got staging = 8
+// STRIPS:  error: schedule: staging must be a multiple of the 16 rows of a base tile, got 8
 // O is staged where there is room.
 // FOLLOWS-NOT: staging
 // FOLLOWS: #warp.schedule<cta = 128x64x32, warp = 32x64, mma = m16n8k16, stages = 11, swizzle = 128, group = 8, accumulate = f32, edges = predicated>

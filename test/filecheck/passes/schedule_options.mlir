@@ -35,15 +35,15 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // SM120: error: schedule: 4 stages of (128, 128, 64) take 128 KiB of shared memory, sm_120a has 99 KiB for a CTA; use fewer stages or a smaller tile
 // LANE: error: schedule: a warp tile of 128x128 takes about {{[0-9]+}} registers a lane, there are 255; use a smaller warp tile
 // SM: error: schedule: 32 warps of 64x64 take about {{[0-9]+}} registers, an SM of sm_90a has 65536; use fewer warps or a smaller warp tile
-// MULTIPLE: error: schedule: tiles must be multiples of the instruction m16n8k16, got 24 along K (the next multiple is 32)
-// FITTING: error: schedule: tiles must be multiples of the instruction m16n8k16, got 24 along M (the next multiple is 32)
+// MULTIPLE: error: schedule: cta and warp must be multiples of mma = m16n8k16, got 24 along K (the next multiple is 32)
+// FITTING: error: schedule: cta and warp must be multiples of mma = m16n8k16, got 24 along M (the next multiple is 32)
 // DIVIDE: error: schedule: the warp tile must divide the CTA tile, got 48 against 128 along M
 // THREADS: error: schedule: a CTA has at most 1024 threads, 256 warps take 8192; use larger warp tiles
 // SWIZZLE: error: schedule: swizzle must be one of (16, 32, 64, 128) bytes, got 48
-// STAGES: error: schedule: at least one stage is needed, got 0
+// STAGES: error: schedule: stages must be at least 1, got 0
 // GROUP: error: schedule: group must be at least 1, got 0
-// SLICES: error: schedule: each slice needs as many steps of m16n8k16, got 3 slices of a K tile of 64
-// SLICES48: error: schedule: 2 slices divide the base tiles of a warp tile down, or across if it is one high, or are a multiple of a single row or column of them; got 48x48
+// SLICES: error: schedule: sliced_k must divide the 4 steps of m16n8k16 in a K tile of 64, got 3
+// SLICES48: error: schedule: sliced_k: 2 slices divide the base tiles of a warp tile down, or across if it is one high, or are a multiple of a single row or column of them; got 48x48
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // WIDEN: error: schedule: fp8_as must be one of none, f16, got f32
 // HALVES: error: schedule: fp8_as = f16: operands that are dense 8-bit floats are widened, not those of f16 x f16
@@ -59,7 +59,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // SPELLING: error: schedule: schedule option mma: expected a shape such as m16n8k16, got '16x8x16'
 // COUNT: error: schedule: schedule option cta: expected 3 numbers, got '(64, 64)'
 // UNKNOWN: error: pass 'warp-schedule': {{.*}}"depth"{{.*}}its options are cta, warp, mma, stages, swizzle, group, accumulate
-// NUMBER: error: pass 'warp-schedule': {{.*}}'two'{{.*}}int
+// NUMBER: error: pass 'warp-schedule', option stages: {{.*}}'two'{{.*}}int
 func.func @f(%a: memref<4096x4096xf16>, %b: memref<4096x4096xf16>, %c: memref<4096x4096xf32>) {
   linalg.matmul ins(%a, %b : memref<4096x4096xf16>, memref<4096x4096xf16>) outs(%c : memref<4096x4096xf32>)
   return

@@ -144,7 +144,7 @@ func.func @schedule_warp() attributes {s = #warp.schedule<cta = 16x24x16, warp =
 
 // -----
 
-// CHECK: tiles must be multiples of the instruction m16n8k16, got 24 along K (the next multiple is 32)
+// CHECK: cta and warp must be multiples of mma = m16n8k16, got 24 along K (the next multiple is 32)
 func.func @schedule_multiple() attributes {s = #warp.schedule<cta = 16x8x24, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
@@ -158,7 +158,7 @@ func.func @schedule_threads() attributes {s = #warp.schedule<cta = 96x48x16, war
 
 // -----
 
-// CHECK: at least one stage is needed, got 0
+// CHECK: stages must be at least 1, got 0
 func.func @schedule_stages() attributes {s = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 0, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
