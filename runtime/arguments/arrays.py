@@ -352,8 +352,6 @@ def _torch_tensor(value: object) -> Argument | None:
     if torch is None or type(value) is not torch.Tensor:
         return None
     tensor = cast(Any, value)
-    if tensor.is_neg():
-        raise ArgumentError("expected a tensor without torch's negative bit; pass tensor.resolve_neg()")
     element = _TORCH_ELEMENTS.get(str(tensor.dtype))
     if element is None or not tensor.is_cuda or tensor.requires_grad or tensor.layout is not torch.strided:
         return None

@@ -145,9 +145,6 @@ class TestArguments:
             dtype = f"torch.{name}"
             is_cuda = False
 
-            def is_neg(self) -> bool:
-                return False
-
             @property
             def __cuda_array_interface__(self) -> object:
                 raise KeyError(self.dtype)

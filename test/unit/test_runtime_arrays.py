@@ -193,12 +193,6 @@ def test_arrays_of_subclasses_are_read_as_plain_ones(tmp_path: Path) -> None:
         assert borrow(array).array().view(np.float32).tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_tensor_that_torch_negates_when_it_is_read() -> None:
-    torch = pytest.importorskip("torch")
-    with pytest.raises(ArgumentError, match=r"pass tensor.resolve_neg\(\)"):
-        borrow(torch.ones(2, dtype=torch.complex64).conj().imag)
-
-
 @pytest.mark.parametrize(
     ("strides", "copied"),
     [(None, True), ((None, 1), True), ((None, None), True), ((1, None), False), ((640, 1), False)],
