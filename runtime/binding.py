@@ -9,7 +9,8 @@ from typing import cast
 import numpy as np
 
 from .arguments.aliasing import check_overlap
-from .arguments.arrays import Argument, borrow, check, packed_as
+from .arguments.arrays import Argument, borrow, packed_as
+from .arguments.fitting import check
 from .arguments.launch_values import LaunchValue, Scalar
 from .arguments.outputs import allocate, finished, model_of
 from .arguments.parameter import Parameter

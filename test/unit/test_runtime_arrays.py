@@ -14,9 +14,10 @@ import pytest
 from warploom.runtime import TensorMap
 from warploom.runtime.arguments import dlpack
 from warploom.runtime.arguments.aliasing import check_overlap
-from warploom.runtime.arguments.arrays import Argument, borrow, check
+from warploom.runtime.arguments.arrays import Argument, borrow
 from warploom.runtime.arguments.dtypes import DTYPES, PACKED, dtype_of, element_of
 from warploom.runtime.arguments.elements import ELEMENT_BITS
+from warploom.runtime.arguments.fitting import check
 from warploom.runtime.arguments.parameter import Parameter
 from warploom.runtime.errors import ArgumentError
 
