@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -119,3 +120,11 @@ def test_links_lead_somewhere() -> None:
     links = re.findall(r"\]\((isa/[^)]*)\)", pages()["isa.md"])
     assert links
     assert set(links) <= pages().keys()
+
+
+def test_the_versions_of_python_that_are_declared() -> None:
+    """The oldest is the one required, as README says too."""
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [line.removeprefix("Programming Language :: Python :: ") for line in project["classifiers"]]
+    assert project["requires-python"] == f">={declared[0]}"
+    assert f"Python {declared[0]} or newer" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
