@@ -124,7 +124,7 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
         (
             text(64, 64, 64),
             {"mma": "m64n64k16", "warp": (64, 32)},
-            "multiples of the instruction m64n64k16, got 32",
+            "multiples of mma = m64n64k16, got 32",
         ),
         (text(64, 96, 64), {"mma": "m64n32k16", "cta": (64, 64, 64)}, "side by side take multiples of 64 columns"),
     ],
