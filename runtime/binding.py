@@ -41,7 +41,7 @@ def bind(function: Signature, args: Sequence[object], named: Mapping[str, object
         ArgumentError: naming the argument that is missing, unknown or given twice, or cannot be made.
     """
     if len(args) > len(function.parameters):
-        raise ArgumentError(f"{function}: expected {len(function.parameters)} arguments, got {len(args)}")
+        raise ArgumentError(_miscounted(function, len(args)))
     given = dict(enumerate(args))
     for name, value in named.items():
         _give(function, given, position_of(name, function.parameters), value)
@@ -51,8 +51,7 @@ def bind(function: Signature, args: Sequence[object], named: Mapping[str, object
     missing = [i for i in range(len(function.parameters)) if i not in given and i not in function.written]
     if missing:
         raise ArgumentError(
-            f"{function}: expected {len(function.parameters)} arguments, got {len(given)}; "
-            f"missing: {', '.join(map(function.argument, missing))}"
+            f"{_miscounted(function, len(given))}; missing: {', '.join(map(function.argument, missing))}"
         )
     model = model_of(given.values())
     made = _made(function, given, model)
@@ -102,6 +101,10 @@ def _made(function: Signature, given: Mapping[int, object], model: object | None
     return made
 
 
+def _miscounted(function: Signature, got: int) -> str:
+    return f"{function}: expected {len(function.parameters)} arguments, got {got}"
+
+
 def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchValue]:
     """The arguments as launches take them: arrays borrowed, numbers of their parameters' types.
 
@@ -110,7 +113,7 @@ def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchVal
     """
     parameters, written = function.parameters, function.written
     if len(args) != len(parameters):
-        raise ArgumentError(f"{function}: expected {len(parameters)} arguments, got {len(args)}")
+        raise ArgumentError(_miscounted(function, len(args)))
     values = [_value(p, arg, i, i in written) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
     arrays = {i: v for i, v in enumerate(values) if isinstance(v, Argument)}
     check_overlap(arrays, parameters, written)

@@ -59,8 +59,9 @@ class IndexBuilder:
         number = constant_value(value)
         if number is None:
             return value
-        if isinstance(value.owner, Operation) and _stands_before(value.owner, self.constants.insertion_point):
-            self._known.setdefault(number, value)
+        owner, point = value.owner, self.constants.insertion_point
+        if number not in self._known and isinstance(owner, Operation) and _stands_before(owner, point):
+            self._known[number] = value
         return number
 
     def add(self, a: Index, b: Index) -> Index:

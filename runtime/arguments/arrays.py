@@ -252,10 +252,15 @@ def _type_of_words(value: object) -> str:
     return next((element for element, known in DTYPES.items() if str(known) == name), "")
 
 
+def _torch_of(value: object) -> Any | None:
+    """The module of torch, if `value` is a tensor of it; it is never imported here."""
+    torch = cast(Any, sys.modules.get("torch"))
+    return torch if torch is not None and isinstance(value, torch.Tensor) else None
+
+
 def _torch_stream(value: object) -> int | None:
     """The stream torch currently works on, where `value` is torch's: its interface does not tell."""
-    torch = cast(Any, sys.modules.get("torch"))
-    if torch is None or not isinstance(value, torch.Tensor):
+    if (torch := _torch_of(value)) is None:
         return None
     tensor = cast(Any, value)
     # The public way makes two objects, which takes as long as the rest of a call.
@@ -270,7 +275,7 @@ _TORCH_ELEMENTS = {f"torch.{dtype}": element for element, dtype in DTYPES.items(
 def _torch_tensor(value: object) -> Argument | None:
     """A tensor of torch on a GPU, read from its own attributes: its interfaces tell the same, ten times as slowly. None
     for one that they have to refuse, or to explain."""
-    torch = cast(Any, sys.modules.get("torch"))
+    torch = _torch_of(value)
     if torch is None or type(value) is not torch.Tensor:
         return None
     tensor = cast(Any, value)
@@ -296,15 +301,13 @@ def _torch_tensor(value: object) -> Argument | None:
 def _is_negated(value: object) -> bool:
     """Whether a tensor of torch has its negative bit set, such as the imaginary part of a conjugate, of which neither
     of its two interfaces tells."""
-    torch = cast(Any, sys.modules.get("torch"))
-    return torch is not None and isinstance(value, torch.Tensor) and bool(cast(Any, value).is_neg())
+    return _torch_of(value) is not None and bool(cast(Any, value).is_neg())
 
 
 def _torch_words(value: object) -> Argument | None:
     """A tensor of torch's 8-bit floats, which neither of its two interfaces can name, seen through its bytes; None for
     anything else."""
-    torch = cast(Any, sys.modules.get("torch"))
-    if torch is None or not isinstance(value, torch.Tensor):
+    if (torch := _torch_of(value)) is None:
         return None
     tensor = cast(Any, value)
     element = _TORCH_ELEMENTS.get(str(tensor.dtype), "")

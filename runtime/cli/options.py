@@ -10,15 +10,17 @@ from ..errors import ArgumentError
 
 def natural(text: str) -> int:
     """A number from 0 on, for argparse."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, got '{text}'")
-    return int(text)
+    return _at_least(0, text)
 
 
 def positive(text: str) -> int:
     """A number from 1 on, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got '{text}'")
+    return _at_least(1, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least} on, got '{text}'")
     return int(text)
 
 

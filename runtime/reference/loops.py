@@ -61,8 +61,9 @@ class Combination:
 
 def is_elementwise(op: LinalgStructuredOperation) -> bool:
     """Whether each element of every output comes from one element of each input."""
-    parallel, every = all(kind.data == IteratorType.PARALLEL for kind in op.get_iterator_types()), op.get_num_loops()
-    return parallel and all(sorted(_output_loops(op, at)) == list(range(every)) for at in range(len(op.outputs)))
+    loops = list(range(op.get_num_loops()))
+    parallel = all(kind.data == IteratorType.PARALLEL for kind in op.get_iterator_types())
+    return parallel and all(sorted(_output_loops(op, at)) == loops for at in range(len(op.outputs)))
 
 
 def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
@@ -82,18 +83,18 @@ def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
 
 def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[Reference]:
     """What an elementwise operation leaves in each of its outputs."""
-    return [_output(op, scope, at) for at in range(len(op.outputs))]
-
-
-def _output(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference], at: int) -> Reference:
-    out, order = scope[op.outputs[at]], _output_loops(op, at)
     sizes = _sizes(op, scope)
-    result = evaluate_body(op.body.block, _inputs(op, scope, sizes), at)
-    value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (result.value, result.error))
+    inputs = _inputs(op, scope, sizes)
     history = _history(op, scope, History(elementwise=operations(op.body.block)))
-    if history.reductions and out.dtype in ROUNDINGS:
-        error = error + APPROXIMATE * np.abs(value) + LEAST_NORMAL
-    return Reference(value, error, out.dtype, history)
+    results: list[Reference] = []
+    for at, output in enumerate(op.outputs):
+        dtype, order = scope[output].dtype, _output_loops(op, at)
+        found = evaluate_body(op.body.block, inputs, at)
+        value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (found.value, found.error))
+        if history.reductions and dtype in ROUNDINGS:
+            error = error + APPROXIMATE * np.abs(value) + LEAST_NORMAL
+        results.append(Reference(value, error, dtype, history))
+    return results
 
 
 def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAValue, Reference]) -> Reference:

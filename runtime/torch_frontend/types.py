@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -46,9 +46,7 @@ def element_of(dtype: torch.dtype) -> str:
     Raises:
         UnsupportedError: for a type that has none.
     """
-    if dtype not in ELEMENTS:
-        raise UnsupportedError(f"elements of {dtype} are not lowered")
-    return ELEMENTS[dtype]
+    return _named(dtype, ELEMENTS)
 
 
 def scalar_of(dtype: torch.dtype) -> str:
@@ -57,9 +55,13 @@ def scalar_of(dtype: torch.dtype) -> str:
     Raises:
         UnsupportedError: for a type that has none.
     """
-    if dtype not in SCALARS:
+    return _named(dtype, SCALARS)
+
+
+def _named(dtype: torch.dtype, names: Mapping[torch.dtype, str]) -> str:
+    if dtype not in names:
         raise UnsupportedError(f"elements of {dtype} are not lowered")
-    return SCALARS[dtype]
+    return names[dtype]
 
 
 def size_of(size: int | torch.SymInt) -> Size:
