@@ -27,8 +27,9 @@ class SumSlicedKOp(IRDLOperation):
 
     The warps of a CTA form `slices` groups of equal size, one after the other. Warps at the same position in their
     groups hold partial sums of the same matrix. Slice 0 gets the first rows of the matrix, slice 1 the next rows, and
-    so on. If the matrix is one base tile high, they get columns instead. A warp adds the sums of the other slices to
-    its own in the order of the slices, so the result is deterministic::
+    so on. If the matrix is one base tile high, they get columns instead. The number of slices is a power of two. All
+    slices add in the same order, a binary tree over the slices. The result is deterministic and does not depend on
+    the slice that gets the element::
 
         %part = warp.sum_sliced_k %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
                                               -> !warp.fragment<acc, 32x64xf32, [...]>
@@ -91,8 +92,10 @@ def part_of(whole: FragmentType, slices: int) -> FragmentType:
     tile where there are more slices than those, a multiple of them.
 
     Raises:
-        VerifyException: if the base tiles do not come out even.
+        VerifyException: if the number of slices is no power of two, or the base tiles do not come out even.
     """
+    if slices.bit_count() != 1:
+        raise VerifyException(f"expected a power of two of slices, got {slices}")
     (down, across), (rows, columns) = whole.tiles, whole.shape
     if down % slices == 0:
         rows //= slices

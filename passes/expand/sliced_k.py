@@ -2,6 +2,11 @@
 
 Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
 gets it, and after a barrier adds to its own part what they wrote. Slices that get none only write.
+
+All slices add in the same order up to swapped operands, so a sum does not depend on the slice that gets it: two CTAs
+that compute the same element at different places of their tiles store the same bits. The order is a binary tree over
+the slices. The part of slice s lies in slot (s xor r) - 1 of receiver r, whose own part comes first: neighbours in
+this order are neighbours in the tree for every r.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from .sums import check_added, warps_around
 
 
 class ExpandSumSlicedK(RewritePattern):
-    """`warp.sum_sliced_k`: stores of the others' parts, a barrier, and loads that are added in the slices' order."""
+    """`warp.sum_sliced_k`: stores of the others' parts, a barrier, and loads that are added in one order."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
@@ -70,8 +75,7 @@ class _Parts:
         index, of_slice = self.index, self.index.value(self.slice)
         for receiver, part in enumerate(self.parts):
             others = index.insert(arith.CmpiOp(of_slice, index.value(receiver), "ne")).result
-            # The receiver leaves out its own place among the slices.
-            slot = index.sub(self.slice, index.where_below(receiver, self.slice, 1, 0)) if self.op.slices > 2 else 0
+            slot = index.sub(index.xor(self.slice, receiver), 1) if self.op.slices > 2 else 0
             row, column = self._place(receiver, slot)
             index.insert(StoreRegistersOp(part, self.op.scratch, row, column, others))
 
@@ -83,14 +87,20 @@ class _Parts:
             chosen = index.insert(arith.SelectOp(here, part, chosen)).result
         return chosen
 
-    def received(self, total: SSAValue) -> SSAValue:
+    def received(self, own: SSAValue) -> SSAValue:
         """The sum of this slice's part over all slices."""
+        return self._sum(own, 0, self.op.slices)
+
+    def _sum(self, own: SSAValue, first: int, count: int) -> SSAValue:
+        """The sum of `count` parts, a power of two, from number `first`: its own and those in the slots."""
         index = self.index
-        for slot in range(self.op.slices - 1):
-            row, column = self._place(self.slice, slot)
-            got = index.insert(LoadRegistersOp(self.op.scratch, row, column, self.kind)).fragment
-            total = index.insert(ElementwiseOp(Kind.Add, total, got)).fragment
-        return total
+        if count > 1:
+            halves = (self._sum(own, start, count // 2) for start in (first, first + count // 2))
+            return index.insert(ElementwiseOp(Kind.Add, *halves)).fragment
+        if first == 0:
+            return own
+        row, column = self._place(self.slice, first - 1)
+        return index.insert(LoadRegistersOp(self.op.scratch, row, column, self.kind)).fragment
 
     def received_by_some(self) -> SSAValue:
         """The same, where slices that get no part go on with one of their own."""

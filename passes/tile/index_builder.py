@@ -107,6 +107,14 @@ class IndexBuilder:
             return a % by if isinstance(a, int) and isinstance(by, int) else 0
         return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
 
+    def xor(self, a: Index, b: Index) -> Index:
+        """Bitwise exclusive or."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a ^ b
+        if 0 in (a, b):
+            return b if a == 0 else a
+        return self.insert(arith.XOrIOp(self.value(a), self.value(b))).result
+
     def minimum(self, a: Index, b: Index) -> Index:
         """Unsigned minimum."""
         if isinstance(a, int) and isinstance(b, int):

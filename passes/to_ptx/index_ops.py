@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from xdsl.dialects import arith, gpu
-from xdsl.dialects.builtin import IntegerAttr, i1, i32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i32
 from xdsl.ir import Operation
 
 from ...dialect.layouts.layout import LANES
@@ -58,7 +58,17 @@ def _logic(kind: type[Operation], compute: Callable[[Scalars, Condition, Conditi
 
 
 _logic(arith.OrIOp, Scalars.either)
-_logic(arith.XOrIOp, Scalars.differ)
+
+
+@lowers(arith.XOrIOp)
+def _xor(lowering: KernelLowering, op: arith.XOrIOp) -> None:
+    """Of two conditions, or of two indices bit by bit."""
+    if op.result.type == i1:
+        lowering.values[op.result] = lowering.scalars.differ(*map(lowering.predicate, op.operands))
+    elif op.result.type == IndexType():
+        lowering.values[op.result] = lowering.scalars.xor(*lowering.indices(op.operands))
+    else:
+        fail(op, f"{op.name} is lowered for i1 and indices, got {op.result.type}")
 
 
 @lowers(arith.AndIOp)

@@ -33,6 +33,15 @@ UNROLLED = (
     {"stages": 4, "unroll": 4, "prefetch": 1, "sync": "mbarrier", "ctas": 1},
 )
 
+PLACES = (
+    {"cta": (64, 64, 64), "warp": (64, 64), "sliced_k": 4, "stages": 2},
+    {"cta": (32, 64, 128), "warp": (16, 64), "sliced_k": 8, "stages": 2},
+    {"cta": (16, 16, 256), "warp": (16, 16), "sliced_k": 16, "stages": 2},
+    {"cta": (64, 64, 64), "warp": (32, 64), "sliced_k": 2, "split_k": 5, "stages": 2},
+    {"cta": (64, 64, 32), "warp": (32, 32), "split_k": 4, "stages": 2},
+    {"cta": (128, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "stages": 3},
+)
+
 
 def check(
     size: tuple[int, int, int], target: str = "sm_90a", kind: str = "f16", result: str = "f32", **schedule: Any
@@ -145,3 +154,24 @@ def test_sums_of_one_product_of_f64_are_awaited_before_the_next_turn(size: tuple
     x, y, z = rng.standard_normal((m, k)), rng.standard_normal((k, n)), np.full((m, n), np.nan)
     kernel(x, y, z, device="interp", checks="all" if k == 70 else ())
     assert (np.abs(z - x @ y) <= (k + 2) * 2.0**-52 * (np.abs(x) @ np.abs(y))).all()
+
+
+@pytest.mark.parametrize("schedule", PLACES, ids=str)
+def test_places_of_a_tile(schedule: dict[str, Any]) -> None:
+    """Rows of A that are equal and columns of B that are equal give elements that are equal: no rounding depends on
+    where in its tile an element lies. CTAs whose tiles overlap rely on it."""
+    m, n, k = 72, 136, 1000
+    a, b, d = f"memref<{m}x{k}xf16>", f"memref<{k}x{n}xf16>", f"memref<{m}x{n}xf32>"
+    text = f"""func.func @f(%A: {a}, %B: {b}, %D: {d}) {{
+        %zero = arith.constant 0.0 : f32
+        linalg.fill ins(%zero : f32) outs(%D : {d})
+        linalg.matmul ins(%A, %B : {a}, {b}) outs(%D : {d})
+        return
+    }}"""
+    rng = np.random.default_rng(k)
+    row, column = (rng.standard_normal(k).astype(np.float16) for _ in "AB")
+    got = np.full((m, n), np.nan, np.float32)
+    x, y = np.tile(row, (m, 1)), np.tile(column[:, None], (1, n))
+    compile(text, target="sm_90a", **schedule)(x, y, got, device="interp")
+    assert len(set(got.view(np.uint32).flat)) == 1
+    np.testing.assert_allclose(got[0, 0], row.astype(np.float64) @ column, rtol=0, atol=2**-22 * k**0.5 * 16)

@@ -3,8 +3,8 @@
 
 !whole = !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-!all = !warp.fragment<acc, 48x8xf64, [c1 c2 r0 r1 r2 | c0 r3]>
-!third = !warp.fragment<acc, 16x8xf64, [c1 c2 r0 r1 r2 | c0 r3]>
+!all = !warp.fragment<acc, 64x8xf64, [c1 c2 r0 r1 r2 | c0 r3]>
+!quarter = !warp.fragment<acc, 16x8xf64, [c1 c2 r0 r1 r2 | c0 r3]>
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
@@ -44,26 +44,34 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 
-// Of three slices a receiver leaves out its own place.
+// Of four slices, each adds the sums of pairs. Slot x - 1 holds the part of the slice whose number differs in the bits x.
 // CHECK-LABEL: memref<16x8xf64>) kernel
 "gpu.func"() <{function_type = (memref<16x8xf64>) -> (), kernel}> ({
 ^bb0(%D: memref<16x8xf64>):
   %zero = arith.constant 0 : index
   %acc = warp.constant 1.0 : f64 : !all
-  %s = memref.alloc() : memref<3x256xf64, 3>
-  // CHECK:       %[[BEFORE:\w+]] = arith.select %{{.*}} : index
-  // CHECK-NEXT:  %[[SLOT:\w+]] = arith.subi %{{.*}}, %[[BEFORE]] : index
+  %s = memref.alloc() : memref<4x384xf64, 3>
+  // CHECK:       %[[FIRST:\w+]] = arith.subi %[[SLICE:\w+]], %{{.*}} : index
+  // CHECK:       warp.store_registers
+  // CHECK:       %[[OTHER:\w+]] = arith.xori %[[SLICE]], %{{.*}} : index
+  // CHECK-NEXT:  %[[SLOT:\w+]] = arith.subi %[[OTHER]], %{{.*}} : index
   // CHECK:       arith.muli %[[SLOT]], %{{.*}} : index
   // CHECK-COUNT-3: warp.store_registers
   // CHECK-COUNT-2: arith.select {{.*}} : !warp.fragment
-  // CHECK-COUNT-2: warp.load_registers
-  // PTX-LABEL: .entry three(
+  // CHECK:       %[[OWN:\w+]] = arith.select {{.*}} : !warp.fragment
+  // CHECK:       %[[A:\w+]] = warp.load_registers
+  // CHECK-NEXT:  %[[LOW:\w+]] = warp.elementwise add %[[OWN]], %[[A]]
+  // CHECK:       %[[B:\w+]] = warp.load_registers
+  // CHECK:       %[[C:\w+]] = warp.load_registers
+  // CHECK-NEXT:  %[[HIGH:\w+]] = warp.elementwise add %[[B]], %[[C]]
+  // CHECK-NEXT:  warp.elementwise add %[[LOW]], %[[HIGH]]
+  // PTX-LABEL: .entry four(
   // PTX:       @%p{{[0-9]+}} st.shared.v2.f64
   // PTX:       selp.f64
   // PTX:       add.rn.f64
-  %part = warp.sum_sliced_k %acc via %s : !all, memref<3x256xf64, 3> -> !third
-  warp.store %part, %D[%zero, %zero] : !third, memref<16x8xf64>
+  %part = warp.sum_sliced_k %acc via %s : !all, memref<4x384xf64, 3> -> !quarter
+  warp.store %part, %D[%zero, %zero] : !quarter, memref<16x8xf64>
   "gpu.return"() : () -> ()
-}) {sym_name = "three", gpu.known_block_size = array<i32: 96, 1, 1>} : () -> ()
+}) {sym_name = "four", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
 }

@@ -52,11 +52,22 @@ func.func @not_more(%c: !whole, %s: memref<2x128xf32, 3>) {
 
 // -----
 
-!whole = !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+!whole = !warp.fragment<acc, 16x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.sum_sliced_k: the 1 x 2 base tiles of !warp.fragment<acc, 16x16xf32, {{.*}}> cannot be divided among 3 slices
-func.func @no_multiple(%c: !whole, %s: memref<2x256xf32, 3>) {
-  %p = warp.sum_sliced_k %c via %s {slices = 3 : i64} : !whole, memref<2x256xf32, 3> -> !part
+// CHECK: error: warp.sum_sliced_k: the 1 x 3 base tiles of !warp.fragment<acc, 16x24xf32, {{.*}}> cannot be divided among 4 slices
+func.func @no_multiple(%c: !whole, %s: memref<3x384xf32, 3>) {
+  %p = warp.sum_sliced_k %c via %s {slices = 4 : i64} : !whole, memref<3x384xf32, 3> -> !part
+  return
+}
+
+// -----
+
+!whole = !warp.fragment<acc, 48x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+!part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// CHECK: error: warp.sum_sliced_k: expected a power of two of slices, got 3
+func.func @no_power_of_two(%c: !whole, %s: memref<3x256xf32, 3>) {
+  %p = warp.sum_sliced_k %c via %s : !whole, memref<3x256xf32, 3> -> !part
   return
 }
