@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 MLIR = """
-#a = affine_map<(m, n, k) -> {a_axes}>
-#b = affine_map<(m, n, k) -> {b_axes}>
-#c = affine_map<(m, n, k) -> (m, n)>
+#a = affine_map<({axes}) -> {a_axes}>
+#b = affine_map<({axes}) -> {b_axes}>
+#c = affine_map<({axes}) -> {c_axes}>
 func.func @matmul(%A: {a}, %B: {b}, %C: {c}) {{
   %zero = arith.constant {zero} : {o}
   linalg.fill ins(%zero : {o}) outs(%C : {c})
-  linalg.matmul indexing_maps = [#a, #b, #c] ins(%A, %B : {a}, {b}) outs(%C : {c})
+  {op} indexing_maps = [#a, #b, #c] ins(%A, %B : {a}, {b}) outs(%C : {c})
   return
 }}
 """
@@ -41,20 +41,29 @@ class Kind:
     tf32: bool = False
     promote: str = "none"
 
-    def text(self, size: tuple[int, int, int], out: str, transposed: bool, *, a_transposed: bool = False) -> str:
-        """The product, from zero, of A or its transpose and B or its transpose in memory."""
+    def text(
+        self, size: tuple[int, int, int], out: str, transposed: bool, *, a_transposed: bool = False, batch: int = 1
+    ) -> str:
+        """The product, from zero, of A or its transpose and B or its transpose in memory; or `batch` of them."""
         m, n, k = size
-        rows, a_axes = (f"{k}x{m}", "(k, m)") if a_transposed else (f"{m}x{k}", "(m, k)")
-        b = f"memref<{n}x{k}x{self.mlir}>" if transposed else f"memref<{k}x{n}x{self.mlir}>"
-        axes, zero = "(n, k)" if transposed else "(k, n)", "0" if out.startswith("i") else "0.0"
-        a, c = f"memref<{rows}x{self.mlir}>", f"memref<{m}x{n}x{out}>"
-        return MLIR.format(a=a, b=b, c=c, a_axes=a_axes, b_axes=axes, zero=zero, o=out)
+        counts, outer = {"b": batch, "m": m, "n": n, "k": k}, "b" if batch > 1 else ""
+
+        def memref(axes: str, kind: str) -> str:
+            return f"memref<{''.join(f'{counts[axis]}x' for axis in axes)}{kind}>"
+
+        a, b, c = outer + ("km" if a_transposed else "mk"), outer + ("nk" if transposed else "kn"), outer + "mn"
+        loops, maps = f"{outer}mnk", {"a_axes": a, "b_axes": b, "c_axes": c}
+        return MLIR.format(
+            a=memref(a, self.mlir), b=memref(b, self.mlir), c=memref(c, out), o=out, axes=", ".join(loops),
+            zero="0" if out.startswith("i") else "0.0", op="linalg.contract" if outer else "linalg.matmul",
+            **{name: f"({', '.join(axes)})" for name, axes in maps.items()},
+        )  # fmt: skip
 
     def peer_out(self, out: str) -> str:
         """The type of C that the library gives where `out` is asked for."""
         return self.outputs[0] if self.by_columns else out
 
-    def draw(self, torch: Any, shape: tuple[int, int]) -> Any:
+    def draw(self, torch: Any, shape: tuple[int, ...]) -> Any:
         """N(0, 1); of integers, all values alike."""
         if self.mlir == "i8":
             return torch.randint(-128, 128, shape, device="cuda", dtype=torch.int8)
@@ -62,7 +71,7 @@ class Kind:
         return torch.randn(*shape, device="cuda", dtype=torch.float64 if self.mlir == "f64" else None).to(dtype)
 
 
-def output(torch: Any, shape: tuple[int, int], out: str) -> Any:
+def output(torch: Any, shape: tuple[int, ...], out: str) -> Any:
     """C, full of what no right kernel leaves behind."""
     names = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32"}
     return torch.full(shape, POISON_INTEGER if out == "i32" else float("nan"), device="cuda",

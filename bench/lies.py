@@ -1,10 +1,11 @@
-"""Products of tf32 and of bytes on a GPU, by how A and B lie: the default, the same with operands in shared memory
-alone (`in_registers = none`: a launch transposes first what does not lie along K), and the library, which take turns.
+"""Products on a GPU, by how A and B lie: the default, the same with operands in shared memory alone (`in_registers =
+none`: a launch transposes first tf32 and bytes that do not lie along K), and the library, which take turns.
 
     bench/with_gpu.sh python bench/lies.py --sizes 4096 2048 --types tf32 e4m3 s8 --json out.json
+    bench/with_gpu.sh python bench/lies.py --sizes 1024 --batch 16 --types bf16 --out bf16
 
-Method as in `gemm.py`. cuBLAS takes tf32 as it lies. cuBLASLt takes bytes only where both lie along K, so there it is
-timed on operands that lie so, without the transposing that it would need. With `--sweep` there are more schedules.
+Method as in `gemm.py`. cuBLAS takes floats as they lie. cuBLASLt takes bytes only where both lie along K, so there it
+is timed on operands that lie so, without the transposing that it would need. With `--sweep` there are more schedules.
 """
 
 from __future__ import annotations
@@ -27,16 +28,23 @@ PLAIN = {"in_registers": "none"}
 
 
 def measure(
-    torch: Any, timer: Timer, size: tuple[int, int, int], kind: Kind, lies: str, schedules: Sequence[dict[str, Any]]
+    torch: Any,
+    timer: Timer,
+    size: tuple[int, int, int],
+    kind: Kind,
+    out: str,
+    lies: str,
+    schedules: Sequence[dict[str, Any]],
+    batch: int,
 ) -> Iterator[tuple[str, float]]:
     """Our schedules and the library, with their times in microseconds; checked first."""
-    (m, n, k), out = size, kind.outputs[0]
+    (m, n, k), outer = size, (batch,) if batch > 1 else ()
     at, bt = (name.endswith("t") for name in lies.split())
-    a, b = kind.draw(torch, (m, k)), kind.draw(torch, (k, n))
-    a_held, b_held = a.t().contiguous() if at else a, b.t().contiguous() if bt else b
+    a, b = kind.draw(torch, (*outer, m, k)), kind.draw(torch, (*outer, k, n))
+    a_held, b_held = a.mT.contiguous() if at else a, b.mT.contiguous() if bt else b
     calls, names = [], list[str]()
     for given in schedules:
-        c, text = output(torch, (m, n), out), kind.text(size, out, bt, a_transposed=at)
+        c, text = output(torch, (*outer, m, n), out), kind.text(size, out, bt, a_transposed=at, batch=batch)
         try:
             kernel = compile(text, target="sm_90a", tf32=kind.tf32, **given)
         except CompileError as error:
@@ -49,8 +57,8 @@ def measure(
             raise SystemExit(f"{size}, {lies}, {given}: relative error {error:.2e}")
         calls.append(call)
         names.append(str(next(schedule for schedule in reversed(kernel.schedule) if schedule is not None)))
-    a_peer, b_peer = (a_held.t() if at else a, b_held.t() if bt else b) if kind.tf32 else (a, b)
-    calls.append(kind.peer(torch, a_peer, b_peer, b.t().contiguous(), out))
+    a_peer, b_peer = (a, b) if kind.by_columns else (a_held.mT if at else a, b_held.mT if bt else b)
+    calls.append(kind.peer(torch, a_peer, b_peer, b.mT.contiguous(), out))
     yield from zip([*names, kind.peer_name], (1000 * ms for ms in alternating(timer, calls)), strict=True)
 
 
@@ -59,6 +67,8 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=parse_size, default=[(4096,) * 3])
     parser.add_argument("--types", nargs="+", default=["tf32", "e4m3", "s8"], choices=KINDS)
     parser.add_argument("--lies", nargs="+", default=LIES, choices=LIES)
+    parser.add_argument("--out", help="element type of C where the type has it; its first by default")
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--sweep", action="append", default=[], metavar="'KEY=VALUE KEY=VALUE'")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--json", type=Path)
@@ -68,14 +78,16 @@ def main() -> None:
     schedules = [{}, PLAIN, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
     print(f"| type | size | operands | default | `in_registers=none` | library | more |\n|{' --- |' * 7}")
     for name in options.types:
+        out = options.out if options.out in KINDS[name].outputs else KINDS[name].outputs[0]
         for size in options.sizes:
             for lies in options.lies:
-                found = list(measure(torch, timer, size, KINDS[name], lies, schedules))
+                found = list(measure(torch, timer, size, KINDS[name], out, lies, schedules, options.batch))
                 (_, ours), (_, plain), *more, (_, peer) = found
                 times = " | ".join(f"{time:.1f}" for time in (ours, plain, peer))
-                label = f"{name} | {'x'.join(map(str, size))} | {lies}"
+                shown = "x".join(map(str, size if options.batch == 1 else (options.batch, *size)))
+                label = f"{name} | {shown} | {lies}"
                 print(f"| {label} | {times} | {', '.join(f'{time:.1f}' for _, time in more)} |", flush=True)
-                rows.append({"type": name, "size": size, "lies": lies, "microseconds": found})
+                rows.append({"type": name, "size": shown, "lies": lies, "microseconds": found})
     if options.json is not None:
         options.json.write_text(json.dumps({"device": torch.cuda.get_device_name(0), "rows": rows}, indent=1) + "\n")
 
