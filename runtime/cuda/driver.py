@@ -319,9 +319,8 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
     else:
         name = "cuTensorMapEncodeTiled"
         moved = ([driver.cuuint32_t(n) for n in box],)
-    found = call(
-        name,
-        getattr(driver, name)(
+    with gpu.current():
+        found = getattr(driver, name)(
             getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{fields.element.driver}"),
             rank,
             fields.address,
@@ -333,9 +332,8 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
             getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_bytes(fields.swizzle)}"),
             getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{_bytes(promotion, 'L2_')}"),
             getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{_FILLS[fields.nan_fill]}"),
-        ),
-    )
-    return ctypes.string_at(found.getPtr(), SIZE)
+        )
+    return ctypes.string_at(call(name, found).getPtr(), SIZE)
 
 
 _FILLS = {False: "NONE", True: "NAN_REQUEST_ZERO_FMA"}
