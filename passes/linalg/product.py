@@ -75,6 +75,19 @@ class Product:
         return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
 
     @property
+    def matrices(self) -> int:
+        """How many matrices D has: more than one in a batch."""
+        return math.prod(self.batch)
+
+    def tiles(self, rows: int, columns: int) -> int:
+        """Tiles of a size of D, in all matrices of a batch."""
+        return -(-self.m // rows) * -(-self.n // columns) * self.matrices
+
+    def matrices_of(self, operand: MatrixOperand) -> int:
+        """How many matrices of an operand a batch reads; one that all of it shares counts once."""
+        return math.prod(self.batch[loop] for loop in operand.batch if loop < len(self.batch))
+
+    @property
     def depth(self) -> int:
         """How many products are added up for an element of D."""
         return self.k * math.prod(self.summed)

@@ -83,7 +83,7 @@ def depth(
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
-    multiplying = cycles(product.m, product.n, product.depth, tile, target, row)
+    multiplying = cycles(product, product.depth, tile, target, row)
     hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
     wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
     if product.b.stored is not None:
@@ -125,7 +125,7 @@ def _tiles(tile: Tile, cta_k: int, row: Row) -> TileSchedule:
 
 def _alone(product: Product, tile: Tile, target: Target) -> bool:
     """Whether every CTA has an SM of its own."""
-    return -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]) <= target.sms
+    return product.tiles(*tile.cta) <= target.sms
 
 
 def _resident(tile: Tile, row: Row) -> int:
@@ -168,7 +168,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     m, n = product.m, product.n
     every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
     every = every if product.b.stored is None else (*WEIGHT_TILES, *every)
-    tiles = [t for t in every if _fits(t, product, row, target)]
+    fitting = [t for t in every if _fits(t, product, row, target)]
+    tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN) | dict(zip(WEIGHT_TILES, WEIGHT_MARGINS, strict=True))
     costs = [(tile, cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
@@ -228,8 +229,8 @@ def _parts(
             continue
         part = replace(product, k=product.k // parts)
         for small in tiles:
-            ctas = parts * -(-product.m // small.cta[0]) * -(-product.n // small.cta[1])
-            if ctas > target.sms or part.k % small.k or min(map(access_bytes, (product.a, product.b))) < WIDEST:
+            ctas, narrowest = parts * product.tiles(*small.cta), min(map(access_bytes, (product.a, product.b)))
+            if ctas > target.sms or part.k % small.k or narrowest < WIDEST:
                 continue
             cost = cost_of(product, small, target, row, parts)
             if cost < best[0]:
@@ -260,6 +261,11 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
     needed = lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
     return needed + overhead(product, tile, row, target) - spare <= MAX_REGISTERS
+
+
+def _mostly_beyond(product: Product, tile: Tile) -> bool:
+    """Whether half of a tile lies beyond the end of D."""
+    return tile.cta[0] >= 2 * max(product.m, 16) or tile.cta[1] >= 2 * max(product.n, 16)
 
 
 def _grouped_bytes(product: Product) -> bool:

@@ -148,7 +148,7 @@ def _size(operand: MatrixOperand) -> int:
 
 
 def _products(product: Product) -> int:
-    return product.m * product.n * product.depth * prod(product.batch)
+    return product.m * product.n * product.depth * product.matrices
 
 
 def declined(product: Product, target: Target) -> str:
@@ -205,7 +205,7 @@ def cost(product: Product, tile: RegisterTile, target: Target, role: str) -> flo
     changed, (first, each) = CHANGED[lies], LEAST_TURN[lies]
     steps = tile.depth * LINE // STEP_BYTES
     turn = max(tile.groups * steps * (tile.wide / 2 + changed) + TURN, first + tile.depth * each)
-    waves = -(-tile_count(product, of_d) * prod(product.batch) * tile.parts // target.sms)
+    waves = -(-tile_count(product, of_d) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
     stored = of_d.m * of_d.n / STORED_PER_CYCLE
     loops = max(waves * turns * turn, read_bytes(product) / READ_PER_CYCLE)

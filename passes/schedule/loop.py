@@ -36,7 +36,7 @@ def decoupled(
     time that nothing fills. With warp tiles of `LONG_STEP` a step is long enough for waits at mbarriers. A lane takes
     about `registers`, a CTA of a schedule `shared` bytes of shared memory.
     """
-    tiles = -(-product.m // schedule.tile.cta[0]) * -(-product.n // schedule.tile.cta[1])
+    tiles = product.tiles(*schedule.tile.cta[:2])
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
     own_depth = (*schedule.tile.cta[:2], _tile_depth(product, row))
     deep = schedule if tiles <= target.sms else schedule.with_fields(cta=own_depth)

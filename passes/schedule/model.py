@@ -148,10 +148,10 @@ def _rate(row: Row, target: Target, warp: tuple[int, int]) -> float:
     return 16 / row.operand_bits if row.kind else RATES.get(row.a.name, 1.0)
 
 
-def cycles(m: int, n: int, k: int, tile: Tile, target: Target, row: Row) -> float:
-    """The model's time for a product in tiles of this size; lower is better."""
+def cycles(product: Product, k: int, tile: Tile, target: Target, row: Row) -> float:
+    """The model's time for a product, or a part of its depth `k`, in tiles of this size; lower is better."""
     rows, columns = tile.cta
-    tiles = -(-m // rows) * -(-n // columns)
+    tiles = product.tiles(rows, columns)
     stored = row.layout("a").columns / row.shape.k
     rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target, tile.warp) * (1.0 if stored == 1.0 else SPARSE_RATE)
     arriving, bytes_ = rows * stored + columns, row.operand_bits / 8
@@ -175,15 +175,16 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
     for operand, line in ((product.a, tile.cta[0]), (product.b, tile.cta[1])):
         along_k = operand.transposed == (operand is product.b)
         wasted = 1 if along_k else max(1.0, MEMORY_PIECE * 8 / (line * operand.memory_bits))
-        read += wasted * operand.shape[0] * operand.shape[1] * operand.memory_bits / 8
-    ctas = min(target.sms, parts * -(-product.m // tile.cta[0]) * -(-product.n // tile.cta[1]))
+        size = operand.shape[0] * operand.shape[1] * product.matrices_of(operand)
+        read += wasted * size * operand.memory_bits / 8
+    ctas = min(target.sms, parts * product.tiles(*tile.cta))
     room = ctas * min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
     return read / (MEMORY_BYTES_PER_CYCLE if read <= room else min(MEMORY_BYTES_PER_CYCLE, room / MEMORY_LATENCY))
 
 
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:
     """The model's time for a product in tiles of this size, whose K is cut into `parts` for CTAs of their own."""
-    multiplying = cycles(product.m, product.n, product.depth // parts, tile, target, row)
+    multiplying = cycles(product, product.depth // parts, tile, target, row)
     together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
     return together if parts == 1 else together + _partial_sums(tile, parts, row)
 

@@ -6,7 +6,7 @@ measured (`bench/NOTES.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ...dialect.isa.targets import Target
 from ..linalg.operand import MatrixOperand
@@ -48,10 +48,10 @@ def narrow(product: Product, pack: str) -> bool:
 def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[tuple[str, float]]:
     """Every `pack` that may pay for tiles of this size, with the cycles that it adds to those of aligned operands."""
     down, across = -(-product.m // cta[0]), -(-product.n // cta[1])
-    sms = min(down * across, target.sms)
+    sms = min(product.tiles(*cta), target.sms)
     rows_cost = {
-        "a": _copy_cycles(product.a, across) / sms,
-        "b": _copy_cycles(product.b, down) / sms,
+        "a": _copy_cycles(product.a, across * product.matrices) / sms,
+        "b": _copy_cycles(product.b, down * product.matrices) / sms,
     }
     useful = [
         role
@@ -61,7 +61,7 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
     for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
         packed = roles(pack)
         kept = sum(cost for role, cost in rows_cost.items() if role not in packed)
-        yield pack, kept + _pack_cycles([o for r, o in (("a", product.a), ("b", product.b)) if r in packed], target)
+        yield pack, kept + _pack_cycles(product, packed, target)
 
 
 def _copy_cycles(operand: MatrixOperand, times: int) -> float:
@@ -73,6 +73,10 @@ def _copy_cycles(operand: MatrixOperand, times: int) -> float:
     return each * times * rows * row_bytes(operand) / max(width, operand.memory_bits // 8)
 
 
-def _pack_cycles(operands: list[MatrixOperand], target: Target) -> float:
-    moved = sum(2 * operand.shape[0] * row_bytes(operand) for operand in operands)
-    return PACK_LATENCY + moved / (PACK_BYTES_PER_CYCLE * target.sms) if operands else 0.0
+def _pack_cycles(product: Product, packed: Collection[str], target: Target) -> float:
+    moved = sum(
+        2 * operand.shape[0] * row_bytes(operand) * product.matrices_of(operand)
+        for role, operand in (("a", product.a), ("b", product.b))
+        if role in packed
+    )
+    return PACK_LATENCY + moved / (PACK_BYTES_PER_CYCLE * target.sms) if packed else 0.0

@@ -44,7 +44,7 @@ def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Sch
         return []
     for tile in dict.fromkeys((*TILES, *(SPARSE_TILES if product.sparsity > 1 else BETWEEN_TILES))):
         down = -(-product.m // tile.cta[0])
-        few = down * -(-product.n // tile.cta[1])
+        few = product.tiles(*tile.cta)
         every = [parts for parts in (1, *PARTS) if parts == 1 or parts * few <= target.sms]
         for parts, depth, stages, group in combinations(every, DEPTHS, STAGES, GROUPS):
             k = depth * row.shape.k

@@ -111,7 +111,7 @@ def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
     m_known, n_known = product.is_known("m"), product.is_known("n")
     if not m_known:
         yield Sizes(FEW_ROWS, FEW_ROWS, product.n, rows=True)
-    batch = prod(product.batch)
+    batch = product.matrices
     full = int(FULL_WAVE * target.sms * prod(LARGEST_TILE)) // batch
     half = full // 2
     m = product.m if m_known else isqrt(half) if not n_known else half // product.n

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product as combinations
-from math import prod
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as ROWS
@@ -29,9 +28,13 @@ LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
 is not; 2048x512x256 takes 7.0 microseconds by fragments, 6.5 by warpgroups)."""
 
-LEAST_DEEP, LEAST_BATCHED = 1 << 30, 1 << 29
-"""The same of fewer elements and a long K (H200: 256x256x8192 11.4 and 12.5 microseconds, 512x512x4096 13.2 and 12.4);
-and of a batch."""
+LEAST_DEEP = 1 << 30
+"""The same of fewer elements and a long K (H200: 256x256x8192 11.4 and 12.5 microseconds, 512x512x4096 13.2 and
+12.4)."""
+
+LEAST_BATCHED = 1 << 25
+"""The same of a batch, by `mma.sync` and by `wgmma` (H200, bf16, microseconds: 16 of 96 4.8 and 4.8, 16 of 160 6.3 and
+5.8, 8 of 256 6.3 and 5.7, 8 of 384 8.8 and 7.6)."""
 
 LEAST_PACKED = 1 << 31
 """The same where operands are packed first (H200: 1281 is as fast, 1535 by a tenth faster)."""
@@ -113,7 +116,7 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
         least = LEAST_BATCHED
     else:
         least = LEAST_PRODUCTS if product.m * product.n > FEW_ELEMENTS else LEAST_DEEP
-    return product.m > ROWS and product.m * product.n * product.depth * prod(product.batch) >= least
+    return product.m > ROWS and product.m * product.n * product.depth * product.matrices >= least
 
 
 def warpgroup_candidates(product: Product, target: Target, accumulate: str) -> Iterator[Schedule]:

@@ -101,7 +101,7 @@ def tiles_of(product: Product, packed: str, target: Target) -> Iterator[GroupTil
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
     multiply."""
-    if product.batch or product.dynamic or (tile.parts > 1 and tile.cluster != (1, 1)):
+    if product.dynamic or (tile.parts > 1 and (product.batch or tile.cluster != (1, 1))):
         return False
     if tile.parts == 1:
         (high, wide), whole = tile.cluster, target.sms % prod(tile.cluster) == 0
@@ -115,9 +115,9 @@ def k_of(product: Product) -> int:
 
 
 def tile_count(product: Product, tile: GroupTile) -> int:
-    """Tiles of D, with those that make the last clusters whole."""
+    """Tiles of D, in all matrices of a batch, with those that make the last clusters whole."""
     high, wide = tile.m * tile.cluster[0], tile.n * tile.cluster[1]
-    return -(-product.m // high) * -(-product.n // wide) * prod(tile.cluster)
+    return product.tiles(high, wide) * prod(tile.cluster)
 
 
 def held_columns(product: Product, columns: int) -> int:
@@ -143,7 +143,7 @@ def panel_columns(columns: int, bits: int) -> int:
 
 def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> float:
     """The model's time in cycles for a product in tiles of a size."""
-    ctas = tile_count(product, tile) * prod(product.batch) * tile.parts
+    ctas = tile_count(product, tile) * tile.parts
     step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES

@@ -146,6 +146,6 @@ def schedule_of_tile(
         arithmetic=ArithmeticSchedule(accumulate),
     )
     stages = fitting_stages(product, schedule, target)
-    if tile_count(product, of_d) > target.sms and not product.batch:
+    if tile_count(product, of_d) > target.sms:
         return schedule.with_fields(stages=stages, ctas=target.sms)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, -(-product.k_tiles(tile.cta[2]) // of_d.parts))))

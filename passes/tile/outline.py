@@ -55,10 +55,10 @@ class Inside(NamedTuple):
         operands: Sequence[KernelArgument],
         arguments: Mapping[SSAValue, SSAValue],
         batch: Sequence[Index],
-        number: Index | None = None,
+        number: Index,
     ) -> Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
-        the batch with a number, the z of the CTA unless it is given."""
+        the batch with a number."""
         found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and not o.is_whole]
         at, views = raster.batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
         for operand in found:
@@ -104,6 +104,11 @@ def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[in
     return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
 
 
+def _in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
+    """The tile of a CTA in its matrix, and the number of that matrix in a batch."""
+    return index.rem(number, tiles), index.div(number, tiles)
+
+
 def _view(index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
     """The matrix of this CTA, or those that it sums over; `at` are the indices of the batch."""
     kept = [loop >= len(at) for loop in operand.batch]
@@ -128,13 +133,13 @@ class Tiled(Protocol):
         """What a CTA computes, in its kernel; `arguments` stand for the operands."""
         ...
 
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
-        """How many CTAs there are, along x and along z; `memory` tells sizes that are not known."""
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
+        """How many CTAs there are; `memory` tells sizes that are not known."""
         ...
 
 
 class TiledProduct(NamedTuple):
-    """A product: each CTA computes a tile of D, and z is the number of the matrix in a batch."""
+    """A product: each CTA computes a tile of D; tiles of one matrix of a batch follow each other."""
 
     product: Product
     schedule: Schedule
@@ -150,8 +155,10 @@ class TiledProduct(NamedTuple):
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
         product, tiling = self.product, Tiling(self.product, self.schedule)
         extents = raster.Extents.of(index, product, arguments)
-        inside = Inside.of(index, self.op.epilogue, product.operands, arguments, extents.batch)
-        starts = raster.cta_origin(index, extents, self.schedule, raster.cta_number(index))
+        number = raster.cta_number(index)
+        tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
+        inside = Inside.of(index, self.op.epilogue, product.operands, arguments, extents.batch, matrix)
+        starts = raster.cta_origin(index, extents, self.schedule, tile)
         starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
             self._map(_loops(operand, loops), operand)
@@ -177,10 +184,13 @@ class TiledProduct(NamedTuple):
         summed = (loop - first for loop in operand.batch if loop >= first)
         return map_along(outer + len(OPERAND_LOOPS), (*summed, *(outer + loop for loop in loops)))
 
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         extents = raster.Extents.of(index, self.product, memory)
-        ctas = index.mul(*raster.grid(index, extents, self.schedule))
-        return ctas, reduce(index.mul, extents.batch, 1)
+        return reduce(index.mul, extents.batch, self._tiles(index, extents))
+
+    def _tiles(self, index: IndexBuilder, extents: raster.Extents) -> Index:
+        """Tiles of a matrix of the batch."""
+        return index.mul(*raster.grid(index, extents, self.schedule))
 
 
 class TiledAttention(NamedTuple):
@@ -207,7 +217,7 @@ class TiledAttention(NamedTuple):
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
         operands, number = self.attention.operands, raster.cta_number(index)
         tiles, batch = self._extents(index, arguments)
-        tile, matrix = (index.rem(number, tiles), index.div(number, tiles)) if batch else (number, 0)
+        tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
         row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.tile.cta[0])
         op, count = self.op, len(FACTORS)
@@ -235,9 +245,9 @@ class TiledAttention(NamedTuple):
         turn = index.div(index.mul(matrix, tiles), self.schedule.grid.ctas)
         return index.where_equal(index.rem(turn, 2), 0, last, tile)
 
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, Index]:
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         tiles, batch = self._extents(index, memory)
-        return reduce(index.mul, batch, tiles), 1
+        return reduce(index.mul, batch, tiles)
 
 
 def _outline(tiled: Tiled, module: ModuleOp) -> None:
@@ -248,8 +258,8 @@ def _outline(tiled: Tiled, module: ModuleOp) -> None:
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
     index.insert(tiled.tile(index, arguments))
     index.insert(ReturnOp([]))
-    ctas, batch = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
-    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.tile.threads, batch)
+    ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
+    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.tile.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
 

@@ -84,9 +84,8 @@ class Outliner:
         body: Block,
         ctas: Index,
         threads: int,
-        batch: Index = 1,
     ) -> gpu.FuncOp:
-        """Makes a kernel of a body whose arguments are the operands, and launches it, `ctas` for each of a batch."""
+        """Makes a kernel of a body whose arguments are the operands, and launches it."""
         name = self._name(suffix)
         for argument, operand in zip(body.args, operands, strict=True):
             argument.name_hint = operand.name
@@ -98,7 +97,7 @@ class Outliner:
         self._builder.insert(
             LaunchFuncOp(
                 SymbolRefAttr(self.kernels.sym_name.data, [name]),
-                self.index.values([ctas, 1, batch]),
+                self.index.values([ctas, 1, 1]),
                 self.index.values([threads, 1, 1]),
                 kernelOperands=[operand.value for operand in operands],
             )

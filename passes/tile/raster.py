@@ -89,13 +89,11 @@ def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -
     return start if last is None else index.minimum(start, last)
 
 
-def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index | None = None) -> list[Index]:
-    """Which matrices of a batch this CTA multiplies: an index for each loop around the product. They are those with a
-    number, the z of the CTA unless it is given."""
+def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> list[Index]:
+    """The matrices with a number in a batch: an index for each loop around the product."""
     if not sizes:
         return []
-    rest = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result if number is None else number
-    found: list[Index] = []
+    rest, found = number, list[Index]()
     for size in reversed(sizes[1:]):
         found.insert(0, index.rem(rest, size))
         rest = index.div(rest, size)

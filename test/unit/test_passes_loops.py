@@ -175,3 +175,42 @@ def test_places_of_a_tile(schedule: dict[str, Any]) -> None:
     compile(text, target="sm_90a", **schedule)(x, y, got, device="interp")
     assert len(set(got.view(np.uint32).flat)) == 1
     np.testing.assert_allclose(got[0, 0], row.astype(np.float64) @ column, rtol=0, atol=2**-22 * k**0.5 * 16)
+
+
+BATCHES = (
+    {"cta": (64, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "stages": 3, "ctas": 7},
+    {"cta": (64, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "stages": 3, "ctas": 2, "cluster": "2,1"},
+    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 4, "ctas": 7},
+    {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3, "sync": "mbarrier", "ctas": 1},
+    {},
+)
+
+
+@pytest.mark.parametrize("schedule", BATCHES, ids=str)
+def test_ctas_go_from_one_matrix_of_a_batch_to_the_next(schedule: dict[str, Any]) -> None:
+    """Sizes of two loops around the product, one of which B does not have; more tiles than CTAs."""
+    a, b, d = "memref<2x3x72x104xf16>", "memref<3x104x136xf16>", "memref<2x3x72x136xf32>"
+    text = f"""
+        #a = affine_map<(x, y, m, n, k) -> (x, y, m, k)>
+        #b = affine_map<(x, y, m, n, k) -> (y, k, n)>
+        #d = affine_map<(x, y, m, n, k) -> (x, y, m, n)>
+        func.func @f(%A: {a}, %B: {b}, %D: {d}) {{
+        linalg.contract indexing_maps = [#a, #b, #d] ins(%A, %B : {a}, {b}) outs(%D : {d})
+        return
+    }}"""
+    rng = np.random.default_rng(5)
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 3, 72, 104), (3, 104, 136)))
+    got = rng.standard_normal((2, 3, 72, 136)).astype(np.float32)
+    expected = x.astype(np.float64) @ y.astype(np.float64) + got
+    compile(text, target="sm_90a", **schedule)(x, y, got, device="interp")
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2**-22 * 104**0.5 * 16)
+
+
+def test_a_batch_counts_as_one_wave_after_another() -> None:
+    """The default has as many CTAs as the GPU runs at once, however few tiles a matrix has."""
+    kind = "memref<16x1024x1024xbf16>"
+    text = f"""func.func @f(%A: {kind}, %B: {kind}, %D: {kind}) {{
+        linalg.batch_matmul ins(%A, %B : {kind}, {kind}) outs(%D : {kind})
+        return
+    }}"""
+    assert compile(text, target="sm_90a").launches[0].grid == (132, 1, 1)

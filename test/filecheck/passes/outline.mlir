@@ -26,9 +26,9 @@ func.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x8
 // One matrix of a batch, B as it lies: its columns are rows of memory. 24 rows take two tiles of 16, of which the second
 // starts where it ends with the matrix.
 // CHECK-LABEL: func.func @batch
-// CHECK-DAG:     %[[CTAS:\w+]] = arith.constant 2 : index
-// CHECK-DAG:     %[[BATCH:\w+]] = arith.constant 6 : index
-// CHECK:         gpu.launch_func @{{.*}} blocks in (%[[CTAS]], %{{.*}}, %[[BATCH]])
+// CHECK-DAG:     %[[CTAS:\w+]] = arith.constant 12 : index
+// CHECK-DAG:     %[[ONE:\w+]] = arith.constant 1 : index
+// CHECK:         gpu.launch_func @{{.*}} blocks in (%[[CTAS]], %[[ONE]], %[[ONE]])
 func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1, 32]>>, %C: memref<6x24x8xf32>) {
   warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %C
       maps [affine_map<(d, m, n, k) -> (d, m, k)>, affine_map<(d, m, n, k) -> (d, k, n)>, affine_map<(d, m, n, k) -> (d, m, n)>]
@@ -51,7 +51,8 @@ func.func @batch(%A: memref<6x24x32xf16>, %B: memref<6x32x8xf16, strided<[256, 1
 // CHECK-NEXT:   gpu.return
 
 // CHECK:      gpu.func @batch(
-// CHECK:        %[[Z:\w+]] = gpu.block_id z
+// CHECK:        %[[X:\w+]] = gpu.block_id x
+// CHECK:        %[[Z:\w+]] = arith.divui %[[X]], %{{\w+}}
 // CHECK-NEXT:   %[[A:\w+]] = warp.matrix %A[%[[Z]], row, column]
 // CHECK-NEXT:   %[[B:\w+]] = warp.matrix %B[%[[Z]], column, row] : {{.*}} -> memref<8x32xf16, strided<[32, 1], offset: ?>>
 // CHECK-NEXT:   %[[C:\w+]] = warp.matrix %C[%[[Z]], row, column]
