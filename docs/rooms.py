@@ -283,8 +283,8 @@ OF_IDEAS = {
     "A or B in registers": "passes/schedule/in_registers.py passes/tile/in_registers.py dialect/warp/wgmma_rows.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/pipelining/tensor_stores.py passes/to_ptx/tensor_copies.py runtime/plan.py",
-    "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/producer.py "
-    "passes/pipelining/consumers.py",
+    "producer and consumers": "passes/pipelining/specialiser.py passes/pipelining/ring.py"
+    " passes/pipelining/producer.py passes/pipelining/consumers.py",
     "clusters": "dialect/schedule/grid.py passes/tile/raster.py passes/pipelining/clusters.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
     "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "

@@ -18,10 +18,9 @@ from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ..dialect.isa.descriptor import UNIT
 from ..dialect.isa.tensor_map import TensorMapError, TensorMapFields
-from ..dialect.warp.attributes import is_memory, memory_of
+from ..dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ..dialect.warp.disjoint import DisjointOp
 from ..dialect.warp.divisible import IsDivisibleOp
-from ..dialect.warp.partial_sums import ZEROED
 from ..dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
 from ..dialect.warp.view import dynamic_parts, strides_of
 from ..passes.linalg.extents import SIZE_LIMIT

@@ -5,7 +5,6 @@ Each row proposes the spellings that have most of the words asked for; the propo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import zip_longest
@@ -30,6 +29,8 @@ def nearest(opcode: str, rows: Sequence[Row], count: int) -> tuple[str, ...]:
 @lru_cache(4096)
 def nearest_roots(root: str, roots: frozenset[str], count: int) -> tuple[str, ...]:
     """The first words of opcodes most like one that is none."""
+    import difflib  # for messages alone
+
     return tuple(difflib.get_close_matches(root, sorted(roots), count))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from html import escape
 from typing import cast, get_type_hints
 
 from ..isa.types import ELEMENT_TYPES
@@ -19,7 +18,6 @@ from .fields import ScheduleError, ScheduleField, ScheduleRecord, fields_of, tex
 from .grid import GridSchedule
 from .loop import LoopSchedule
 from .operands import OperandSchedule
-from .picture import picture
 from .shared import SharedSchedule
 from .tile import TileSchedule
 
@@ -82,10 +80,14 @@ class Schedule:
 
     def _repr_svg_(self) -> str:
         """The tile of a CTA, for notebooks."""
+        from .picture import picture
+
         return picture(self.tile, self.loop)
 
     def _repr_html_(self) -> str:
         """The picture, and what each field says, for notebooks."""
+        from html import escape
+
         rows = "".join(
             f"<tr><th>{f.name}</th><td>{escape(text_of(self[f.name]))}</td><td>{escape(f.meaning)}</td></tr>"
             for f in FIELDS.values()

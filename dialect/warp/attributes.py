@@ -45,6 +45,9 @@ ROLES = ("a", "b", "acc", "meta", "scale")
 COMPUTES = "warp.computes"
 """The attribute of a kernel that says in words which operation it is; a comment in the text."""
 
+ZEROED = "warp.zeroed"
+"""The attribute of a `memref.alloc` of memory that is all zeros at first, and once more when all launches are done."""
+
 SHARED_SPACE = 3
 """The memory space number of shared memory, as in MLIR's NVVM and LLVM's NVPTX."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
-from ..layouts.algebra import Conversion, LayoutMismatchError, convert, tiled
 from ..layouts.layout import Layout
 from .attributes import FragmentType, fragment_of
 from .op_shapes import FragmentChange
+
+if TYPE_CHECKING:
+    from ..layouts.algebra import Conversion
 
 
 @irdl_op_definition
@@ -47,6 +50,8 @@ class ConvertLayoutOp(FragmentChange):
         Raises:
             VerifyException: if there are none.
         """
+        from ..layouts.algebra import LayoutMismatchError, convert  # 4 ms, of which a plain product has no use
+
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         if source.layout.data.warp != result.layout.data.warp:
             raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
@@ -77,6 +82,8 @@ class ConvertLayoutOp(FragmentChange):
 
 def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
     """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
+    from ..layouts.algebra import tiled
+
     layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
     if not layout.warp:
         return layout

@@ -16,9 +16,6 @@ from xdsl.utils.exceptions import VerifyException
 from .attributes import SHARED_SPACE, FragmentType, Memory, fragment_of, memory_of, memory_space
 from .synchronisation import verify_counters
 
-ZEROED = "warp.zeroed"
-"""The attribute of a `memref.alloc` of memory that is all zeros at first, and once more when all launches are done."""
-
 
 def _verify_parts(memory: Memory, fragment: FragmentType) -> None:
     """Checks that rows of memory can hold a CTA's fragments: those of whole warps."""

@@ -6,7 +6,7 @@ values is memory that the host function hands to its kernels, with contents that
 
 from __future__ import annotations
 
-from xdsl.dialects import arith, memref, tensor
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
@@ -39,6 +39,8 @@ def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
     """Replaces a constant tensor of one value: by the number in elementwise operations that read it, elsewhere by a
     tensor of its own for each use, filled, so that what starts from it may be written where the result goes."""
+    from xdsl.dialects import tensor  # 5 ms, for modules that have tensors
+
     kind = op.result.type
     number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
     Rewriter.insert_op(number, InsertPoint.before(op))

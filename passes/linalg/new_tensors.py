@@ -16,7 +16,15 @@ from xdsl.utils.hints import isa
 from ..diagnostics import fail
 
 
-def allocate(op: AllocTensorOp) -> None:
+def replace(op: Operation) -> None:
+    """Replaces an operation that makes a tensor by ones that later passes know."""
+    if isinstance(op, AllocTensorOp):
+        _allocate(op)
+    elif isinstance(op, tensor.PadOp):
+        _pad(op)
+
+
+def _allocate(op: AllocTensorOp) -> None:
     """A tensor whose elements are not known yet, or those of another one."""
     kind = op.tensor.type
     if not isa(kind, TensorType[Attribute]):
@@ -32,7 +40,7 @@ def allocate(op: AllocTensorOp) -> None:
     Rewriter.replace_op(op, [], [made.results[0]])
 
 
-def pad(op: tensor.PadOp) -> None:
+def _pad(op: tensor.PadOp) -> None:
     """A larger tensor filled with a value, and the source put into it.
 
     Raises a located diagnostic for a value that depends on where it is.

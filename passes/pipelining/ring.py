@@ -15,7 +15,6 @@ from ...dialect.gpu import BarrierOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.barriers import ArriveOp, AwaitOp, MakeBarriersOp
 from ...dialect.warp.clusters import ClusterBarrierOp
-from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..tile.index_builder import Index, IndexBuilder
 from .barriers import next_phase
 
@@ -38,6 +37,8 @@ class Ring(NamedTuple):
 
     def known(self, index: IndexBuilder) -> None:
         """Lets all threads, and tensor copies, know the barriers made so far."""
+        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
+
         index.insert(ProxyFenceOp())
         index.insert(ClusterBarrierOp(mbarriers=True) if self.peers else BarrierOp())
 

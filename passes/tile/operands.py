@@ -16,7 +16,6 @@ from ...dialect.warp.elementwise import ConvertOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
 from ...dialect.warp.swizzle import SwizzleAttr
-from ...dialect.warp.tensor_copies import ProxyFenceOp
 from ..diagnostics import fail
 from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import MatrixOperand
@@ -154,6 +153,8 @@ class OperandTiles(FactorTiles):
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
     """What stands between copies to shared memory and those who read the tiles."""
     if schedule.tile.together > 1:
+        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
+
         # Warpgroups read what threads have copied through the asynchronous proxy.
         index.insert(ProxyFenceOp())
     index.insert(BarrierOp())

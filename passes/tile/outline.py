@@ -33,7 +33,7 @@ from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread,
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from . import elementwise_kernel, raster, row_kernel
+from . import raster
 from .index_builder import Index, IndexBuilder
 from .outliner import Outliner
 from .tiling import Tiling, schedule_of
@@ -284,8 +284,12 @@ class OutlinePass(ModulePass):
                 schedule = schedule_of(found)
                 _outline(TiledAttention(Attention.of(found), schedule), op)
             elif isinstance(found, RowsOp):
+                from . import row_kernel  # 3 ms, as the next: products have no use for them
+
                 row_kernel.tile(found, op)
             elif isinstance(found, LinalgStructuredOperation):
+                from . import elementwise_kernel
+
                 elementwise_kernel.tile(found, op)
             elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):
                 fail(found, f"{found.name} has no kernel: of operations that reduce, products and rows are lowered")

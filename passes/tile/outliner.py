@@ -23,9 +23,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.gpu import FuncOp, LaunchFuncOp
 from ...dialect.gpu import ModuleOp as GpuModuleOp
+from ...dialect.warp.attributes import ZEROED
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operand_forms import drop_forms
-from ...dialect.warp.partial_sums import ZEROED
 from ...dialect.warp.view import DIVISIBLE
 from ..diagnostics import fail
 from ..linalg.operand import KernelArgument

@@ -23,7 +23,6 @@ from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp
 from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
 from ...dialect.warp.sliced_k import SumSlicedKOp
 from ...dialect.warp.view import MatrixOp
 from ..diagnostics import fail, remark
@@ -101,6 +100,8 @@ class Split:
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
         """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
+        from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp  # 1 ms
+
         index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.grid.split_k  # pyright: ignore[reportArgumentType]
         first = index.mul(self.tile, parts)
         slot = index.add(first, part)

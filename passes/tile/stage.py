@@ -27,6 +27,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.gpu import BarrierOp
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import SHARED_SPACE, in_place_of
 from ...dialect.warp.copy import CopyOp
 from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
@@ -42,7 +43,6 @@ from ..diagnostics import fail
 from ..linalg.product import read
 from ..schedule.resources import group_scale_tile
 from ..schedule.staging import adds_last
-from .attention import StageAttention
 from .epilogue_operands import placed
 from .fragment_math import number_of
 from .index_builder import Index, IndexBuilder
@@ -205,5 +205,10 @@ class StagePass(ModulePass):
     name = "warp-stage"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier([StageProduct(), StageAttention()], dce_enabled=False)
+        stages: list[RewritePattern] = [StageProduct()]
+        if any(isinstance(found, AttentionOp) for found in op.walk()):
+            from .attention import StageAttention  # with operations that a product does not need
+
+            stages.append(StageAttention())
+        patterns = GreedyRewritePatternApplier(stages, dce_enabled=False)
         PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)

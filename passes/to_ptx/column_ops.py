@@ -8,11 +8,8 @@ from .epilogue import own
 from .fragments import Fragment, elementwise_opcode
 from .kernel import KernelLowering
 from .memory import offsets
-from .operands import VirtualRegister, word
+from .operands import WARP, VirtualRegister
 from .registry import lowers
-
-WARP = (word(0x1F, 2), word(0xFFFFFFFF))
-"""All lanes take part, and none is beyond the end of its segment."""
 
 
 def _rows(kind: FragmentType) -> list[int]:

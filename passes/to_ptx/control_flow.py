@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdsl.dialects import gpu, scf
 from xdsl.ir import Block, SSAValue
 
-from ...dialect.warp.registers import LoadRegistersOp
 from .fragments import Fragment
 from .kernel import KernelLowering
 from .loops import only_use_is_here
@@ -59,7 +58,7 @@ def _what(body: Block) -> str:
     """What a loop counts, for a comment."""
     if any(isinstance(op, scf.ForOp) for op in body.ops):
         return "tile"
-    return "part" if any(isinstance(op, LoadRegistersOp) for op in body.ops) else "K"
+    return "part" if any(op.name == "warp.load_registers" for op in body.ops) else "K"
 
 
 @lowers(scf.YieldOp)

@@ -10,11 +10,10 @@ from ...dialect.layouts.steps import LANE_BITS, MoveMatrices, PermuteElements, R
 from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.convert_layout import ConvertLayoutOp
 from ..diagnostics import fail
-from .column_ops import WARP
 from .epilogue import own
 from .fragments import Fragment
 from .kernel import KernelLowering
-from .operands import IndexValue, VirtualRegister
+from .operands import WARP, IndexValue, VirtualRegister
 from .permute import REGISTER_BITS, gather
 from .registry import lowers
 

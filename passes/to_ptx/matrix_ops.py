@@ -14,11 +14,10 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.product import ProductOp
 from ..diagnostics import fail
 from .addressing import CHUNK, SharedTile
-from .column_ops import WARP
 from .fragments import Fragment, TrailingOperand
 from .kernel import KernelLowering
 from .loops import only_use_is_here
-from .operands import IndexValue, VirtualRegister
+from .operands import WARP, IndexValue, VirtualRegister
 from .registry import lowers
 
 if TYPE_CHECKING:

@@ -74,6 +74,10 @@ def word(bits: int, digits: int = 8) -> Immediate:
     return Immediate(f"0x{bits:0{digits}X}")
 
 
+WARP = (word(0x1F, 2), word(0xFFFFFFFF))
+"""The last operands of a shuffle: all lanes take part, and none is beyond the end of its segment."""
+
+
 def floating(bits: int, width: int = 32) -> Immediate:
     """The f32, or the f64, of some bits as a literal."""
     return Immediate(f"0f{bits:08X}" if width == 32 else f"0d{bits:016X}")

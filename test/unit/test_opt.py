@@ -385,6 +385,23 @@ class TestProcess:
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"False\n", b"")
 
+    def test_lowers_without_what_it_has_not(self) -> None:
+        """A product on memory for sm_80 waits for nothing that tensors, rows, several warpgroups or split K need."""
+        script = (
+            "import sys; from warploom.runtime import compile; compile(sys.argv[1], 'sm_80', cache=False);"
+            "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
+        )
+        known = "warploom.passes.linalg.bufferize"
+        others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.row_kernel",
+                  "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
+                  "warploom.passes.pipelining.specialiser", "warploom.passes.expand.partial_sums",
+                  "warploom.passes.to_ptx.epilogue", "warploom.dialect.layouts.algebra",
+                  "warploom.dialect.warp.tensor_copies", "warploom.dialect.warp.partial_sums", "html",
+                  "difflib")  # fmt: skip
+        command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", known, *others]
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{known}\n", b"")
+
 
 class TestNames:
     def test_list_passes(self, opt: Opt) -> None:

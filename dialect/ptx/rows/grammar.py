@@ -225,7 +225,7 @@ class Row(Availability):
     @cached_property
     def _vocabulary(self) -> tuple[frozenset[str], frozenset[str]]:
         """The words that may stand in an opcode, and those that must."""
-        words = [[frozenset(_words(a)) for a in group.alternatives] for group in self._groups]
+        words = [[frozenset(_split(a)) for a in group.alternatives] for group in self._groups]
         needed = [alternatives[0] for alternatives in words if len(alternatives) == 1]
         allowed = frozenset[str]().union(*(word for alternatives in words for word in alternatives))
         return allowed, frozenset[str]().union(*needed)
@@ -310,7 +310,7 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
         if part.name or len(part.alternatives) > 1:
             yield part
         else:
-            yield from (Piece((word,)) for text in part.alternatives for word in _words(text))
+            yield from (Piece((word,)) for text in part.alternatives for word in _split(text))
 
 
 @lru_cache(4096)

@@ -1,0 +1,296 @@
+"""One function on tensors made one on memory, operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeGuard
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, func, memref, tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseIntOrFPElementsAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    TensorType,
+)
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.view import strides_of
+from ..diagnostics import fail
+from ..tile.index_builder import constant_value
+from .constants import global_of
+from .views import collapsed, expanded, groups_of, kept_dimensions
+
+Tensor = TensorType[Attribute]
+
+Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp
+SHAPED = (tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
+"""Operations whose result is a view of their operand's memory."""
+
+RESULT = "result"
+"""The name of an argument that a function's result goes into, where the value returned has none."""
+
+
+def _is_tensor(kind: Attribute) -> TypeGuard[Tensor]:
+    return isinstance(kind, TensorType)
+
+
+def _memory(kind: Attribute) -> MemRefType[Attribute]:
+    if not _is_tensor(kind):
+        raise ValueError(f"{kind} is no tensor")
+    return MemRefType(kind.element_type, kind.get_shape(), NoneAttr(), NoneAttr())
+
+
+@dataclass
+class TensorFunction:
+    """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
+    the argument that each returned one goes into, `done` the operations on tensors that others stand for, `turned` the
+    memory of the operand of a reshape whose result is returned."""
+
+    function: func.FuncOp
+    buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    returned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    done: list[Operation] = field(default_factory=list[Operation])
+    turned: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+
+    def rewrite(self) -> None:
+        block = self.function.body.block
+        if len(self.function.body.blocks) != 1:
+            fail(self.function, "expected a function on tensors to be one block")
+        for argument in list(block.args):
+            if _is_tensor(argument.type):
+                memory = Rewriter.replace_value_with_new_type(argument, _memory(argument.type))
+                self.buffers[memory] = memory
+        last = block.last_op
+        if not isinstance(last, func.ReturnOp):
+            fail(self.function, "expected a function on tensors to end with a return")
+        self._add_results(last)
+        for op in list(block.ops):
+            self._rewrite(op)
+        for op in reversed(self.done):
+            Rewriter.erase_op(op)
+        self.function.update_function_type()
+
+    def _add_results(self, last: func.ReturnOp) -> None:
+        """An argument for each value that is returned."""
+        block = self.function.body.block
+        for value in last.operands:
+            if isinstance(value, BlockArgument):
+                fail(last, f"@{self.function.sym_name.data} returns its own argument %{value.name_hint or value.index}")
+            if not _is_tensor(value.type):
+                fail(last, f"expected the function to return tensors alone, got {value.type}")
+            if value in self.returned:
+                fail(last, "expected every value to be returned once")
+            argument = block.insert_arg(_memory(value.type), len(block.args))
+            argument.name_hint = value.name_hint or RESULT
+            self.returned[value] = argument
+
+    def _rewrite(self, op: Operation) -> None:
+        if isinstance(op, func.ReturnOp):
+            Rewriter.replace_op(op, func.ReturnOp(), [])
+        elif isinstance(op, tensor.EmptyOp):
+            self.done.append(op)
+        elif isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr):
+            self._constant(op, op.value)
+        elif isinstance(op, tensor.DimOp):
+            self._size(op)
+        elif isinstance(op, SHAPED):
+            self._view(op)
+        elif isinstance(op, tensor.InsertSliceOp):
+            self._insert(op)
+        elif isinstance(op, LinalgStructuredOperation):
+            self._structured(op)
+        elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
+            fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
+
+    def _constant(self, op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
+        """A tensor whose elements are known: memory of the module, copied if it is returned."""
+        module, builder = self.function.parent_op(), Builder(InsertPoint.before(op))
+        if not isinstance(module, ModuleOp):
+            fail(op, "expected the function in a module")
+        memory = builder.insert(global_of(op, value, module)).memref
+        if (found := self.returned.get(op.result)) is not None:
+            builder.insert(CopyOp([memory], [found], [])).location = op.location
+        self.buffers[op.result] = memory
+        self.done.append(op)
+
+    def _size(self, op: tensor.DimOp) -> None:
+        source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
+        if source is not None:
+            Rewriter.replace_op(op, memref.DimOp(source, op.index))
+        elif isinstance(empty, tensor.EmptyOp) and number is not None:
+            shape = empty.tensor.type.get_shape()
+            unknown = [d for d, size in enumerate(shape) if size < 0]
+            if number in unknown:
+                Rewriter.replace_op(op, [], [empty.dynamic_sizes[unknown.index(number)]])
+            else:
+                Rewriter.replace_op(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))
+        else:
+            fail(op, "expected the size of a tensor whose contents are defined")
+
+    def _view(self, op: Shaped) -> None:
+        """A tensor of another shape, or a part of one: a view of its memory, copied if it is returned. Of one that
+        nothing has been written to there is nothing to see: what is written to the result has memory of its own."""
+        if op.operands[0] not in self.buffers and -1 not in _memory(op.results[0].type).get_shape():
+            self.done.append(op)
+            return
+        source = self._read(op, op.operands[0])
+        found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
+        if found is not None and isinstance(source.owner, Operation) and found in source.owner.operands:
+            # The source was put where its other shape is returned.
+            self.buffers[op.results[0]] = found
+        else:
+            view = builder.insert(_viewed(op, source)).results[0]
+            if found is not None:
+                builder.insert(CopyOp([view], [found], [])).location = op.location
+            self.buffers[op.results[0]] = view if found is None else found
+        self.done.append(op)
+
+    def _structured(self, op: LinalgStructuredOperation) -> None:
+        if not op.results:
+            return
+        if len(op.results) != 1 or len(op.outputs) != 1:
+            fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
+        (init,), (result,) = op.outputs, op.results
+        held = self.buffers.get(init)
+        target = self._target(result, init, op)
+        builder = Builder(InsertPoint.before(op))
+        if held is not None and held != target and _reads_output(op):
+            copy = builder.insert(CopyOp([held], [target], []))
+            copy.location = op.location
+        if held is None and _reads_output(op):
+            fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
+        operands = [*(self._read(op, v) for v in op.inputs), target]
+        regions = [region.clone() for region in op.regions]
+        rewritten = type(op).create(
+            operands=operands, properties=op.properties, attributes=op.attributes, regions=regions
+        )
+        rewritten.location = op.location
+        builder.insert(rewritten)
+        self.buffers[result] = target
+        self.done.append(op)
+
+    def _insert(self, op: tensor.InsertSliceOp) -> None:
+        """A tensor put into a part of another: copied into that part of its memory."""
+        source, held = self._read(op, op.source), self.buffers.get(op.dest)
+        if held is None:
+            fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
+        target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
+        if held != target:
+            builder.insert(CopyOp([held], [target], [])).location = op.location
+        part = builder.insert(_part(op, target, memory_of(source).get_shape()))
+        builder.insert(CopyOp([source], [part.result], [])).location = op.location
+        self.buffers[op.result] = target
+        self.done.append(op)
+
+    def _read(self, op: Operation, value: SSAValue) -> SSAValue:
+        if not _is_tensor(value.type):
+            return value
+        if value not in self.buffers:
+            fail(op, f"{op.name} reads a tensor that nothing has been written to")
+        return self.buffers[value]
+
+    def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
+        """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""
+        found, held = self._destination(result, op), self.buffers.get(init)
+        if found is not None:
+            return found
+        if held is not None and isinstance(held.owner, memref.AllocOp) and len(list(init.uses)) == 1:
+            return held
+        kind, builder = _memory(result.type), Builder(InsertPoint.before(op))
+        return builder.insert(memref.AllocOp(self._sizes(kind, init, held, op, builder), [], kind)).memref
+
+    @staticmethod
+    def _sizes(
+        kind: MemRefType[Attribute], init: SSAValue, held: SSAValue | None, op: Operation, builder: Builder
+    ) -> list[SSAValue]:
+        """The sizes of memory that are not known while compiling: those of what a result starts from."""
+        unknown = [d for d, size in enumerate(kind.get_shape()) if size < 0]
+        if isinstance(init.owner, tensor.EmptyOp):
+            return list(init.owner.dynamic_sizes)
+        if unknown and held is None:
+            fail(op, f"nothing tells the sizes of {kind}")
+        numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in unknown]
+        return [builder.insert(memref.DimOp(held, number)).result for number in numbers if held is not None]
+
+    def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
+        """The argument that a value, or what alone is made of it in place, is returned in; as it is before `op`."""
+        if value in self.returned:
+            return self.returned[value]
+        uses = list(value.uses)
+        user = uses[0].operation if len(uses) == 1 else None
+        if isinstance(user, LinalgStructuredOperation) and len(user.results) == 1 and value in user.outputs:
+            return self._destination(user.results[0], op)
+        if isinstance(user, tensor.InsertSliceOp) and value is user.dest:
+            return self._destination(user.result, op)
+        if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
+            kind, found = _memory(value.type), self._destination(user.results[0], op)
+            if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
+                if user not in self.turned:
+                    view = Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind))
+                    self.turned[user] = view.results[0]
+                return self.turned[user]
+        return None
+
+
+def _viewed(op: Shaped, source: SSAValue) -> Operation:
+    """What an operation makes of a tensor, made of its memory."""
+    match op:
+        case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
+            return _reshaped(op, source, _memory(op.result.type), back=False)
+        case tensor.CastOp():
+            return memref.CastOp.get(source, _memory(op.dest.type))
+        case tensor.ExtractSliceOp():
+            return _part(op, source, op.result.type.get_shape())
+
+
+def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
+    """The part of memory that an operation takes, or fills, with as many dimensions as a shape."""
+    kind = memory_of(source)
+    steps, offset = strides_of(kind), kind.get_offset()
+    starts, sizes, by = (
+        [None if number == DYNAMIC_INDEX else number for number in static.iter_values()]
+        for static in (op.static_offsets, op.static_sizes, op.static_strides)
+    )
+    if steps is None:
+        fail(op, f"expected a part of strided memory, got one of {kind}")
+    for start, step in zip(starts, steps, strict=True):
+        offset = None if offset is None or start is None or step is None else offset + start * step
+    kept = kept_dimensions([-1 if size is None else size for size in sizes], shape)
+    strides = [None if (s := steps[d]) is None or (b := by[d]) is None else s * b for d in kept]
+    result = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, offset), kind.memory_space)
+    return memref.SubviewOp(
+        source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
+    )
+
+
+def _reshaped(
+    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp,
+    source: SSAValue,
+    kind: MemRefType[Attribute],
+    *,
+    back: bool = True,
+) -> Operation:
+    """The memory of one side of an operation that only reshapes, as that of the other side: with `back`, the memory of
+    its result as that of its source."""
+    groups = groups_of(op)
+    if isinstance(op, tensor.CollapseShapeOp) != back:
+        return collapsed(source, kind, groups)
+    return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
+
+
+def _reads_output(op: LinalgStructuredOperation) -> bool:
+    """Whether the operation uses what its output held before."""
+    if isinstance(op, FillOp | CopyOp):
+        return False
+    return bool(op.regions) and bool(op.regions[0].blocks) and bool(op.regions[0].block.args[-1].uses)
