@@ -48,6 +48,15 @@ def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) 
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
 
 
+def one_group(given: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
+    """What to say of a `group` that is given and has more rows of CTA tiles than there are; "" otherwise."""
+    (rows, _, _), (high, _) = schedule.tile.cta, schedule.grid.cluster
+    down = -(-asked.m // (rows * high)) * high
+    if "group" not in given or not asked.is_known("m") or schedule.grid.group <= down:
+        return ""
+    return f"group = {schedule.grid.group}: the rows of CTA tiles are {down}, which make one group"
+
+
 def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, target: Target) -> Schedule:
     schedule = chosen.with_fields(**changes)
     check(schedule, asked, target)

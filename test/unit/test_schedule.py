@@ -177,17 +177,30 @@ def test_options_that_cannot_be_read(given: Mapping[str, object], message: str) 
 
 
 CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
-    ({"cta": (0, 128, 64)}, "tile sizes must be positive, got cta = (0, 128, 64), warp = (64, 64)"),
-    ({"warp": (64, -8)}, "tile sizes must be positive, got cta = (128, 128, 64), warp = (64, -8)"),
-    ({"warp": (48, 64)}, "the warp tile must divide the CTA tile, got 48 against 128 along M"),
-    ({"warp": (64, 24)}, "the warp tile must divide the CTA tile, got 24 against 128 along N"),
-    ({"warp": (8, 64)}, "cta and warp must be multiples of mma = m16n8k16, got 8 along M (the next multiple is 16)"),
-    ({"warp": (64, 4)}, "cta and warp must be multiples of mma = m16n8k16, got 4 along N (the next multiple is 8)"),
+    ({"cta": (0, 128, 64)}, "tile sizes must be positive, got cta = 0x128x64, warp = 64x64"),
+    ({"warp": (64, -8)}, "tile sizes must be positive, got cta = 128x128x64, warp = 64x-8"),
+    ({"warp": (48, 64)}, "warp must divide cta, got 48 against 128 along M: cta = 128x128x64, warp = 48x64"),
+    ({"warp": (64, 24)}, "warp must divide cta, got 24 against 128 along N: cta = 128x128x64, warp = 64x24"),
+    (
+        {"warp": (8, 64)},
+        "cta and warp must be multiples of mma = m16n8k16, got 8 along M "
+        "(the next multiple is 16): cta = 128x128x64, warp = 8x64",
+    ),
+    (
+        {"warp": (64, 4)},
+        "cta and warp must be multiples of mma = m16n8k16, got 4 along N "
+        "(the next multiple is 8): cta = 128x128x64, warp = 64x4",
+    ),
     (
         {"cta": (128, 128, 40)},
-        "cta and warp must be multiples of mma = m16n8k16, got 40 along K (the next multiple is 48)",
+        "cta and warp must be multiples of mma = m16n8k16, got 40 along K "
+        "(the next multiple is 48): cta = 128x128x40, warp = 64x64",
     ),
-    ({"warp": (16, 16)}, "a CTA has at most 1024 threads, 64 warps take 2048; use larger warp tiles"),
+    (
+        {"warp": (16, 16)},
+        "a CTA has at most 1024 threads, 64 warps take 2048; enlarge warp or reduce cta: "
+        "cta = 128x128x64, warp = 16x16",
+    ),
     ({"stages": 0}, "stages must be at least 1, got 0"),
     ({"swizzle": 48}, "swizzle must be one of (16, 32, 64, 128) bytes, got 48"),
     ({"group": 0}, "group must be at least 1, got 0"),
@@ -218,7 +231,7 @@ def test_contradictions(change: dict[str, Any], message: str) -> None:
         (str(PLAIN).replace("= 3", "= 0"), "stages must be at least 1, got 0"),
         (
             str(PLAIN).replace("= 64x64", "= 48x64"),
-            "the warp tile must divide the CTA tile, got 48 against 128 along M",
+            "warp must divide cta, got 48 against 128 along M",
         ),
         (str(PLAIN).replace("= 64x64", "= ?x64"), "tile sizes must be positive"),
         ("cta 128x128x64", "Expected '='"),
