@@ -70,7 +70,7 @@ def test_options_read_what_is_printed(schedule: Schedule) -> None:
     values = {name: schedule[name] for name in NAMES}
     assert parse_options(values) == values
     assert parse_options(text) == {name: values[name] for name in text}
-    assert Schedule.of(text) == Schedule.parse(str(schedule)) == PLAIN.with_options(values) == schedule
+    assert Schedule.of(text) == Schedule.parse(str(schedule)) == PLAIN.with_fields(**values) == schedule
     assert Schedule.of(schedule.options()) == schedule
     assert tuple(schedule.options()) == NAMES
 
@@ -151,8 +151,6 @@ def test_slices_multiply_warps_and_add_shared_memory() -> None:
 )
 def test_options(given: Mapping[str, object], expected: Mapping[str, object]) -> None:
     assert parse_options(given) == expected
-    if "cta" not in given and "warp" not in given:
-        assert PLAIN.with_options(given) == PLAIN.with_fields(**expected)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +169,8 @@ def test_options(given: Mapping[str, object], expected: Mapping[str, object]) ->
     ],
 )
 def test_options_that_cannot_be_read(given: Mapping[str, object], message: str) -> None:
-    for read in (parse_options, PLAIN.with_options):
-        with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
-            read(given)
+    with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
+        parse_options(given)
 
 
 CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
@@ -211,8 +208,6 @@ CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
 def test_contradictions(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
         PLAIN.with_fields(**change)
-    with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
-        PLAIN.with_options(change)
 
 
 @pytest.mark.parametrize(
