@@ -27,6 +27,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from . import collector
 from .context import known_universe, parse_mlir
 from .diagnostics import describe, is_warning, located, remarks
+from .option_files import read_once
 from .source import InputError, decode
 from .start import INTERRUPTED
 from .universe import WARPLOOM_UNIVERSE
@@ -110,7 +111,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with located(prog), collector.paused(), remarks() as said:
+        with located(prog), collector.paused(), read_once(), remarks() as said:
             super().apply_passes(prog)
         for line in said:
             if self.args.remarks or is_warning(line):

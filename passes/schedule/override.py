@@ -70,7 +70,7 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
         "stages": tuple(range(chosen.loop.stages - 1, 0, -1)),
     }  # fmt: skip
-    free = [name for name in choices if name not in given and chosen[name] != choices[name][-1]]
+    free = [name for name, to in choices.items() if to and name not in given and chosen[name] != to[-1]]
     for count in range(len(free) + 1):
         for names in combinations(free, count):
             for values in product(*(choices[name] for name in names)):

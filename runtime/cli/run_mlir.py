@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -17,13 +16,14 @@ from ..compiler import compile
 from ..cuda import ptxas
 from ..errors import ArgumentError, AssemblerError, WarploomError
 from ..kernel import Kernel
-from ..lowering import parse, target_name, without_tensors
+from ..lowering import parse, without_tensors
 from ..module import LaunchPlace, choose_place
 from ..numerics.array import Array
 from ..reference import functions as reference
 from . import inputs
 from .options import schedule_options
 from .report import Report, progress_bar
+from .target import target_asked
 
 
 def run(args: argparse.Namespace, text: str) -> int:
@@ -41,9 +41,7 @@ def _run(args: argparse.Namespace, text: str) -> int:
     report = Report(stderr=args.json)
     place = choose_place(report_device(args), args.target or "")
     module = parse(text, args.file, report.phase)
-    target = args.target or target_name(module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
-    if (own := target_name(module, target)) != target:
-        print(f"{args.file}: note: the module says {own}; --target compiles it for {target}", file=sys.stderr)
+    target = target_asked(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     without_tensors(module)
     kernel = compile(
         module,
