@@ -19,7 +19,7 @@ from .compile import add_compile
 from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
-from .options import add_compilation, add_seed, add_target, natural, positive
+from .options import add_compilation, add_seed, natural, positive
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except WarploomError as error:
-        return _fail(str(error), 1)
+        return _fail(_as_option(str(error), args), 1)
     except OSError as error:
         if error.filename is None:
             _discard_output()
@@ -78,6 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _spelled_out(argv: Sequence[str]) -> list[str]:
     """`--check` alone stands for a check by name; argparse would take the next word for its value."""
     return [f"--check={COMPARE}" if word == "--check" else word for word in argv]
+
+
+def _as_option(message: str, args: argparse.Namespace) -> str:
+    """What a message says of an argument of a call, as this command takes it."""
+    option = "--device interp" if hasattr(args, "device") else "`warploom run --device interp`"
+    return message.replace("device='interp'", option)
 
 
 def _discard_output() -> None:
@@ -229,7 +235,11 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto (default): a GPU if one can be used, else the interpreter",
     )
-    add_target(run, "the file's own, else the one in use, else sm_90a")
+    run.add_argument(
+        "--target", metavar="SM",
+        help="compile for this GPU; default: the file's own, else the one in use, else sm_90a. A .ptx file is "
+        "interpreted with the matrix arithmetic of this GPU, for which ptxas also assembles it",
+    )  # fmt: skip
     run.add_argument(
         "--out", dest="outputs", action="append", default=[], metavar="[NAME=]FILE.npy",
         help="write an argument to a file; NAME is a position or %%name, by default the last argument written",

@@ -13,7 +13,7 @@ import pytest
 
 from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.module import LaunchPlace
+from warploom.runtime.module import LaunchPlace, PtxModule
 
 MATMUL = """\
 func.func @product(%A: memref<20x24x{ab}>, %B: memref<24x12x{ab}>, %C: memref<20x12x{c}>) {{
@@ -189,6 +189,23 @@ def test_ptx_is_launched(run: Run, tmp_path: Path) -> None:
     assert np.load(tmp_path / "y.npy").tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
 
 
+def test_the_target_of_ptx_is_what_it_runs_as(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+    inner = PtxModule.program_for
+    monkeypatch.setattr(PtxModule, "program_for", lambda self, arch: (seen.append(arch), inner(self, arch))[1])
+    arguments = ["--grid", "1", "--block", "32", "--arg", "zeros:f32:8", "--arg", "zeros:f32:8", "--arg", "f32:1"]
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_100a")
+    assert (done.code, done.err, seen) == (0, "", ["sm_100a"])
+    assert "as sm_100a runs it\n" in done.out
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_75")
+    assert (done.code, "axpy.ptx is for sm_80, which sm_75 does not run" in done.err) == (1, True)
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_80", "--device", "cuda")
+    assert done.code == 1
+    assert "--target of a .ptx file says which GPU the interpreter stands for; use --device interp" in done.err
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_8")
+    assert (done.code, "--target: unknown target 'sm_8'; known targets: sm_70" in done.err) == (1, True)
+
+
 # What can be wrong
 
 MLIR_ERRORS = {
@@ -291,7 +308,7 @@ def test_no_gpu(run: Run, tmp_path: Path) -> None:
     done = run(matmul(tmp_path), "--device", "cuda")
     assert done.code == 1
     assert done.err.startswith("error: no GPU: ")
-    assert done.err.endswith("device='interp' runs without one\n")
+    assert done.err.endswith("; --device interp runs without one\n")
 
 
 @pytest.mark.parametrize(
