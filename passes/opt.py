@@ -215,11 +215,20 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
         if spec.name not in known:
             raise UsageError(_unknown(kind, spec.name, known))
         convertible = known[spec.name]()
+        if empty := _without_value(convertible, spec):
+            raise UsageError(f"{kind} '{spec.name}', option {empty}: expected a value, as in {empty}=...")
         try:
             convertible.from_spec(spec)
         except ValueError as error:
             where = f"{kind} '{spec.name}'{_refused(convertible, spec)}"
             raise UsageError(f"{where}: {error}; {_options(convertible)}") from error
+
+
+def _without_value(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
+    """The first option that has no value, or an empty one, and is no flag; "" if there is none."""
+    kinds = {field.name: str(field.type) for field in dataclasses.fields(convertible)}
+    given = ((name, values) for name, values in spec.parameters.items() if "bool" not in kinds.get(name, "bool"))
+    return next((name for name, values in given if not values or "" in values), "")
 
 
 def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:

@@ -14,7 +14,7 @@ from ..cache import unused
 from ..errors import ArgumentError, WarploomError
 from ..source import STDIN, read_mlir
 from .cache import add_no_cache
-from .options import add_compilation, add_target, schedule_options
+from .options import add_compilation, add_target, filled, schedule_options
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
@@ -56,7 +56,9 @@ def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.set_defaults(command=_run)
     parser.add_argument("file", metavar="FILE", help="an .mlir file, or - for standard input")
-    parser.add_argument("-o", dest="out", metavar="OUT", help="write to a file; default: -, standard output")
+    parser.add_argument(
+        "-o", dest="out", type=filled, metavar="OUT", help="write to a file; default: -, standard output"
+    )
     parser.add_argument("--emit", choices=ENDINGS, metavar="LEVEL", help=f"what to write: {', '.join(ENDINGS)}")
     add_target(parser, "the file's own, else sm_90a")
     add_compilation(parser)

@@ -41,9 +41,12 @@ def run(args: argparse.Namespace, text: str) -> int:
     arch = _interpreted_as(args, module)
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
     parameters = tuple(Parameter(p.name, "", None) for p in function.parameters)
-    outputs = dict(_output(text, parameters) for text in args.outputs)
-    for place in outputs:
+    outputs: dict[tuple[int, ...], str] = {}
+    for place, path in (_output(text, parameters) for text in args.outputs):
         _array_at(values, place)
+        if place in outputs:
+            raise ArgumentError(f"--out: argument {'.'.join(map(str, place))} is given twice")
+        outputs[place] = path
     shared = module.shared.get(name, 0) if args.shared is None else args.shared
     launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), shared, ())
     check_values(function, values)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..errors import ArgumentError
-from .options import add_seed, add_target, add_tf32, positive
+from .options import add_seed, add_target, add_tf32, filled, positive
 
 TUNE_TEXT = """\
 Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file, that of --tuned.
@@ -44,9 +44,9 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "file", metavar="FILE", help="an .mlir file with one function and one product, or - for standard input"
     )
     add_target(tune, "the file's own, else the one in use, with --list sm_90a")
-    tune.add_argument("--tuned", type=Path, metavar="FILE.json",
+    tune.add_argument("--tuned", type=_path, metavar="FILE.json",
                       help=f"keep the times and the schedules in this file (default {DEFAULT_FILE})")  # fmt: skip
-    tune.add_argument("--cache", dest="tuned", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    tune.add_argument("--cache", dest="tuned", type=_path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     tune.add_argument("--limit", type=positive, default=60, metavar="N", help="measure N schedules (default 60)")
     tune.add_argument("--top", type=positive, metavar="N", help=f"show the N fastest (default {SHOWN})")
     add_tf32(tune)
@@ -58,6 +58,11 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--list", action="store_true", help="only list the schedules that would be measured; needs no GPU"
     )
     tune.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+
+
+def _path(text: str) -> Path:
+    """A path that is not empty, for argparse."""
+    return Path(filled(text))
 
 
 def _run(args: argparse.Namespace) -> int:
