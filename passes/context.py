@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, TypeAttribute
 from xdsl.universe import Universe
 
-from .diagnostics import LocatingParser
+from .diagnostics import LocatedError, LocatingParser
 from .universe import GPU, LINALG, MEMREF, WARPLOOM_UNIVERSE
 
 OWN = {"gpu": GPU, "linalg": LINALG, "memref": MEMREF}
@@ -78,7 +78,9 @@ def parse_mlir(
 ) -> ModuleOp:
     """The module that MLIR text describes, its operations located in `name`; not yet verified.
 
-    Raises ParseError (or another DiagnosticException) for text that is not MLIR.
+    Raises ParseError (or another DiagnosticException) for text that is not MLIR, or none at all.
     `line_offset` is added to line numbers when `text` is a later part of the file.
     """
+    if not text.strip():
+        raise LocatedError(f"{name}:{line_offset + 1}:1", "expected MLIR, got no text")
     return LocatingParser(ctx, text, name, line_offset).parse_module(implicit_module)

@@ -27,6 +27,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from . import collector
 from .context import known_universe, parse_mlir
 from .diagnostics import describe, is_warning, located, remarks
+from .option_files import read_once
 from .source import InputError, decode
 from .start import INTERRUPTED
 from .universe import WARPLOOM_UNIVERSE
@@ -110,7 +111,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with located(prog), collector.paused(), remarks() as said:
+        with located(prog), collector.paused(), read_once(), remarks() as said:
             super().apply_passes(prog)
         for line in said:
             if self.args.remarks or is_warning(line):
@@ -214,11 +215,20 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
         if spec.name not in known:
             raise UsageError(_unknown(kind, spec.name, known))
         convertible = known[spec.name]()
+        if empty := _without_value(convertible, spec):
+            raise UsageError(f"{kind} '{spec.name}', option {empty}: expected a value, as in {empty}=...")
         try:
             convertible.from_spec(spec)
         except ValueError as error:
             where = f"{kind} '{spec.name}'{_refused(convertible, spec)}"
             raise UsageError(f"{where}: {error}; {_options(convertible)}") from error
+
+
+def _without_value(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
+    """The first option that has no value, or an empty one, and is no flag; "" if there is none."""
+    kinds = {field.name: str(field.type) for field in dataclasses.fields(convertible)}
+    given = ((name, values) for name, values in spec.parameters.items() if "bool" not in kinds.get(name, "bool"))
+    return next((name for name, values in given if not values or "" in values), "")
 
 
 def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:

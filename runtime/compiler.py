@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ..passes.collector import paused
+from ..passes.option_files import read_once, read_text
 from .cache import kept, key_of
 from .errors import ArgumentError
 from .kernel import Kernel, OnPhase, ScheduleOption
@@ -67,7 +68,20 @@ def compile(
     asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)
     written = isinstance(mlir, str | os.PathLike)
     text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
-    file = file or where
+    with read_once():
+        return _compiled(asked, mlir, text, file or where, on_phase, cache=cache)
+
+
+def _compiled(
+    asked: _Asked,
+    mlir: str | os.PathLike[str] | ModuleOp,
+    text: str,
+    file: str,
+    on_phase: OnPhase | None,
+    *,
+    cache: bool,
+) -> Kernel:
+    """The kernel asked for, from the cache if it is there."""
     store = kept() if cache else None
     key = None if store is None else asked.key(text, file)
     if store is None or key is None:
@@ -118,7 +132,7 @@ class _Asked:
     def key(self, text: str, file: str) -> str | None:
         """What the kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
         try:
-            measured = None if self.tuned is None else Path(self.tuned).read_text(encoding="utf-8")
+            measured = None if self.tuned is None else read_text(self.tuned)
         except (OSError, UnicodeDecodeError):
             return None
         schedule = {name: str(value) for name, value in self.schedule.items()}

@@ -140,8 +140,6 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
         CompileError: with file, line and column, if the text is no MLIR.
     """
     start = time.perf_counter()
-    if not mlir.strip():
-        raise CompileError(f"{file}:1:1: error: expected MLIR, got no text")
     try:
         with as_compile_errors():
             module = parse_mlir(make_context(), mlir, file)

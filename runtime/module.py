@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from ..dialect.isa.targets import TARGETS
 from ..dialect.ptx.text.syntax import Function, Module
 from .arguments.arrays import Argument, borrow
 from .arguments.launch_values import LaunchValue, Packed, PackedMap, Scalar, values, where
@@ -20,6 +19,7 @@ from .errors import ArgumentError, DeviceUnavailableError, WarploomError
 from .grid import DEVICES, Progress
 from .launch import Launch, Mapped, Passed, ScratchBuffer, Shifted, Word, dim3
 from .source import text_or_file
+from .targets import known_target
 from .written import may_write
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class Options:
         given = cast("object", self.max_steps)
         if given is not None and (not isinstance(given, int) or given < 1):
             raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {given!r}")
-        if self.arch is not None and self.arch not in tuple(TARGETS):
-            raise ArgumentError(f"expected arch to be one of {', '.join(TARGETS)}, got {self.arch!r}")
+        if self.arch is not None:
+            known_target("arch", self.arch)
 
     @property
     def interpreted(self) -> bool:

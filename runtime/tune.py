@@ -29,10 +29,11 @@ from .compiler import compile
 from .cuda.driver import Gpu
 from .cuda.launch import Prepared, copy_in, copy_out
 from .cuda.timer import Timer
-from .errors import ArgumentError, CudaError, WarploomError
+from .errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
 from .kernel import Kernel
-from .lowering import as_compile_errors
+from .lowering import as_compile_errors, target_name
 from .numerics.array import Array
+from .signature import Signature
 
 CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}
 """How far two right results may be apart, relative to their norm, by bytes of an element."""
@@ -72,6 +73,24 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
         return key_of(product), candidates(product, row)
 
 
+def arguments(
+    module: ModuleOp, target: str, given: Sequence[str], seed: int = 0, *, tf32: bool = False
+) -> tuple[Signature, list[Array], str]:
+    """The function of a module, what it is measured with, and what that adds to the key of a product of unknown sizes.
+
+    Raises:
+        ArgumentError: for a function that takes numbers, or naming an argument whose size nothing tells.
+    """
+    function = compile(module, target, tf32=tf32).function
+    if any(p.shape is None for p in function.parameters):
+        raise ArgumentError("tuning takes functions of arrays alone")
+    arrays = inputs.arrays(function, given, seed, poisoned=False)
+    if all(min(p.shape or (), default=0) >= 0 for p in function.parameters):
+        return function, arrays, ""
+    pairs = zip(arrays, function.parameters, strict=True)
+    return function, arrays, AT + " ".join(describe(array.shape, p.element) for array, p in pairs)
+
+
 def tune(
     module: ModuleOp, gpu: Gpu, file: Path, *, target: str = "", tf32: bool = False, limit: int = 60, seed: int = 0,
     on_measured: OnMeasured | None = None, given: Sequence[str] = (),
@@ -82,18 +101,15 @@ def tune(
 
     Raises:
         ArgumentError: naming an argument whose size nothing tells.
+        DeviceUnavailableError: if the GPU does not run code for the target, which is the module's own by default.
         WarploomError: if the module does not compile, or the default schedule fails on the GPU.
     """
-    target = target or gpu.device.target
+    target = target or target_name(module, gpu.device.target)
+    if not gpu.device.runs(target):
+        raise DeviceUnavailableError(f"{gpu.device} does not run PTX for {target}", f"tune for {gpu.device.target}")
     key, every = schedules(module, target, tf32=tf32)
-    function = compile(module, target, tf32=tf32).function
-    if any(p.shape is None for p in function.parameters):
-        raise ArgumentError("tuning takes functions of arrays alone")
-    arrays = inputs.arrays(function, given, seed, poisoned=False)
-    if any(min(p.shape or (), default=0) < 0 for p in function.parameters):
-        key += AT + " ".join(
-            describe(array.shape, p.element) for array, p in zip(arrays, function.parameters, strict=True)
-        )
+    function, arrays, sizes = arguments(module, target, given, seed, tf32=tf32)
+    key += sizes
     chosen, tuned = spread(every, limit), Tuned.read(file) if file.exists() else Tuned(file)
     entry = tuned.entry(gpu.device.name, target, key)
     results: list[Measured] = []

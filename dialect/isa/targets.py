@@ -7,6 +7,7 @@ CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", f
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 Version = tuple[int, int]
@@ -38,6 +39,13 @@ class Target:
     def registers(self) -> int:
         """32-bit registers of one SM; one thread may have at most 255 of them."""
         return 64 * 1024
+
+    def runs_on(self, sm: int) -> bool:
+        """Whether a GPU of that number runs code for this target: exactly (sm_90a), in a family (sm_100f), or from an
+        sm on."""
+        if self.suffix == "a":
+            return self.sm == sm
+        return self.sm <= sm and (self.suffix != "f" or self.sm // 10 == sm // 10)
 
     def __str__(self) -> str:
         return self.name
@@ -161,20 +169,17 @@ class Availability:
         return describe_specific(self.only, self.ptx) if self.only else f"sm_{self.sm} or later"
 
 
+class UnknownTargetError(ValueError):
+    """A target name that no row has."""
+
+
 def named(name: str) -> Target:
     """The target that `.target` may call `name`, such as "sm_61".
 
     Raises:
-        UnknownTargetError: naming the nearest of them.
+        UnknownTargetError: naming the known ones.
     """
-    if name in NAMED:
-        return NAMED[name]
-    hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
-    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(NAMED)}")
-
-
-class UnknownTargetError(ValueError):
-    """A target name that no row has."""
+    return _row(name, NAMED)
 
 
 def target(name: str) -> Target:
@@ -183,7 +188,11 @@ def target(name: str) -> Target:
     Raises:
         UnknownTargetError: naming the known targets.
     """
-    if name in TARGETS:
-        return TARGETS[name]
+    return _row(name, TARGETS)
+
+
+def _row(name: str, known: Mapping[str, Target]) -> Target:
+    if (row := known.get(str(name))) is not None:
+        return row
     hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
-    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(TARGETS)}")
+    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(known)}")

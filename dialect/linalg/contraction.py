@@ -30,6 +30,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from ..warp.loops import loops_of
 from .attributes import TypeFn, TypeFnAttr
 from .body import Factor, fill, weighted
 
@@ -118,7 +119,7 @@ class ContractionOp(NamedOperation, ABC):
     def repeats(self) -> bool:
         """Whether A is repeated along m, or B along n."""
         named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
-        return any(self.LOOPS.index(loop) not in _loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
+        return any(self.LOOPS.index(loop) not in loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
 
     @property
     def converts(self) -> bool:
@@ -156,7 +157,7 @@ class ContractionOp(NamedOperation, ABC):
         """Every loop has one length, whichever operand it is read from."""
         seen: dict[int, tuple[str, int, int]] = {}
         for name, operand, attr in zip(_NAMES, self.operands, self.indexing_maps, strict=True):
-            shape, loops = _matrix(operand.type).get_shape(), _loops_of(attr.data)
+            shape, loops = _matrix(operand.type).get_shape(), loops_of(attr.data)
             if len(shape) != len(loops):
                 return f"expected {name} to be of rank {len(loops)}, got rank {len(shape)} ({operand.type})"
             for axis, (loop, length) in enumerate(zip(loops, shape, strict=True)):
@@ -281,11 +282,6 @@ def _widens(source: OperandElement, target: OperandElement) -> bool:
     if isinstance(source, IntegerType) and not isinstance(target, IntegerType):
         return True
     return isinstance(source, IntegerType) == isinstance(target, IntegerType) and source.bitwidth < target.bitwidth
-
-
-def _loops_of(map_: AffineMap) -> tuple[int, ...]:
-    """The loops a map reads its dimensions from; -1 for any other expression."""
-    return tuple(expr.position if isinstance(expr, AffineDimExpr) else -1 for expr in map_.results)
 
 
 def _maps_attribute(parser: Parser, start: int, attribute: Attribute) -> ArrayAttr[AffineMapAttr]:

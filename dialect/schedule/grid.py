@@ -9,6 +9,9 @@ from .fields import ScheduleError, ScheduleRecord, always, rare
 MOST_PARTS = 64
 """Parts of K: the last CTA of a tile reads what all have, alone."""
 
+MOST_GRID = 2**31 - 1
+"""CTAs of a launch along x, at most. Source: CUDA programming guide, technical specifications."""
+
 MOST_CTAS = 8
 """CTAs of a cluster that every GPU with clusters can hold. Source: CUDA programming guide, Thread Block Clusters."""
 
@@ -20,7 +23,7 @@ class GridSchedule(ScheduleRecord):
     group: int = always(
         5,
         "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses "
-        "operands in L2",
+        "operands in L2; a number above the rows that there are makes all of them one group",
         8,
     )
     split_k: int = rare(
@@ -28,8 +31,8 @@ class GridSchedule(ScheduleRecord):
     )
     ctas: int = rare(
         13,
-        "how many persistent CTAs there are. Each computes one tile after another, and starts to copy the next tile "
-        "during the last steps of the current one (0: one CTA for each tile)",
+        "how many persistent CTAs there are, at most one for each tile. Each computes one tile after another, and "
+        "starts to copy the next tile during the last steps of the current one (0: one CTA for each tile)",
         0,
     )
     edges: str = rare(
@@ -49,6 +52,9 @@ class GridSchedule(ScheduleRecord):
     def check(self) -> None:
         if self.group < 1:
             raise ScheduleError(f"group must be at least 1, got {self.group}")
+        for name, value in (("group", self.group), ("ctas", self.ctas)):
+            if value > MOST_GRID:
+                raise ScheduleError(f"{name} must be at most {MOST_GRID}, the CTAs that a launch can have, got {value}")
         if not 1 <= self.split_k <= MOST_PARTS:
             raise ScheduleError(f"split_k must be 1 to {MOST_PARTS}, got {self.split_k}")
         down, across = self.cluster

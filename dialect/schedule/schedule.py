@@ -132,14 +132,6 @@ class Schedule:
         changed = {name: replace(getattr(self, name), **own) for name, own in _by_record(values).items()}
         return replace(self, **changed)
 
-    def with_options(self, options: Mapping[str, object]) -> Schedule:
-        """This schedule with some fields replaced, given as text, numbers or sequences.
-
-        Raises:
-            ScheduleError: naming the option that is unknown or cannot be read.
-        """
-        return self.with_fields(**parse_options(options))
-
 
 RECORDS = cast("dict[str, type[ScheduleRecord]]", get_type_hints(Schedule))
 """The records of a schedule by name."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..isa.mma import Shape
 from ..isa.wgmma import WARPS as WARPGROUP
 from ..isa.wgmma import M as WARPGROUP_ROWS
-from .fields import ScheduleError, ScheduleRecord, always, rare
+from .fields import ScheduleError, ScheduleRecord, always, rare, text_of
 
 MOST_THREADS = 1024
 """Threads of a CTA, at most."""
@@ -43,7 +43,7 @@ class TileSchedule(ScheduleRecord):
 
     def check(self) -> None:
         if min(*self.cta, *self.warp) <= 0:
-            raise ScheduleError(f"tile sizes must be positive, got cta = {self.cta}, warp = {self.warp}")
+            raise ScheduleError(f"tile sizes must be positive, got {self._sizes}")
         if min(self.mma) <= 0:
             raise ScheduleError(f"the sizes of an instruction must be positive, got {self.mma}")
         if self.in_registers != "none" and self.together == 1:
@@ -52,36 +52,42 @@ class TileSchedule(ScheduleRecord):
         self._check_slices()
         if self.threads > MOST_THREADS:
             raise ScheduleError(
-                f"a CTA has at most {MOST_THREADS} threads, {self.warps} warps take {self.threads}; "
-                f"use larger warp tiles"
+                f"a CTA has at most {MOST_THREADS} threads, {self.warps} warps take {self.threads}; enlarge warp or "
+                f"reduce cta: {self._sizes}"
             )
 
     def _check_multiples(self) -> None:
         for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
             if tile % step:
-                raise ScheduleError(f"the warp tile must divide the CTA tile, got {step} against {tile} along {axis}")
+                raise ScheduleError(f"warp must divide cta, got {step} against {tile} along {axis}: {self._sizes}")
         steps = (*self.covered, self.mma.k)
         for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), steps, strict=True):
             if tile % step:
                 transposed = " of the transpose" if self.exchanged else ""
                 raise ScheduleError(
                     f"cta and warp must be multiples of mma = {self.mma}{transposed}, got {tile} along {axis} "
-                    f"(the next multiple is {-(-tile // step) * step})"
+                    f"(the next multiple is {-(-tile // step) * step}): {self._sizes}"
                 )
 
     def _check_slices(self) -> None:
         if self.sliced_k < 1 or self.cta[2] % (self.sliced_k * self.mma.k):
             raise ScheduleError(
                 f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "
-                f"{self.cta[2]}, got {self.sliced_k}"
+                f"{self.cta[2]}, got {self._sizes}"
             )
         down, across = (size // step for size, step in zip(self.warp, self.covered, strict=True))
         base = across if down == 1 else down
         if base % self.sliced_k and (min(down, across) > 1 or self.sliced_k % base):
             raise ScheduleError(
                 f"sliced_k: {self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is "
-                f"one high, or are a multiple of a single row or column of them; got {self.warp[0]}x{self.warp[1]}"
+                f"one high, or are a multiple of a single row or column of them; got {self._sizes}"
             )
+
+    @property
+    def _sizes(self) -> str:
+        """The fields that say how large tiles are, for errors."""
+        sliced = "" if self.sliced_k == 1 else f", sliced_k = {self.sliced_k}"
+        return f"cta = {text_of(self.cta)}, warp = {text_of(self.warp)}{sliced}"
 
     @property
     def exchanged(self) -> bool:

@@ -37,7 +37,6 @@ MAGNITUDE_BITS: dict[np.dtype[Any], int] = {
 }
 """The bits of an element that make it other than zero, by numpy type. tf32 is kept in float32."""
 
-_NIBBLE_TYPES = tuple(np.dtype(t) for t in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn))
 _BROKEN = 0xFF
 
 
@@ -127,50 +126,6 @@ def prune(dense: Matrix, pattern: Pattern) -> Matrix:
             lost[:, i] += ~first
     kept = np.where(lost.reshape(units.shape) < pattern.slots, units, units.dtype.type(0))
     return kept.view(dense.dtype)[:, : dense.shape[1]]
-
-
-def violations(dense: Matrix, pattern: Pattern) -> NDArray[np.intp]:
-    """(row, chunk) of each chunk with more non-zeros than the pattern stores: an array (count, 2), in order."""
-    return np.argwhere(_codes(_units(dense, pattern), dense.dtype, pattern) == _BROKEN)
-
-
-def check(dense: Matrix, pattern: Pattern) -> None:
-    """Says which row and chunk break the pattern, if one does.
-
-    Raises:
-        PatternError: such as "row 17, chunk 5 (columns 20..23): 3 non-zeros, 2:4 allows 2".
-    """
-    broken = _codes(_units(dense, pattern), dense.dtype, pattern) == _BROKEN
-    if broken.any():
-        raise PatternError(_complaint(dense, broken, pattern))
-
-
-def pack_nibbles(values: Matrix) -> NDArray[np.uint8]:
-    """4-bit elements as registers and memory pack them: two a byte, the even column in the low half.
-
-    (Under `.kind::f8f6f4` and `.kind::mxf8f6f4` e2m1 is not packed: each element has a byte.)
-
-    Raises:
-        PatternError: if they are not int4, uint4 or float4_e2m1fn, or their columns are odd in number.
-    """
-    if values.dtype not in _NIBBLE_TYPES or not values.ndim or values.shape[-1] % 2:
-        raise PatternError(f"expected an even number of columns of {_names(_NIBBLE_TYPES)}, got {_described(values)}")
-    nibbles = np.ascontiguousarray(values).view(np.uint8) & np.uint8(0xF)
-    return nibbles[..., 0::2] | nibbles[..., 1::2] << np.uint8(4)
-
-
-def unpack_nibbles(packed: NDArray[np.uint8], dtype: np.dtype[Any] | type) -> Matrix:
-    """The inverse of `pack_nibbles`, for elements of numpy type `dtype`.
-
-    Raises:
-        PatternError: if `packed` is not of uint8 or `dtype` is not a 4-bit type.
-    """
-    element = np.dtype(dtype)
-    if element not in _NIBBLE_TYPES or packed.dtype != np.uint8 or not packed.ndim:
-        raise PatternError(f"expected uint8 that pack {_names(_NIBBLE_TYPES)}, got {_described(packed)} for {element}")
-    nibbles = np.empty((*packed.shape[:-1], packed.shape[-1] * 2), np.uint8)
-    nibbles[..., 0::2], nibbles[..., 1::2] = packed & 0xF, packed >> 4
-    return nibbles.view(element)
 
 
 def _units(dense: Matrix, pattern: Pattern) -> Matrix:

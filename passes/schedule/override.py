@@ -48,6 +48,15 @@ def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) 
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
 
 
+def one_group(given: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
+    """What to say of a `group` that is given and has more rows of CTA tiles than there are; "" otherwise."""
+    (rows, _, _), (high, _) = schedule.tile.cta, schedule.grid.cluster
+    down = -(-asked.m // (rows * high)) * high
+    if "group" not in given or not asked.is_known("m") or schedule.grid.group <= down:
+        return ""
+    return f"group = {schedule.grid.group}: the rows of CTA tiles are {down}, which make one group"
+
+
 def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, target: Target) -> Schedule:
     schedule = chosen.with_fields(**changes)
     check(schedule, asked, target)
@@ -61,7 +70,7 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
         "stages": tuple(range(chosen.loop.stages - 1, 0, -1)),
     }  # fmt: skip
-    free = [name for name in choices if name not in given and chosen[name] != choices[name][-1]]
+    free = [name for name, to in choices.items() if to and name not in given and chosen[name] != to[-1]]
     for count in range(len(free) + 1):
         for names in combinations(free, count):
             for values in product(*(choices[name] for name in names)):

@@ -14,6 +14,7 @@ from typing import TypedDict, cast
 
 from ...dialect.schedule import Schedule, ScheduleError
 from ..linalg.product import Product
+from ..option_files import read_text
 from .resources import multiplied
 
 FORMAT = 1
@@ -52,7 +53,7 @@ class Tuned:
         """
         place = Path(path)
         try:
-            held = json.loads(place.read_text(encoding="utf-8"))
+            held = json.loads(read_text(place))
             if held["format"] != FORMAT:
                 raise ScheduleError(f"{path}: tuned schedules in format {held['format']}, expected {FORMAT}")
             devices = cast("dict[str, Device]", held["devices"])
@@ -74,8 +75,11 @@ class Tuned:
         os.replace(beside, self.path)
 
     def entry(self, device: str, target: str, key: str) -> Entry:
-        """The entry of a product on a device, made when there is none."""
-        held = self.devices.setdefault(device, Device(target=target, products={}))
+        """The entry of a product on a device, made when there is none. A device for which several targets were measured
+        has an entry for each."""
+        known = self.devices.get(device)
+        name = device if known is None or known["target"] == target else f"{device} as {target}"
+        held = self.devices.setdefault(name, Device(target=target, products={}))
         return held["products"].setdefault(key, Entry(best="", measured={}))
 
     def best(self, target: str, key: str) -> Schedule | None:

@@ -21,7 +21,7 @@ from ..linalg.raise_matmul import raise_products
 from .attention import attention_schedule
 from .choice import default_schedule, products
 from .in_registers import declined
-from .override import followed, override
+from .override import followed, one_group, override
 from .tuned import Tuned, key_of
 from .warpgroup_override import asked_of
 
@@ -105,4 +105,6 @@ class SchedulePass(ScheduleOptions):
             fail(matmul, f"schedule: {e}")
         if following := followed(chosen, options, schedule):
             remark(matmul, self.name, f"other fields follow from those given (before): {', '.join(following)}")
+        if said := one_group(options, schedule, product):
+            remark(matmul, self.name, said)
         return schedule

@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.effects import is_pure
 from ..diagnostics import remark
-from .index_builder import IndexBuilder
+from .index_builder import IndexBuilder, constant_value
 from .launches import LaunchedKernel, launches
 
 
@@ -41,6 +41,10 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     tiles = launch.inside(index, launch.op.gridSizeX)
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
+    if (known := constant_value(launch.op.gridSizeX)) is not None and known < ctas:
+        remark(
+            launch.kernel, PersistPass.name, f"ctas = {ctas}: there are {known} tiles, and as many CTAs are launched"
+        )
     launch.grid[0] = host.minimum(host.known(launch.op.gridSizeX), ctas)
     launch.finish()
 

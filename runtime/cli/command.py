@@ -6,11 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
 from ...passes.start import INTERRUPTED
 from ...passes.version import versions
+from ..cache import unused
 from ..errors import WarploomError
 from ..grid import DEVICES
 from ..source import STDIN, read_source
@@ -19,7 +21,7 @@ from .compile import add_compile
 from .explain import add_explain
 from .isa import add_isa
 from .layout import add_layout
-from .options import add_compilation, add_seed, add_target, natural, positive
+from .options import add_compilation, add_seed, filled, natural, positive
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except WarploomError as error:
-        return _fail(str(error), 1)
+        return _fail(_as_option(str(error), args), 1)
     except OSError as error:
         if error.filename is None:
             _discard_output()
@@ -78,6 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _spelled_out(argv: Sequence[str]) -> list[str]:
     """`--check` alone stands for a check by name; argparse would take the next word for its value."""
     return [f"--check={COMPARE}" if word == "--check" else word for word in argv]
+
+
+def _as_option(message: str, args: argparse.Namespace) -> str:
+    """What a message says of an argument of a call, as this command takes it."""
+    option = "--device interp" if hasattr(args, "device") else "`warploom run --device interp`"
+    return message.replace("device='interp'", option).replace("a larger max_steps", "a larger --max-steps")
 
 
 def _discard_output() -> None:
@@ -108,7 +116,8 @@ def _run(args: argparse.Namespace) -> int:
         from .run_ptx import run
     else:
         from .run_mlir import run
-    return run(args, text)
+    with unused() if args.no_cache else nullcontext():
+        return run(args, text)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -163,7 +172,7 @@ def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
     """Say so when an option has no meaning for what is run, a kernel or a function, and when one is missing."""
     other = _FUNCTION_ONLY if launched else _LAUNCH_ONLY
     for option, name in other.items():
-        if getattr(args, name):
+        if _given(getattr(args, name)):
             what = "functions of .mlir files" if launched else "kernels, which are launched with --grid and --block"
             raise WarploomError(f"{option} is for {what}")
     for option, name in _REPORT_ONLY.items():
@@ -174,6 +183,11 @@ def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
         raise WarploomError(
             f"{args.file}: a kernel is launched with {' and '.join(missing)}, such as {missing[0]} 4,1,1"
         )
+
+
+def _given(value: object) -> bool:
+    """Whether an option has a value; 0 is one."""
+    return value is not None and value is not False and value != []
 
 
 class _ShowVersions(argparse.Action):
@@ -205,7 +219,9 @@ def parser() -> argparse.ArgumentParser:
     )
     check.set_defaults(command=_check)
     check.add_argument("file", metavar="FILE", help="a .ptx file, or - for standard input")
-    check.add_argument("--target", metavar="SM", help="check for this GPU instead of the file's own .target")
+    check.add_argument(
+        "--target", type=filled, metavar="SM", help="check for this GPU instead of the file's own .target"
+    )
     check.add_argument(
         "--runnable", action="store_true", help="also report what `warploom run --device interp` would refuse"
     )
@@ -229,7 +245,11 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto (default): a GPU if one can be used, else the interpreter",
     )
-    add_target(run, "the file's own, else the one in use, else sm_90a")
+    run.add_argument(
+        "--target", type=filled, metavar="SM",
+        help="compile for this GPU; default: the file's own, else the one in use, else sm_90a. A .ptx file is "
+        "interpreted with the matrix arithmetic of this GPU, for which ptxas also assembles it",
+    )  # fmt: skip
     run.add_argument(
         "--out", dest="outputs", action="append", default=[], metavar="[NAME=]FILE.npy",
         help="write an argument to a file; NAME is a position or %%name, by default the last argument written",
@@ -252,7 +272,7 @@ def _add_common(run: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="with --report: print it as JSON, and everything else on standard error"
     )
     run.add_argument(
-        "--trace", metavar="FILE",
+        "--trace", type=filled, metavar="FILE",
         help="record what the interpreter's warps do over time: copies, products, waits, stores; FILE.json is a Chrome "
         "trace for chrome://tracing or Perfetto, FILE.svg a picture of the first CTA; times are cycles of a model, "
         "not measurements (docs/trace.md)",
@@ -271,16 +291,19 @@ def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[report
 
 
 def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
-    group.add_argument("--kernel", metavar="NAME", help="the kernel to launch")
-    group.add_argument("--grid", metavar="X[,Y[,Z]]", help="blocks of the grid")
-    group.add_argument("--block", metavar="X[,Y[,Z]]", help="threads of a block")
+    group.add_argument("--kernel", type=filled, metavar="NAME", help="the kernel to launch")
+    group.add_argument("--grid", type=filled, metavar="X[,Y[,Z]]", help="blocks of the grid")
+    group.add_argument("--block", type=filled, metavar="X[,Y[,Z]]", help="threads of a block")
     group.add_argument(
         "--arg", dest="arguments", action="append", default=[], metavar="VALUE",
         help="an argument: a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64; {a.npy, i32:5} is a struct with a "
         "pointer to an array, hex:0a0b raw bytes",
     )  # fmt: skip
     group.add_argument(
-        "--problem", metavar="MxNxK", help="with --report: the product the kernel computes, to compare with"
+        "--problem",
+        type=filled,
+        metavar="MxNxK",
+        help="with --report: the product the kernel computes, to compare with",
     )
     group.add_argument("--shared", type=natural, metavar="BYTES",
         help="dynamic shared memory of a block; default: what a kernel of an .mlir file takes, else 0",

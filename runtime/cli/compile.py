@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cache import unused
-from ..errors import WarploomError
+from ..errors import ArgumentError, WarploomError
 from ..source import STDIN, read_mlir
 from .cache import add_no_cache
-from .options import add_compilation, add_target, schedule_options
+from .options import add_compilation, add_target, filled, schedule_options
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
@@ -25,10 +25,12 @@ Compile one function of FILE.mlir to PTX, or write another level with --emit:
   ptx      PTX text (the default)
   cubin    machine code, made by ptxas
   json     parameters, launches, schedules and PTX of the function
-  linalg   the function as linalg on memrefs; functions on tensors have become functions on memory
-  mlir     the kernels over fragments, in the dialect warp; `warploom-opt -p convert-warp-to-ptx` lowers them to PTX
+  linalg   all functions as linalg on memrefs; functions on tensors have become functions on memory
+  mlir     the kernels of all functions over fragments, in the dialect warp; `warploom-opt -p convert-warp-to-ptx`
+           lowers them to PTX
 
-Without --emit the ending of OUT decides: .ptx, .cubin, .json or .mlir.
+Without --emit the ending of OUT decides: .ptx, .cubin, .json or .mlir. An OUT without an ending gets PTX; -o - is
+standard output.
 """
 
 COMPILE_EXAMPLES = """\
@@ -39,7 +41,8 @@ examples:
   warploom compile matmul.mlir --schedule 'cta=128,128,64 stages=4' --emit mlir
 """
 
-LEVELS = ("mlir", "linalg", "ptx", "cubin", "json")
+ENDINGS = {"mlir": ".mlir", "linalg": ".mlir", "ptx": ".ptx", "cubin": ".cubin", "json": ".json"}
+"""How the name of a file with each level ends."""
 
 
 def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -53,8 +56,10 @@ def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.set_defaults(command=_run)
     parser.add_argument("file", metavar="FILE", help="an .mlir file, or - for standard input")
-    parser.add_argument("-o", dest="out", metavar="OUT", help="write to a file instead of standard output")
-    parser.add_argument("--emit", choices=LEVELS, metavar="LEVEL", help=f"what to write: {', '.join(LEVELS)}")
+    parser.add_argument(
+        "-o", dest="out", type=filled, metavar="OUT", help="write to a file; default: -, standard output"
+    )
+    parser.add_argument("--emit", choices=ENDINGS, metavar="LEVEL", help=f"what to write: {', '.join(ENDINGS)}")
     add_target(parser, "the file's own, else sm_90a")
     add_compilation(parser)
     add_no_cache(parser)
@@ -67,25 +72,55 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _emit(args: argparse.Namespace) -> int:
-    level = args.emit or _level_of(args.out)
+    out = None if args.out == STDIN else args.out
+    level = _level_of(args.emit, out)
+    _refuse_idle(args, level)
     text = read_mlir(args.file)
-    if level == "cubin" and args.out is None and sys.stdout.isatty():
+    if level == "cubin" and out is None and sys.stdout.isatty():
         raise WarploomError("--emit cubin writes machine code, which is no text; give a file with -o")
     schedule = schedule_options(args.schedule)
     make = _between if level in ("mlir", "linalg") else _compiled
     data = make(args, text, level, schedule)
-    if args.out is None:
+    if out is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
     else:
-        Path(args.out).write_bytes(data)
+        Path(out).write_bytes(data)
     return 0
 
 
-def _level_of(out: str | None) -> str:
-    """The level that an output's ending asks for."""
-    ending = "" if out is None else Path(out).suffix.removeprefix(".")
-    return ending if ending in LEVELS else "ptx"
+def _level_of(emit: str | None, out: str | None) -> str:
+    """The level that `--emit` or the ending of an output's name asks for.
+
+    Raises:
+        ArgumentError: for an ending that no level has, unless the level is given, or one of another level.
+    """
+    ending = "" if out is None else Path(out).suffix
+    if emit is None:
+        if ending and ending not in ENDINGS.values():
+            known = ", ".join(dict.fromkeys(ENDINGS.values()))
+            raise ArgumentError(f"-o {out}: expected a name ending in {known}, or --emit to say what to write")
+        return next((level for level in ("ptx", *ENDINGS) if ENDINGS[level] == ending), "ptx")
+    if ending in ENDINGS.values() and ending != ENDINGS[emit]:
+        raise ArgumentError(f"-o {out}: the ending is not that of --emit {emit}, {ENDINGS[emit]}")
+    return emit
+
+
+_IDLE = {
+    "linalg": {"--function", "--schedule", "--tuned", "--tf32", "--target"},
+    "mlir": {"--function"},
+}
+"""Options that say nothing of a level: those of later ones, and the function where all are written."""
+
+
+def _refuse_idle(args: argparse.Namespace, level: str) -> None:
+    """Raises:
+    ArgumentError: for an option that changes nothing of the level.
+    """
+    for option in sorted(_IDLE.get(level, ())):
+        if getattr(args, option.removeprefix("--")):
+            why = "all functions are written" if option == "--function" else "it is for the levels behind linalg"
+            raise ArgumentError(f"{option} has no effect on --emit {level}: {why}")
 
 
 def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:

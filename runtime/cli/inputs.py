@@ -176,7 +176,11 @@ def read_npy(path: str) -> Array:
 
 
 def check_writable(path: str) -> None:
-    """Refuse a path in no folder before work is done for it. Raises WarploomError."""
+    """Refuse a path that is a folder or lies in none before work is done for it. Raises WarploomError."""
+    if not path:
+        raise WarploomError("expected the name of a file to write, got ''")
+    if Path(path).is_dir():
+        raise WarploomError(f"{path}: Is a directory")
     folder = Path(path).parent
     if not folder.is_dir():
         raise WarploomError(f"{path}: there is no folder {folder}")

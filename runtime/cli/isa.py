@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from .options import filled
+
 ISA_TEXT = """\
 List the matrix instructions of warps and warpgroups (PTX ISA 9.7.14 and 9.7.15), with the PTX version and the GPUs
 that each needs. --family lists any other instruction, such as cp.async.bulk.tensor or mbarrier, with its operands.
@@ -32,7 +34,7 @@ def add_isa(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     isa.set_defaults(command=_run, file="isa")
-    isa.add_argument("--target", metavar="SM", help="what this GPU has, and since which PTX version")
+    isa.add_argument("--target", type=filled, metavar="SM", help="what this GPU has, and since which PTX version")
     isa.add_argument("--ptx", metavar="VERSION", help="what this PTX version has, such as 8.0")
     isa.add_argument("--family", metavar="NAME", help="one instruction: mma, mma.sp, wmma, wmma.load, ldmatrix, ...")
     isa.add_argument("--type", metavar="TYPE", help="with an operand of this element type, such as e4m3")

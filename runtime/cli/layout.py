@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import WarploomError
-from .options import natural
+from .options import filled, natural
 
 if TYPE_CHECKING:
     from ...dialect.pictures.cells import Picture
@@ -56,7 +56,9 @@ def add_layout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--swizzle", type=natural, metavar="BYTES", help="of an operand in shared memory: 0, 32, 64 or 128"
     )
     layout.add_argument("--mn-major", action="store_true", help="with --swizzle: rows of M or N side by side")
-    layout.add_argument("--svg", metavar="FILE", help="write the picture to a file instead of the terminal")
+    layout.add_argument(
+        "--svg", type=filled, metavar="FILE", help="write the picture to a file instead of the terminal"
+    )
     layout.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
 
 from ...passes.pipeline import DEFAULT_TARGET
 from .. import host
-from ..cache import unused
 from ..compiler import compile
 from ..cuda import ptxas
-from ..errors import ArgumentError, AssemblerError, WarploomError
+from ..errors import ArgumentError, AssemblerError
 from ..kernel import Kernel
-from ..lowering import parse, target_name, without_tensors
+from ..lowering import parse, without_tensors
 from ..module import LaunchPlace, choose_place
 from ..numerics.array import Array
 from ..reference import functions as reference
 from . import inputs
 from .options import schedule_options
 from .report import Report, progress_bar
+from .target import target_asked
 
 
 def run(args: argparse.Namespace, text: str) -> int:
-    """As `_run`, without the cache where that is asked for."""
-    with unused() if args.no_cache else nullcontext():
-        return _run(args, text)
-
-
-def _run(args: argparse.Namespace, text: str) -> int:
     """Do what the command line asks for; the exit code.
 
     Raises:
@@ -41,9 +32,7 @@ def _run(args: argparse.Namespace, text: str) -> int:
     report = Report(stderr=args.json)
     place = choose_place(report_device(args), args.target or "")
     module = parse(text, args.file, report.phase)
-    target = args.target or target_name(module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
-    if (own := target_name(module, target)) != target:
-        print(f"{args.file}: note: the module says {own}; --target compiles it for {target}", file=sys.stderr)
+    target = target_asked(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     without_tensors(module)
     kernel = compile(
         module,
@@ -110,18 +99,19 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
     """Which argument is written to which file; a path alone means the last argument that the function writes.
 
     Raises:
-        ArgumentError: for a name that no parameter has.
+        ArgumentError: for a name that no parameter has, or an argument that is given twice.
     """
     outputs: dict[int, str] = {}
+    parameters = kernel.function.parameters
     for text in texts:
         bound = inputs.binding(text)
         if bound.name is None and not kernel.function.written:
             raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
         inputs.check_writable(bound.value)
-        if bound.name is None:
-            outputs[max(kernel.function.written)] = bound.value
-        else:
-            outputs[inputs.named("--out", bound.name, kernel.function.parameters)] = bound.value
+        i = max(kernel.function.written) if bound.name is None else inputs.named("--out", bound.name, parameters)
+        if i in outputs:
+            raise ArgumentError(f"--out: argument {i} (%{parameters[i].name}) is given twice")
+        outputs[i] = bound.value
     return outputs
 
 
@@ -189,6 +179,3 @@ def _check(
         report.checked(parameters[position].name, found, bound)
         ok = ok and found.ok
     return ok
-
-
-__all__ = ["ModuleOp", "WarploomError", "run"]

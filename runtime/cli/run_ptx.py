@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from ...dialect.isa.targets import NAMED
 from ..arguments.dtypes import element_of
 from ..arguments.launch_values import values as check_values
 from ..arguments.parameter import Parameter
@@ -19,6 +20,7 @@ from ..launch import Launch, dim3
 from ..module import PtxModule, choose_place
 from ..numerics.array import Array
 from ..problem import Problem
+from ..targets import known_target
 from . import inputs
 from .report import Report, progress_bar
 from .run_mlir import report_device, report_launches, report_resources
@@ -36,18 +38,23 @@ def run(args: argparse.Namespace, text: str) -> int:
         module = _module(args, text)
     name = _kernel_name(module, args.kernel)
     function = module.kernel(name)
+    arch = _interpreted_as(args, module)
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
     parameters = tuple(Parameter(p.name, "", None) for p in function.parameters)
-    outputs = dict(_output(text, parameters) for text in args.outputs)
-    for place in outputs:
+    outputs: dict[tuple[int, ...], str] = {}
+    for place, path in (_output(text, parameters) for text in args.outputs):
         _array_at(values, place)
+        if place in outputs:
+            raise ArgumentError(f"--out: argument {'.'.join(map(str, place))} is given twice")
+        outputs[place] = path
     shared = module.shared.get(name, 0) if args.shared is None else args.shared
     launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), shared, ())
     check_values(function, values)
-    report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}")
+    instead = f", as {arch} runs it" if arch else ""
+    report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}{instead}")
     report.launch(launch)
-    place = choose_place(report_device(args), module.target)
-    report_resources(report, module.text, args.target or module.target, place, (name,))
+    place = choose_place("interp" if arch else report_device(args), module.target)
+    report_resources(report, module.text, arch or module.target, place, (name,))
     with report.timed("run"), progress_bar(name) as progress:
         done = module.launch(
             name,
@@ -57,6 +64,7 @@ def run(args: argparse.Namespace, text: str) -> int:
             shared,
             device="cuda" if place.gpu else "interp",
             progress=progress,
+            arch=arch,
             checks=args.checks,
             report=args.report,
             max_steps=args.max_steps,
@@ -85,6 +93,22 @@ def _module(args: argparse.Namespace, text: str) -> PtxModule:
     from ..lowering import kernels, parse
 
     return kernels(parse(text, args.file), args.target, args.file, _dim3(args.block, "--block"))
+
+
+def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
+    """The GPU that the interpreter stands for, where `--target` names one for a .ptx file.
+
+    Raises:
+        ArgumentError: for a GPU that is none, or does not run the file, or with a real one.
+    """
+    if not args.target or not args.file.endswith(".ptx"):
+        return None
+    asked, own = known_target("--target", args.target), NAMED.get(module.target)
+    if args.device == "cuda":
+        raise ArgumentError("--target of a .ptx file says which GPU the interpreter stands for; use --device interp")
+    if own is not None and not own.runs_on(asked.sm):
+        raise ArgumentError(f"--target: {args.file} is for {own}, which {asked} does not run")
+    return asked.name
 
 
 def _kernel_name(module: PtxModule, name: str | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .options import add_seed, add_target, add_tf32, positive
+from ..errors import ArgumentError
+from .options import add_seed, add_target, add_tf32, filled, positive
 
 TUNE_TEXT = """\
 Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file, that of --tuned.
@@ -25,6 +26,9 @@ examples:
 
 DEFAULT_FILE = "warploom-tuned.json"
 
+SHOWN = 5
+"""How many of the fastest are shown unless `--top` says so."""
+
 
 def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the subcommand to the parser."""
@@ -39,14 +43,15 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument(
         "file", metavar="FILE", help="an .mlir file with one function and one product, or - for standard input"
     )
-    add_target(tune, "the one in use; with --list the file's own, else sm_90a")
-    tune.add_argument("--tuned", type=Path, default=Path(DEFAULT_FILE), metavar="FILE.json",
+    add_target(tune, "the file's own, else the one in use, with --list sm_90a")
+    tune.add_argument("--tuned", type=_path, metavar="FILE.json",
                       help=f"keep the times and the schedules in this file (default {DEFAULT_FILE})")  # fmt: skip
-    tune.add_argument("--cache", dest="tuned", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    tune.add_argument("--cache", dest="tuned", type=_path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     tune.add_argument("--limit", type=positive, default=60, metavar="N", help="measure N schedules (default 60)")
-    tune.add_argument("--top", type=positive, default=5, metavar="N", help="show the N fastest (default 5)")
+    tune.add_argument("--top", type=positive, metavar="N", help=f"show the N fastest (default {SHOWN})")
     add_tf32(tune)
     add_seed(tune)
+    tune.set_defaults(seed=None)
     tune.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=random:MxN",
                       help="the size of an argument, if the file does not have it; or a .npy file")  # fmt: skip
     tune.add_argument(
@@ -55,7 +60,18 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
+def _path(text: str) -> Path:
+    """A path that is not empty, for argparse."""
+    return Path(filled(text))
+
+
 def _run(args: argparse.Namespace) -> int:
     from .tune_report import list_schedules, tune
 
-    return list_schedules(args) if args.list else tune(args)
+    measuring = {"--tuned": "tuned", "--top": "top", "--seed": "seed"}
+    if args.list and (idle := [option for option, name in measuring.items() if getattr(args, name) is not None]):
+        raise ArgumentError(f"{', '.join(idle)}: --list measures nothing; leave out one of them")
+    if args.list:
+        return list_schedules(args)
+    args.tuned, args.top, args.seed = args.tuned or Path(DEFAULT_FILE), args.top or SHOWN, args.seed or 0
+    return tune(args)

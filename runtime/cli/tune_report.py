@@ -14,16 +14,20 @@ from rich.table import Table
 from ...passes.schedule.search import spread
 from ..cuda.driver import gpu
 from ..errors import DeviceUnavailableError
-from ..lowering import parse, target_name
+from ..lowering import parse
 from ..source import read_mlir
-from ..tune import Measured, OnMeasured, schedules
+from ..tune import Measured, OnMeasured, arguments, schedules
 from ..tune import tune as measure_all
+from .target import target_asked
 
 
 def list_schedules(args: argparse.Namespace) -> int:
     """Prints the schedules that would be measured, the default first."""
     module = parse(read_mlir(args.file), args.file)
-    key, found = schedules(module, args.target or target_name(module), tf32=args.tf32)
+    target = target_asked(args, module)
+    key, found = schedules(module, target, tf32=args.tf32)
+    if args.inputs:
+        key += arguments(module, target, args.inputs, tf32=args.tf32)[2]
     print(f"{key}: {len(found)} schedules fit")
     for schedule in spread(found, args.limit):
         print(f"  {schedule}")
@@ -36,10 +40,11 @@ def tune(args: argparse.Namespace) -> int:
     try:
         device = gpu()
     except DeviceUnavailableError as error:
-        raise DeviceUnavailableError(f"{error.reason}; --list shows, without one, what would be measured") from error
+        raise DeviceUnavailableError(error.reason, "--list shows, without one, what would be measured") from error
+    target = target_asked(args, module, device.device.target)
     with _progress() as on_measured:
         results = measure_all(
-            module, device, args.tuned, target=args.target or "", tf32=args.tf32, limit=args.limit, seed=args.seed,
+            module, device, args.tuned, target=target, tf32=args.tf32, limit=args.limit, seed=args.seed,
             on_measured=on_measured, given=args.inputs,
         )  # fmt: skip
     base = next(r.microseconds for r in results if r.default)

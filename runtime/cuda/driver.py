@@ -74,14 +74,9 @@ class GpuDevice:
     def runs(self, target: str) -> bool:
         """Whether PTX with `.target target` runs here: exactly (sm_90a), in a family (sm_100f), or from an sm on."""
         try:
-            row = target_row(target)
+            return target_row(target).runs_on(self.sm)
         except UnknownTargetError:
             return True
-        if row.suffix == "a":
-            return row.sm == self.sm
-        if row.suffix == "f":
-            return row.sm // 10 == self.sm // 10 and row.sm <= self.sm
-        return row.sm <= self.sm
 
     def __str__(self) -> str:
         return f"{self.name} (sm_{self.sm}, driver {self.driver})"

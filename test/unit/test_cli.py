@@ -13,7 +13,7 @@ import pytest
 
 from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.module import LaunchPlace
+from warploom.runtime.module import LaunchPlace, PtxModule
 
 MATMUL = """\
 func.func @product(%A: memref<20x24x{ab}>, %B: memref<24x12x{ab}>, %C: memref<20x12x{c}>) {{
@@ -189,6 +189,23 @@ def test_ptx_is_launched(run: Run, tmp_path: Path) -> None:
     assert np.load(tmp_path / "y.npy").tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
 
 
+def test_the_target_of_ptx_is_what_it_runs_as(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+    inner = PtxModule.program_for
+    monkeypatch.setattr(PtxModule, "program_for", lambda self, arch: (seen.append(arch), inner(self, arch))[1])
+    arguments = ["--grid", "1", "--block", "32", "--arg", "zeros:f32:8", "--arg", "zeros:f32:8", "--arg", "f32:1"]
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_100a")
+    assert (done.code, done.err, seen) == (0, "", ["sm_100a"])
+    assert "as sm_100a runs it\n" in done.out
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_75")
+    assert (done.code, "axpy.ptx is for sm_80, which sm_75 does not run" in done.err) == (1, True)
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_80", "--device", "cuda")
+    assert done.code == 1
+    assert "--target of a .ptx file says which GPU the interpreter stands for; use --device interp" in done.err
+    done = run(axpy(tmp_path), *arguments, "--arg", "i32:5", "--target", "sm_8")
+    assert (done.code, "--target: unknown target 'sm_8'; known targets: sm_70" in done.err) == (1, True)
+
+
 # What can be wrong
 
 MLIR_ERRORS = {
@@ -291,7 +308,7 @@ def test_no_gpu(run: Run, tmp_path: Path) -> None:
     done = run(matmul(tmp_path), "--device", "cuda")
     assert done.code == 1
     assert done.err.startswith("error: no GPU: ")
-    assert done.err.endswith("device='interp' runs without one\n")
+    assert done.err.endswith("; --device interp runs without one\n")
 
 
 @pytest.mark.parametrize(
@@ -306,6 +323,13 @@ def test_no_gpu(run: Run, tmp_path: Path) -> None:
         (["--in", "0=b.npy"], "b.npy: expected 20x24xf16 for %A, got 24x12xf32"),
         (["--out", "q=c.npy"], "--out: no argument 'q'"),
         (["--out", "no/such/c.npy"], "no/such/c.npy: there is no folder no/such"),
+        (["--out", "c.npy", "--out", "%C=d.npy"], "--out: argument 2 (%C) is given twice"),
+        (["--out", "."], "error: .: Is a directory"),
+        (["--out", "2="], "expected the name of a file to write, got ''"),
+        (["--schedule", ""], "--schedule: expected key=value, such as stages=4 or cta=128,256,64, got ''"),
+        (["--schedule", "stages=2", "--schedule", "stages=3"], "--schedule: stages is given twice, 2 and 3"),
+        (["--shared", "0"], "--shared is for kernels, which are launched with --grid and --block"),
+        (["--max-steps", "1"], "If this is no endless loop, a larger --max-steps lets it go on"),
         (["--function", "f"], "no function @f in the module; it has @product"),
         (["--grid", "4"], "a kernel is launched with --block, such as --block 4,1,1"),
     ],
@@ -334,6 +358,7 @@ def test_an_option_reads_the_same_in_every_command() -> None:
 
 
 LAUNCH = ["--grid", "1", "--block", "32"]
+ARRAYS = ["--arg", "zeros:f32:8", "--arg", "zeros:f32:8", "--arg", "f32:1", "--arg", "i32:5"]
 
 
 @pytest.mark.parametrize(
@@ -352,6 +377,7 @@ LAUNCH = ["--grid", "1", "--block", "32"]
         ([*LAUNCH, "--out", "q=c.npy"], "--out: no argument 'q'; there are 0 or %x"),
         ([*LAUNCH, "--out", "c.npy"], "--out: expected NAME=FILE for a .ptx file"),
         ([*LAUNCH, "--out", "n=c.npy"], "--out: argument 3 is no array"),
+        ([*LAUNCH, *ARRAYS, "--out", "1=c.npy", "--out", "y=d.npy"], "--out: argument 1 is given twice"),
         ([*LAUNCH, "--check"], "--check is for functions of .mlir files"),
     ],
 )
@@ -373,6 +399,25 @@ def test_a_fault_in_a_kernel(run: Run, tmp_path: Path) -> None:
     done = run(axpy(tmp_path), *LAUNCH, "--device", "interp", *arguments)
     assert done.code == 1
     assert "axpy.ptx:14:" in done.err
+
+
+@pytest.mark.parametrize("option", ["--target", "--tuned", "--trace", "--function"])
+def test_an_empty_value_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    """What a shell makes of a variable that is not set would be ignored."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", str(matmul(tmp_path)), option, ""])
+    assert f"argument {option}: expected a value, got nothing" in capsys.readouterr().err
+
+
+def test_ptx_without_the_cache(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ptxas.find() is None:
+        pytest.skip("no ptxas")
+    monkeypatch.setenv("WARPLOOM_CACHE", str(tmp_path / "cache"))
+    launch = [*LAUNCH, *ARRAYS, "--device", "interp"]
+    assert run(axpy(tmp_path), *launch, "--no-cache").code == 0
+    assert not (tmp_path / "cache").exists()
+    assert run(axpy(tmp_path), *launch).code == 0
+    assert (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_steps_can_be_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert error.startswith(f"{file}:9:")
     assert error.count("\n") == 1
     assert "the launch took more than 5000 steps" in error
-    assert "If this is no endless loop, a larger max_steps lets it go on" in error
+    assert "If this is no endless loop, a larger --max-steps lets it go on" in error
     file.write_text(SAME)
     assert main([*launch, "--max-steps", "5000"]) == 0
     with pytest.raises(SystemExit):

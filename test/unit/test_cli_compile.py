@@ -122,11 +122,48 @@ class TestCompile:
             (["{path}", "--emit", "mlir", "--target", "sm_1"], 1, "error: unknown target 'sm_1'; known targets"),
             (["{path}", "--tuned", "nope.json"], 1, "error: tuned: nope.json: No such file or directory"),
             (["{path}", "--emit", "llvm"], 2, "invalid choice: 'llvm'"),
+            (["{path}", "-o", "x.foo"], 1, "-o x.foo: expected a name ending in .mlir, .ptx, .cubin, .json, or --emit"),
+            (["{path}", "-o", "x.PTX"], 1, "-o x.PTX: expected a name ending in .mlir, .ptx, .cubin, .json, or --emit"),
+            (["{path}", "-o", "x.ptx", "--emit", "json"], 1, "-o x.ptx: the ending is not that of --emit json, .json"),
+            (["{path}", "-o", "x.json", "--emit", "linalg"], 1, "the ending is not that of --emit linalg, .mlir"),
+            (
+                ["{path}", "--emit", "linalg", "--tf32"],
+                1,
+                "--tf32 has no effect on --emit linalg: it is for",
+            ),
+            (["{path}", "--emit", "linalg", "--schedule", "stages=2"], 1, "--schedule has no effect on --emit linalg"),
+            (["{path}", "--emit", "linalg", "--target", "sm_80"], 1, "--target has no effect on --emit linalg"),
+            (["{path}", "--emit", "mlir", "--function", "product"], 1, "--function has no effect on --emit mlir: all"),
         ],
     )
     def test_misuse(self, run: Compile, path: Path, arguments: list[str], code: int, message: str) -> None:
         found, out, error = run(*(word.format(path=path) for word in arguments))
         assert (found, out, message in error) == (code, "", True)
+
+    @pytest.mark.parametrize(
+        ("name", "emit", "start"),
+        [
+            ("a", [], ".version"),
+            ("a.txt", ["--emit", "ptx"], ".version"),
+            ("a.mlir", [], "builtin.module"),
+            ("a.mlir", ["--emit", "linalg"], "builtin.module"),
+            ("a.json", ["--emit", "json"], "{"),
+        ],
+    )
+    def test_the_ending_and_the_level(
+        self, run: Compile, path: Path, tmp_path: Path, name: str, emit: list[str], start: str
+    ) -> None:
+        out = tmp_path / "made" / name
+        out.parent.mkdir()
+        assert run(path, "-o", out, *emit) == (0, "", "")
+        assert out.read_text().startswith(start)
+
+    def test_a_dash_is_standard_output(
+        self, run: Compile, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert run(path, "-o", "-") == (0, compile(PRODUCT).ptx, "")
+        assert not (tmp_path / "-").exists()
 
     def test_no_machine_code_on_a_terminal(self, run: Compile, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -51,8 +51,8 @@ def test_a_schedule_shows_its_tiles_and_stages() -> None:
 
 
 def test_a_schedule_of_warpgroups_shows_them() -> None:
-    fields = {"cta": (128, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "swizzle": 128}
-    _, words = drawn(SCHEDULE.with_options(fields))
+    shape = mma.Shape.parse("m64n64k16")
+    _, words = drawn(SCHEDULE.with_fields(cta=(128, 64, 64), warp=(64, 64), mma=shape, swizzle=128))
     assert words[0] == "CTA tile 128x64x64, 2 warpgroups of 64x64, mma m64n64k16"
     assert {"warpgroup 0", "warpgroup 1"} <= {*words}
 

@@ -188,6 +188,10 @@ class TestVerifier:
         assert opt(write("a.mlir", UNVERIFIED), "--disable-verify").code == 0
         assert Attribute.__post_init__ is before
 
+    def test_no_text(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", " \n"))
+        assert (result.code, result.out, result.err) == (1, "", "a.mlir:1:1: error: expected MLIR, got no text\n")
+
 
 class TestPasses:
     def test_unknown(self, opt: Opt) -> None:
@@ -209,6 +213,20 @@ class TestPasses:
         result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{arch=80}")
         assert result.code == 2
         assert result.err.startswith("error: pass 'warp-set-target', option arch: Incompatible types: given (80,)")
+
+    @pytest.mark.parametrize(
+        ("passes", "name", "option"),
+        [
+            ("warp-set-target{arch=sm_80},warp-schedule{stages}", "warp-schedule", "stages"),
+            ("warp-set-target{arch}", "warp-set-target", "arch"),
+            ('warploom{tuned=""}', "warploom", "tuned"),
+            ('warploom{target=""}', "warploom", "target"),
+        ],
+    )
+    def test_option_without_a_value(self, opt: Opt, passes: str, name: str, option: str) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", passes)
+        assert (result.code, result.out) == (2, "")
+        assert result.err == f"error: pass '{name}', option {option}: expected a value, as in {option}=...\n"
 
     def test_missing_option(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "distribute-stencil")

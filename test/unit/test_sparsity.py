@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.sparsity import matrix, metadata, operands, patterns
-from warploom.dialect.sparsity.matrix import check, compress, expand, prune, violations
+from warploom.dialect.sparsity import metadata, operands, patterns
+from warploom.dialect.sparsity.matrix import compress, expand, prune
 from warploom.dialect.sparsity.metadata import validate_words
 from warploom.dialect.sparsity.operands import SparseOperand
 from warploom.dialect.sparsity.patterns import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR, Pattern, PatternError
@@ -162,7 +162,6 @@ def test_expand_undoes_compress(key: tuple[str, str], data: st.DataObject) -> No
         same = (raw(back) == raw(dense)) | (is_zero(dense, element) & (raw(back) == 0))
         assert back.shape == dense.shape
         assert same.all()
-    check(dense, pattern)
 
 
 @KEYS
@@ -214,8 +213,12 @@ def test_what_is_zero(element: str) -> None:
     every = [*range(1 << bits)] if bits <= 16 else [0, 1 << 31, 1, 1 << 22, 1 << 23, 0x7F800000, 0x7FC00000]
     column = make(element, every, (len(every), 1))
     for pattern in (TWO_OF_FOUR, FOUR_OF_EIGHT):
-        broken = violations(np.repeat(column, pattern.chunk, axis=1), pattern)
-        assert broken[:, 0].tolist() == np.flatnonzero(~is_zero(column, element)).tolist()
+        for row, zero in zip(column[:, None], is_zero(column, element).reshape(-1), strict=True):
+            equal = np.repeat(row, pattern.chunk, axis=1)
+            if zero:
+                compress(equal, pattern)
+            else:
+                assert failed(compress, equal, pattern).startswith("row 0, chunk 0 (")
 
 
 @pytest.mark.parametrize("columns", range(1, 20))
@@ -261,7 +264,7 @@ def test_prune_keeps_the_largest(key: tuple[str, str], data: st.DataObject) -> N
             best = sorted(range(len(units)), key=lambda i: (-units[i], i))[: pattern.slots]
             kept = [i // pattern.unit in best for i in range(stop - start)]
             assert (raw(pruned)[row, start:stop] == np.where(kept, raw(dense)[row, start:stop], 0)).all()
-    check(pruned, pattern)
+    compress(pruned, pattern)
     assert (raw(prune(pruned, pattern)) == raw(pruned)).all()
 
 
@@ -276,11 +279,9 @@ def test_broken_pattern_is_named() -> None:
     dense = np.zeros((32, 64), np.float16)
     dense[17, [20, 22, 23]] = 1, -2, np.nan
     message = "row 17, chunk 5 (columns 20..23): 3 non-zeros, 2:4 allows 2; prune() keeps the largest"
-    assert failed(compress, dense, TWO_OF_FOUR) == failed(check, dense, TWO_OF_FOUR) == message
-    assert violations(dense, TWO_OF_FOUR).tolist() == [[17, 5]]
+    assert failed(compress, dense, TWO_OF_FOUR) == message
     dense[30, :4] = 1
-    assert failed(check, dense, TWO_OF_FOUR) == message.replace("; prune", "; 2 chunks break the pattern; prune")
-    assert violations(dense, TWO_OF_FOUR).tolist() == [[17, 5], [30, 0]]
+    assert failed(compress, dense, TWO_OF_FOUR) == message.replace("; prune", "; 2 chunks break the pattern; prune")
 
 
 def test_broken_pairs_and_halves_are_named() -> None:
@@ -294,7 +295,7 @@ def test_broken_pairs_and_halves_are_named() -> None:
     assert failed(compress, halves, ONE_OF_TWO).startswith("row 1, chunk 1 (columns 2..3): 2 non-zeros, 1:2 allows 1;")
     cut = np.ones((1, 7), np.int8)
     cut[:, :4] = 0
-    assert "row 0, chunk 1 (columns 4..6): 3 non-zeros" in failed(check, cut, TWO_OF_FOUR)
+    assert "row 0, chunk 1 (columns 4..6): 3 non-zeros" in failed(compress, cut, TWO_OF_FOUR)
 
 
 @KEYS
@@ -308,13 +309,12 @@ def test_any_broken_chunk_is_found(key: tuple[str, str], data: st.DataObject) ->
     dense[row, chunk * pattern.chunk : (chunk + 1) * pattern.chunk] = 1
     first = f"row {row}, chunk {chunk} (columns {chunk * pattern.chunk}..{(chunk + 1) * pattern.chunk - 1}): "
     assert failed(compress, dense, pattern).startswith(first)
-    assert violations(dense, pattern).tolist() == [[row, chunk]]
 
 
 def test_matrices_of_other_types_and_ranks() -> None:
     assert failed(compress, np.zeros((2, 4)), TWO_OF_FOUR).startswith("expected elements of float16, bfloat16, float32")
     assert failed(compress, np.zeros((2, 4)), TWO_OF_FOUR).endswith("uint4, got float64")
-    for call in (compress, prune, check, violations):
+    for call in (compress, prune):
         assert failed(call, np.zeros(4, np.int8), TWO_OF_FOUR) == "expected a matrix (rows, columns), got 4 of int8"
     assert failed(expand, np.zeros(()), np.zeros((1, 1), np.uint8), TWO_OF_FOUR).startswith("expected elements of")
 
@@ -348,27 +348,6 @@ def test_expand_names_shapes_that_do_not_belong_together() -> None:
     assert failed(expand, np.zeros((3, 4), np.int8), codes.astype(int), TWO_OF_FOUR) == (
         "expected codes (rows, chunks) of uint8, got 3x2 of int64"
     )
-
-
-@pytest.mark.parametrize("element", ["s4", "u4", "e2m1"])
-def test_nibbles_pack_low_first(element: str) -> None:
-    values = make(element, list(range(16)) * 2, (2, 16))
-    packed = matrix.pack_nibbles(values)
-    assert packed.tolist() == [[0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]] * 2
-    assert (matrix.unpack_nibbles(packed, DTYPES[element]) == values).all()
-    assert (matrix.unpack_nibbles(matrix.pack_nibbles(values[:, ::2]), DTYPES[element]) == values[:, ::2]).all()
-
-
-def test_packing_complains() -> None:
-    expected = "expected an even number of columns of int4, uint4, float4_e2m1fn, got"
-    assert failed(matrix.pack_nibbles, np.zeros((2, 4), np.int8)) == f"{expected} 2x4 of int8"
-    assert failed(matrix.pack_nibbles, np.zeros((2, 3), ml_dtypes.int4)) == f"{expected} 2x3 of int4"
-    for packed, dtype in ((np.zeros(2, np.int8), ml_dtypes.int4), (np.zeros(2, np.uint8), np.int8)):
-        message = failed(matrix.unpack_nibbles, packed, dtype)
-        assert (
-            message
-            == f"expected uint8 that pack int4, uint4, float4_e2m1fn, got 2 of {packed.dtype} for {np.dtype(dtype)}"
-        )
 
 
 def test_a_large_matrix_is_quick() -> None:

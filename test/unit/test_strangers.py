@@ -83,8 +83,11 @@ def test_ptx_is_text_or_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"arch": "sm_9"}, f"expected arch to be one of {', '.join(TARGETS)}, got 'sm_9'"),
-        ({"arch": 90}, f"expected arch to be one of {', '.join(TARGETS)}, got 90"),
+        ({"arch": "sm_9"}, f"arch: unknown target 'sm_9'; known targets: {', '.join(TARGETS)}"),
+        (
+            {"arch": 90},
+            f"arch: unknown target '90' (a target is written like sm_90a); known targets: {', '.join(TARGETS)}",
+        ),
         ({"max_steps": "a"}, "expected max_steps to be an integer from 1 on, got 'a'"),
         ({"args": None}, "kernel transpose: expected a list of arguments, got NoneType"),
         ({"shared": "a"}, "kernel transpose: expected bytes of shared memory from 0 on, got 'a'"),

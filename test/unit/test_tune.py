@@ -12,12 +12,14 @@ import pytest
 
 from warploom.dialect.isa.targets import target
 from warploom.dialect.schedule import Schedule, ScheduleError
+from warploom.passes import opt
 from warploom.passes.schedule.choice import default_schedule
 from warploom.passes.schedule.search import candidates, spread
 from warploom.passes.schedule.tuned import Tuned
 from warploom.passes.schedule.validity import check
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
 from warploom.runtime.cli.command import main
+from warploom.runtime.cuda.driver import GpuDevice
 from warploom.runtime.lowering import parse
 from warploom.runtime.tune import Measured
 
@@ -27,7 +29,7 @@ TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: mem
 }"""
 KEY = "100x300x200 f16 x f16 -> f32, added to C"
 OTHER = "cta = 32x64x32, warp = 16x32, mma = m16n8k16, stages = 2, swizzle = 64, group = 1, accumulate = f32"
-GPU: Any = SimpleNamespace(device=SimpleNamespace(name="A GPU", target="sm_90a"))
+GPU: Any = SimpleNamespace(device=GpuDevice(0, "A GPU", (9, 0), "13.0", 132, 227 * 1024))
 
 
 class FakeBench:
@@ -139,6 +141,30 @@ def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_is_read_once_in_a_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, read, reads = held(tmp_path / "tuned.json"), Path.read_text, list[str]()
+
+    def counted(path: Path, *arguments: Any, **named: Any) -> str:
+        reads.append(path.name)
+        return read(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_text", counted)
+    monkeypatch.setenv("WARPLOOM_CACHE", str(tmp_path / "cache"))
+    assert str(compile(TEXT, tuned=file).schedule[0]) == OTHER
+    assert reads.count("tuned.json") == 1
+    again = OTHER.replace("stages = 2", "stages = 1")
+    held(file, again)
+    assert str(compile(TEXT, tuned=file).schedule[0]) == again
+    assert reads.count("tuned.json") == 2
+    reads.clear()
+    (tmp_path / "f.mlir").write_text(TEXT)
+    opt.main([str(tmp_path / "f.mlir"), "-p", f'warploom{{tuned="{file}"}}'])
+    assert reads.count("tuned.json") == 1
+    assert again in capsys.readouterr().out
+
+
 def test_any_name_of_a_file(tmp_path: Path) -> None:
     for name in ('a "b".json', r"a\nb.json", "a}{,'.json"):
         with pytest.raises(
@@ -197,3 +223,44 @@ def test_the_command_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.startswith("error: unknown target 'sm_1'; known targets: sm_70")
     assert main(["tune", "f.txt", "--list"]) == 1
     assert "f.txt: expected a file ending in .mlir" in capsys.readouterr().err
+
+
+def test_what_is_listed_has_the_sizes_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f.mlir"
+    file.write_text(ANY)
+    listed = ["tune", str(file), "--list", "--limit", "1"]
+    assert main(listed) == 0
+    assert ", at " not in capsys.readouterr().out
+    assert main([*listed, "--in", "A=random:90x200"]) == 0
+    assert ", at 90x200xf16 " in capsys.readouterr().out.split("\n")[0]
+    assert main([*listed, "--in", "Q=random:90x200"]) == 1
+    assert capsys.readouterr().err.startswith("error: --in: ")
+
+
+@pytest.mark.parametrize("option", ["--tuned", "--top", "--seed"])
+def test_what_only_measuring_uses_is_refused_with_a_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    file = tmp_path / "f.mlir"
+    file.write_text(TEXT)
+    assert main(["tune", str(file), "--list", option, "1"]) == 1
+    assert capsys.readouterr().err == f"error: {option}: --list measures nothing; leave out one of them\n"
+
+
+def test_the_target_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The search is for the file's own target, another that is asked for is said, one that does not run is refused."""
+    monkeypatch.setattr("warploom.runtime.cli.tune_report.gpu", lambda: GPU)
+    file, kept = tmp_path / "f.mlir", tmp_path / "tuned.json"
+    file.write_text(f"builtin.module attributes {{warp.target = #warp.target<sm_80>}} {{ {TEXT} }}")
+    command = ["tune", str(file), "--limit", "2", "--tuned", str(kept)]
+    assert main(command) == 0
+    assert {d["target"] for d in json.loads(kept.read_text())["devices"].values()} == {"sm_80"}
+    assert capsys.readouterr().err == ""
+    assert main([*command, "--target", "sm_90a"]) == 0
+    assert {d["target"] for d in json.loads(kept.read_text())["devices"].values()} == {"sm_80", "sm_90a"}
+    assert all(Tuned.read(kept).best(name, KEY) for name in ("sm_80", "sm_90a"))
+    note = f"{file}: note: the module says sm_80; --target compiles it for sm_90a\n"
+    assert capsys.readouterr().err == note
+    file.write_text(file.read_text().replace("sm_80", "sm_120"))
+    assert main(command) == 1
+    assert "A GPU (sm_90, driver 13.0) does not run PTX for sm_120; tune for sm_90a" in capsys.readouterr().err

@@ -130,14 +130,14 @@ func.func @schedule_instruction() attributes {s = #warp.schedule<cta = 16x8x16, 
 
 // -----
 
-// CHECK: tile sizes must be positive, got cta = (16, 8, 0), warp = (16, 8)
+// CHECK: tile sizes must be positive, got cta = 16x8x0, warp = 16x8
 func.func @schedule_no_depth() attributes {s = #warp.schedule<cta = 16x8x0, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
 
 // -----
 
-// CHECK: the warp tile must divide the CTA tile, got 16 against 24 along N
+// CHECK: warp must divide cta, got 16 against 24 along N
 func.func @schedule_warp() attributes {s = #warp.schedule<cta = 16x24x16, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
@@ -151,7 +151,7 @@ func.func @schedule_multiple() attributes {s = #warp.schedule<cta = 16x8x24, war
 
 // -----
 
-// CHECK: a CTA has at most 1024 threads, 36 warps take 1152; use larger warp tiles
+// CHECK: a CTA has at most 1024 threads, 36 warps take 1152; enlarge warp or reduce cta: cta = 96x48x16, warp = 16x8
 func.func @schedule_threads() attributes {s = #warp.schedule<cta = 96x48x16, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
