@@ -264,8 +264,9 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
 
 
 def _mostly_beyond(product: Product, tile: Tile) -> bool:
-    """Whether half of a tile lies beyond the end of D."""
-    return tile.cta[0] >= 2 * max(product.m, 16) or tile.cta[1] >= 2 * max(product.n, 16)
+    """Whether half of a tile lies beyond the end of each matrix of a batch."""
+    beyond = tile.cta[0] >= 2 * max(product.m, 16) or tile.cta[1] >= 2 * max(product.n, 16)
+    return product.matrices > 1 and beyond
 
 
 def _grouped_bytes(product: Product) -> bool:

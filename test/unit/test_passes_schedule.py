@@ -60,6 +60,7 @@ def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte() -> Non
 
 
 @given(sizes, sizes, sizes, st.sampled_from(ABLE))
+@example(1, 2, 125, target("sm_75"))
 def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Target) -> None:
     """Where rows allow copies of 16 bytes; for other products packing and slower copies count too."""
     n, k = 8 * n, 8 * k
