@@ -123,7 +123,8 @@ def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
     shape, strides = kind.get_shape(), strides_of(kind)
     layout = kind.layout
     if not isinstance(layout, NoneAttr) and strides is not None:
-        first = None if strides[:1] == (None,) or -1 in shape[:1] else (strides[0] or 0) * shape[0] if shape else 1
+        unknown = strides[:1] == (None,) or min(shape[:1], default=0) < 0
+        first = None if unknown else (strides[0] or 0) * shape[0] if shape else 1
         # A dimension of one index may step as far as any; neighbours are along it where they are along no other.
         first = first if 1 in strides else 1
         layout = StridedLayoutAttr([first] * more + list(strides), kind.get_offset())

@@ -115,11 +115,12 @@ class IndexBuilder:
             return b if a == 0 else a
         return self.insert(arith.XOrIOp(self.value(a), self.value(b))).result
 
-    def minimum(self, a: Index, b: Index) -> Index:
-        """Unsigned minimum."""
+    def minimum(self, a: Index, b: Index, *, signed: bool = False) -> Index:
+        """Unsigned minimum, or a signed one."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
-        return self.insert(arith.MinUIOp(self.value(a), self.value(b))).result
+        smaller = arith.MinSIOp if signed else arith.MinUIOp
+        return self.insert(smaller(self.value(a), self.value(b))).result
 
     def wrap(self, a: Index, by: int) -> Index:
         """a if a is not `by`, else 0: the next stage of a ring."""

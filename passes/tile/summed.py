@@ -51,11 +51,14 @@ class KTurns(NamedTuple):
         return reduce(index.mul, self.sizes, self.span)
 
     def place(self, index: IndexBuilder, turn: Index) -> dict[str, Index]:
-        """Where a turn is: its k, and the indices of the other loops."""
+        """Where a turn is: its k, and the indices of the other loops. If a loop has no indices, which perhaps only the
+        caller knows, the k of each turn is behind the end: then `last` is -1."""
         if not self.sizes:
             return {"k": turn}
+        if 0 in (self.span, *self.sizes):
+            return {"k": index.add(turn, self.span)} | {axis(loop): 0 for loop in range(len(self.sizes))}
         last = index.sub(reduce(index.mul, self.sizes, 1), 1)
-        rest = number = index.minimum(index.div(turn, self.span), last)
+        rest = number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
         found: dict[str, Index] = {"k": index.sub(turn, index.mul(number, self.span))}
         for loop in range(len(self.sizes) - 1, 0, -1):
             found[axis(loop)] = index.rem(rest, self.sizes[loop])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import chain, count
 from math import prod
 
 from xdsl.context import Context
@@ -27,6 +29,12 @@ from ..tile.index_builder import constant_value
 from .arguments import parameters
 from .kernel import KernelLowering
 
+FOREIGN = re.compile(r"[^A-Za-z0-9_$]")
+"""What the name of a value may have and that of a parameter may not."""
+
+DYNAMIC = re.compile(r"(_(size|stride)\d+)+$")
+"""What `arguments.parameters` adds to the name of an argument, for its dynamic sizes and strides."""
+
 SHARED_SYMBOL = "shared_tiles"
 """The name of the CTA's dynamic shared memory in the text, unless a kernel has it."""
 
@@ -49,7 +57,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
     arguments = kernel.body.block.args
-    names = [f"{name}_{argument.name_hint or i}" for i, argument in enumerate(arguments)]
+    names = _parameter_names(kernel)
     lowering = KernelLowering(kernel, target, shared)
     lowering.lower(names)
     _check_launches(kernel, SymbolRefAttr(module, [name]), lowering.shared_bytes)
@@ -67,6 +75,19 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     if schedule is not None:
         func.attributes[ScheduleAttr.name] = schedule
     return func, lowering.emitter.version
+
+
+def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
+    """What arguments are called, each after its value. Values may share a name, which MLIR writes with a number behind
+    it, and a name may be that of another argument's size; and PTX knows no `.` and no `-` in names."""
+    names: list[str] = []
+    taken: set[str] = set()
+    for i, argument in enumerate(kernel.body.block.args):
+        wanted = f"{kernel.sym_name.data}_{FOREIGN.sub('_', argument.name_hint or str(i))}"
+        candidates = chain([wanted], (f"{wanted}_{number}" for number in count(i)))
+        names.append(next(name for name in candidates if DYNAMIC.sub("", name) not in taken))
+        taken.add(DYNAMIC.sub("", names[-1]))
+    return names
 
 
 def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:

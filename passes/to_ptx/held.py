@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
 
 from ...dialect.isa.types import ELEMENT_TYPES
@@ -44,10 +45,7 @@ def held_as(kind: Attribute) -> str:
 
 def width_of(kind: Attribute) -> int:
     """The bits of an integer type; of another, the widest that is lowered."""
-    row = element_row(kind)
-    if type_name(kind) == "i1":
-        return 1
-    return WIDTH if row is None or row.is_float else row.bits
+    return kind.bitwidth if isinstance(kind, IntegerType) else WIDTH
 
 
 def literal(kind: Attribute, value: float) -> Operand:

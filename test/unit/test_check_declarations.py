@@ -217,3 +217,47 @@ def test_initialisers_are_expressions() -> None:
     out = np.zeros(2, np.uint32)
     load_ptx(text).launch("k", 1, 1, [out], device="interp")
     assert out.tolist() == [16, 0xFFFFFFFF]
+
+
+DIRECTIVES = {
+    ".reqntid": ".reqntid: expected 1 to 3 numbers above 0, got none",
+    ".reqntid 32, 2, 2, 2": ".reqntid: expected 1 to 3 numbers above 0, got 32, 2, 2, 2",
+    ".reqntid 32, 0": ".reqntid: expected 1 to 3 numbers above 0, got 32, 0",
+    ".reqntid 09": ".reqntid: expected 1 to 3 numbers above 0, got 09",
+    ".maxnreg x": ".maxnreg: expected 1 number above 0, got x",
+    ".maxclusterrank 8, 1": ".maxclusterrank: expected 1 number, got 8, 1",
+    ".explicitcluster 3": ".explicitcluster: expected no numbers, got 3",
+    ".noreturn": ".noreturn: expected it at a .func, got it at 'k'",
+    ".foo 3": "'.foo' does not follow the header of a function; .maxnreg, ",
+    ".reqntid WARP_SZ, 0x10\n.minnctapersm 1": "",
+    ".reqnctapercluster 2, 0, 1\n.explicitcluster": "",
+    '.pragma "nounroll";': "",
+}
+
+
+@pytest.mark.parametrize("directive", DIRECTIVES)
+def test_directives_of_a_kernel(directive: str) -> None:
+    expect(module().replace(".param .u64 pp)", f".param .u64 pp)\n{directive}"), DIRECTIVES[directive])
+
+
+@pytest.mark.parametrize(
+    ("directive", "version", "target", "message"),
+    [
+        (".explicitcluster", "7.7", "sm_80", "needs PTX 7.8 or later, the module's version is 7.7"),
+        (".reqnctapercluster 2", "7.8", "sm_80", "needs sm_90 or later, the module's target is sm_80"),
+    ],
+)
+def test_directives_of_later_versions(directive: str, version: str, target: str, message: str) -> None:
+    text = module(version=version, target=target).replace(".param .u64 pp)", f".param .u64 pp) {directive}")
+    expect(text, f"{directive.split()[0]}: {message}")
+
+
+def test_the_numbers_of_directives_are_read_as_others_are() -> None:
+    text = module(target="sm_80").replace(".param .u64 pp)", ".param .u64 pp) .reqntid 0x20, WARP_SZ")
+    load_ptx(text).launch("k", grid=1, block=(32, 32), args=[np.zeros(1, np.int32)], device="interp")
+
+
+@pytest.mark.parametrize(("literal", "legal"), [("-0f3F800000", False), ("-0d3FF0000000000000", True)])
+def test_signs_of_floats_by_their_bits(literal: str, legal: bool) -> None:
+    text = module(body=f".reg .f32 %f;\nmov.f32 %f, {literal};")
+    expect(text, "" if legal else f"'{literal}' is not an operand")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.linalg.product import PTX_NAME
 from warploom.runtime import CompileError, Kernel, compile, host
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.reference import functions as reference
@@ -96,6 +98,48 @@ def test_integers_of_either_sign() -> None:
     y = poisoned((33, 17), "i32")
     compile(text)(x, z, y, device="interp", checks="all")
     np.testing.assert_array_equal(y, x.astype(np.int32) * z.view(np.uint8))
+
+
+@pytest.mark.parametrize(("extend", "dtype"), [("extui i8", "u1"), ("extui i16", "u2"), ("extsi i16", "i2")])
+def test_integers_keep_their_low_bits(extend: str, dtype: str) -> None:
+    (name, kind), memory = extend.split(), memref((5, 9), "i32")
+    text = f"""func.func @f(%X: {memory}, %Y: {memory}) {{
+      linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>],
+                      iterator_types = ["parallel", "parallel"]}} ins(%X : {memory}) outs(%Y : {memory}) {{
+      ^bb0(%x: i32, %old: i32):
+        %0 = arith.trunci %x : i32 to {kind}
+        %1 = arith.muli %0, %0 : {kind}
+        %2 = arith.{name} %1 : {kind} to i32
+        linalg.yield %2 : i32
+      }}
+      return
+    }}"""
+    x, y = np.random.default_rng(0).integers(-(2**31), 2**31, (5, 9)).astype(np.int32), poisoned((5, 9), "i32")
+    compile(text)(x, y, device="interp", checks="all")
+    np.testing.assert_array_equal(y, x.astype(dtype) * x.astype(dtype))
+
+
+@pytest.mark.parametrize(("x", "y"), [("%E_0", "%E_1"), ("%E", "%E_size0"), ("%a.b", "%a-b")])
+def test_names_that_are_one_in_ptx(x: str, y: str) -> None:
+    """MLIR's values may share a name but for the number behind it, may be called as a size is in PTX, and have `.`."""
+    body = f"""func.func @f({x}: memref<?x9xf32>, {y}: memref<9xf16>, %Y: memref<?x9xf32>) {{
+      linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
+          affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}}
+          ins({x}, {y} : memref<?x9xf32>, memref<9xf16>) outs(%Y : memref<?x9xf32>) {{
+      ^bb0(%e: f32, %v: f16, %old: f32):
+        %0 = arith.extf %v : f16 to f32
+        %1 = arith.addf %e, %0 : f32
+        linalg.yield %1 : f32
+      }}
+      return
+    }}"""
+    a, b, c = draw((5, 9)), draw((9,), "f16"), poisoned((5, 9))
+    kernel = compile(body)
+    kernel(a, b, c, device="interp", checks="all")
+    np.testing.assert_array_equal(c, a + b)
+    names = re.findall(r"\.param .* ([\w$.-]+)[,\n]", kernel.ptx)
+    assert len(names) == len(set(names)) == 5
+    assert all(PTX_NAME.fullmatch(name) for name in names)
 
 
 def test_fills() -> None:

@@ -53,6 +53,7 @@ def test_floats() -> None:
     assert evaluate("-(1.5)*2.0-.5") == -3.5
     assert spelled(evaluate("1.0/0.0")) == "0d7FF0000000000000"
     assert spelled(0.25) == "0.25"
+    assert evaluate("-0d3FF0000000000000 * 2.0") == -2.0
 
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -125,6 +126,23 @@ def test_windows() -> None:
 
 def test_unknown_sizes() -> None:
     check(CONVOLUTION, IMAGE_SIZES, IMAGES, [("?", "?", "?", 5), (3, 2, 5, 6), ("?", "?", "?", 6)])
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("batch", "k"), [(0, 7), (3, 0), (0, 0)])
+def test_no_terms(*, batch: int, k: int, known: bool) -> None:
+    form, shapes = FORMS["batch-reduce"][0], ((batch, 21, k), (batch, k, 13), (21, 13))
+    typed = () if known else [("?", 21, "?"), ("?", "?", 13), (21, 13)]
+    check(form, {"b": batch, "m": 21, "n": 13, "k": k}, shapes, typed)
+
+
+def test_vectors_that_begin_anywhere() -> None:
+    text = Form("mk", ("m, k", "k", "m")).text([("?", "?"), ("?",), ("?",)])
+    text = re.sub(r"memref<\?x(f16|f32)>", r"memref<?x\1, strided<[1], offset: ?>>", text)
+    x = np.random.default_rng(0).integers(-4, 5, 12).astype(np.float16)
+    a, c = np.ones((9, 7), np.float16), np.zeros(20, np.float32)
+    compile(text, target="sm_80", cache=False)(a, x[3:10], c[5:14], device="interp", checks="all")
+    np.testing.assert_array_equal(c[5:14], np.full(9, x[3:10].sum(dtype=np.float32)))
 
 
 @pytest.mark.parametrize("fields", [{"sync": "mbarrier", "prefetch": 2, "unroll": 3, "ctas": 2}, {"stages": 1}])

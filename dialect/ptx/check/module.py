@@ -20,6 +20,7 @@ from ..text.syntax import (
 from ..unmodelled import family
 from ..verifier import TargetContext, check
 from .declarations import Declarations, module_problems
+from .directives import directive_problems
 from .names import Names
 from .repairs import repairs
 from .uses import Uses
@@ -73,6 +74,7 @@ class Checker:
         """What is wrong with one function."""
         declared = Declarations(self.context)
         yield from _placed(declared.parameters(function))
+        yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
         if function.body is not None:
             inside = self._names.inside(function.body, (*function.parameters, *function.returns))
             yield from self._body(function.body, inside, Uses(Values(function)) if self.uses else None, declared)

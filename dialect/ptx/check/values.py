@@ -7,7 +7,6 @@ those of the first warp of a CTA, lane by lane; addresses are offsets from a sym
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -156,10 +155,10 @@ def _special(function: Function) -> Iterable[tuple[str, Known]]:
     """The special registers that are known; the thread's place only where the CTA's size says it."""
     lanes = tuple(range(LANES))
     yield "%laneid", Known("", lanes)
-    size = next((d for d in function.directives if d.startswith(".reqntid")), None)
-    if size is None:
+    size = function.numbers(".reqntid")
+    if not size:
         return
-    x, y, z = (int(n) for n in (*re.findall(r"\d+", size), "1", "1")[:3])
+    x, y, z = (*size, 1, 1)[:3]
     for axis, extent in zip("xyz", (x, y, z), strict=True):
         yield f"%ntid.{axis}", _number(extent)
     if x >= LANES:

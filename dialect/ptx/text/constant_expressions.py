@@ -16,12 +16,14 @@ from functools import lru_cache
 
 INTEGER = r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?"
 DECIMAL = r"\d*\.\d+(?:[eE][+-]?\d+)?|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+"
-FLOAT = rf"0[fF][0-9a-fA-F]{{8}}|0[dD][0-9a-fA-F]{{16}}|{DECIMAL}"
+DOUBLE = r"0[dD][0-9a-fA-F]{16}"
+HEXADECIMAL = rf"0[fF][0-9a-fA-F]{{8}}|{DOUBLE}"
+"""Floats by their bits: only those of 64 bits may have a sign, or be part of an expression."""
 WARP_SIZE = {"WARP_SZ": 32}
 
 _WORD_MASK = (1 << 64) - 1
 _TOKEN = re.compile(
-    rf"\s*(?:(?P<number>(?:{DECIMAL}|{INTEGER})(?![\w.]))|(?P<name>WARP_SZ\b)|\(\s*\.(?P<cast>[su]64)\s*\)"
+    rf"\s*(?:(?P<number>(?:{DOUBLE}|{DECIMAL}|{INTEGER})(?![\w.]))|(?P<name>WARP_SZ\b)|\(\s*\.(?P<cast>[su]64)\s*\)"
     r"|(?P<mark><<|>>|<=|>=|==|!=|&&|\|\||[-+*/%!~<>&^|?:()]))",
     re.ASCII,
 )
@@ -60,11 +62,13 @@ def evaluate(text: str) -> int | float:
 
 
 def literal(text: str) -> Constant:
-    """The value of one literal without a sign: of an integer, or a float in decimal.
+    """The value of one literal without a sign: of an integer, or a float in decimal or of 64 bits.
 
     Raises:
         ConstantError: for digits beyond 7 of an octal one.
     """
+    if text[:2] in ("0d", "0D"):
+        return Constant(struct.unpack("<d", struct.pack("<Q", int(text[2:], 16)))[0])
     if text[:2] not in ("0x", "0X") and any(c in text for c in ".eE"):
         return Constant(float(text))
     if _NOT_OCTAL.fullmatch(text):

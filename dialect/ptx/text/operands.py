@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .constant_expressions import FLOAT, INTEGER, ConstantError, evaluate, spelled
+from .constant_expressions import DECIMAL, HEXADECIMAL, INTEGER, ConstantError, evaluate, spelled
 from .syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 
 IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 
-_NUMBER = rf"[+-]?(?:{FLOAT}|{INTEGER})"
+_NUMBER = rf"{HEXADECIMAL}|[+-]?(?:{DECIMAL}|{INTEGER})"
 _LITERAL = re.compile(_NUMBER, re.ASCII)
 _NAME = re.compile(rf"(?P<name>{IDENTIFIER}(?:\.\w+)*)(?:\s*\+\s*(?P<offset>\S.*))?", re.ASCII)
 _ADDRESS = re.compile(

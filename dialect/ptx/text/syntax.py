@@ -7,11 +7,15 @@ Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
+
+WARP_SIZE = {"WARP_SZ": "32"}
+_COUNT = re.compile(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9][0-9]*U?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +248,11 @@ class Function:
     directives: tuple[str, ...] = ()
     line: int = 0
 
+    def numbers(self, name: str) -> tuple[int, ...] | None:
+        """The numbers behind the first directive of a name; None if there is none, or others than numbers follow."""
+        text = next((text for text in self.directives if text.split()[0] == name), None)
+        return None if text is None else directive_numbers(text)
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -273,3 +282,9 @@ def integer(text: str) -> int:
     if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
         return sign * int(digits, 8)
     return sign * int(digits, 0)
+
+
+def directive_numbers(text: str) -> tuple[int, ...] | None:
+    """The numbers behind a directive such as `.maxntid 16, 0x10`; None if others than numbers follow."""
+    words = [WARP_SIZE.get(word, word) for word in re.split(r"[\s,]+", text)[1:]]
+    return tuple(map(integer, words)) if all(map(_COUNT.fullmatch, words)) else None

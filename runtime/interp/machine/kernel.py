@@ -168,8 +168,8 @@ class KernelDecoder:
         """
         entry = self._lay_out(module)
         code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
-        limit, required = (self._dimensions(word) for word in (".maxntid", ".reqntid"))
-        registers, ctas = (self._dimensions(word) for word in (".maxnreg", ".minnctapersm"))
+        limit, required = (self.function.numbers(word) for word in (".maxntid", ".reqntid"))
+        registers, ctas = (self.function.numbers(word) for word in (".maxnreg", ".minnctapersm"))
         return DecodedKernel(
             self.function.name,
             self.file,
@@ -219,16 +219,10 @@ class KernelDecoder:
         return InterpreterError(str(found), [found])
 
     def _cluster(self) -> ClusterBounds:
-        sizes, limit = (self._dimensions(word) for word in (".reqnctapercluster", ".maxclusterrank"))
-        explicit = self._dimensions(".explicitcluster") is not None
+        sizes, limit = (self.function.numbers(word) for word in (".reqnctapercluster", ".maxclusterrank"))
+        explicit = self.function.numbers(".explicitcluster") is not None
         x, y, z = (*(sizes or ()), 1, 1, 1)[:3]
         return ClusterBounds((x, y, z) if sizes else None, limit[0] if limit else None, explicit)
-
-    def _dimensions(self, word: str) -> tuple[int, ...] | None:
-        for text in self.function.directives:
-            if text.startswith(word):
-                return tuple(int(n) for n in re.findall(r"\d+", text.removeprefix(word)))
-        return None
 
     # Declarations
 
