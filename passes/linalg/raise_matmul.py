@@ -43,6 +43,7 @@ from ..tile.index_builder import constant_value
 from . import contraction
 from .matrices import lie_in_memory
 from .overlap import check_product
+from .split_loops import split_copy
 from .unroll_windows import unroll
 from .views import expanded
 from .weights import weigh
@@ -61,6 +62,8 @@ def raise_products(module: Operation) -> None:
             _replace(op, _quantized(op))
         elif isinstance(op, ops.MatmulOp):
             _replace(op, _of_xdsl(op))
+        else:
+            split_copy(op)
 
 
 def _raise_generic(op: LinalgStructuredOperation) -> None:
@@ -248,8 +251,9 @@ class RaiseMatmulPass(ModulePass):
     Products are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b` forms, `quantized_matmul`
     with zero points of 0, and each `linalg.contract` or `linalg.generic` that sums products of matrices or vectors, as
     `matvec`, `vecmat` and `dot` do. A reduction of anything else is an error. A product whose C is column-major
-    becomes the product of its transpose, and a vector becomes a matrix of one row. `tf32` allows products of f32 to
-    drop 13 of the 23 fraction bits of each operand, because no instruction multiplies all of them.
+    becomes the product of its transpose, and a vector becomes a matrix of one row. A copy along quotients and
+    remainders of loops, as im2col writes a matrix of patches, becomes a copy along more loops. `tf32` allows products
+    of f32 to drop 13 of the 23 fraction bits of each operand, because no instruction multiplies all of them.
     """
 
     name = "warp-raise-matmul"

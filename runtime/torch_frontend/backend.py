@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 
 from ..errors import ArgumentError, WarploomError
 from ..kernel import Kernel
-from .fusion import Cluster, clusters, why_left
+from .fusion import Cluster, clusters, why_left, with_weights
 from .options import BackendOptions, read
 from .region import Region, RegionText, check_precision, kernel_for, write
 from .report import CompiledPart, Explanation, LeftPart
@@ -75,8 +75,10 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions) ->
     """Puts a call of a kernel in the place of each cluster that can be compiled, in place."""
     compiled: list[CompiledPart] = []
     reasons: dict[Node, str] = {}
-    for number, cluster in enumerate(list(clusters(module.graph))):
-        for part in dict.fromkeys((cluster, cluster.product)):
+    found = list(clusters(module.graph))
+    taken = {node for cluster in found for node in cluster.nodes}
+    for number, cluster in enumerate(found):
+        for part in dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)):
             try:
                 written, kernel = _compiled(part, options)
             except (UnsupportedError, WarploomError) as error:
@@ -94,7 +96,10 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[RegionText, Ke
     examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
     check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
-    return written, kernel_for(written.text, cluster.last.meta["val"].device, options)
+    kernel = kernel_for(written.text, cluster.last.meta["val"].device, options)
+    if cluster.weights and not all(kernel.schedules.values()):
+        raise UnsupportedError("kernels do not convert this operand while they load it")
+    return written, kernel
 
 
 def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -> None:

@@ -1,28 +1,38 @@
-"""Which nodes of a graph are compiled together: a product, and pointwise operations on its result alone."""
+"""Which nodes of a graph are compiled together: a product, pointwise operations on its result alone, and before it the
+conversion of 8-bit weights that it alone multiplies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.fx import Graph, Node
 
 from .layouts import is_row_major
-from .pointwise import is_pointwise, obstacle
+from .pointwise import CONVERSIONS, is_pointwise, obstacle
 from .products import PRODUCTS
 from .sinking import is_tensor
+from .torch_api import aten
 from .types import ELEMENTS, shape_of
 
 NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 """Types that numbers are converted to otherwise in kernels: they saturate, where torch's become NaN."""
 
+STORED = frozenset({torch.int8, torch.uint8})
+MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
+"""Types of weights in memory that a kernel converts while it loads them, and those that it converts them to."""
+
+TURNS = frozenset({aten.t.default, aten.permute.default, aten.transpose.int, aten.numpy_T.default})
+
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes in the order of the graph; the last one's result is used elsewhere."""
+    """Nodes in the order of the graph; the last one's result is used elsewhere. `weights` are those of them that
+    convert an operand of the product."""
 
     nodes: tuple[Node, ...]
+    weights: tuple[Node, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -54,6 +64,33 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
             members = _grown(node, taken)
             taken |= members
             yield Cluster(tuple(sorted(members, key=order.__getitem__)))
+
+
+def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
+    """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
+    (product,) = cluster.product.nodes
+    found = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
+    weights = tuple(dict.fromkeys(found))
+    return Cluster((*weights, *cluster.nodes), weights)
+
+
+def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
+    """What makes floats of 8-bit integers for one node alone: a conversion, with arithmetic and turns behind it."""
+    if node.op != "call_function" or not is_tensor(node) or len(node.users) != 1 or node in taken:
+        return []
+    operands = [x for x in node.all_input_nodes if is_tensor(x)]
+    if node.target in CONVERSIONS:
+        (source,) = operands
+        kinds = source.meta["val"].dtype, node.meta["val"].dtype
+        return [node] if kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node) else []
+    if node.target in TURNS:
+        before = _converting(operands[0], taken)
+    elif is_pointwise(node.target) and _known(node, node.meta["val"].device) and not obstacle(node):
+        same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]
+        before = [n for x in same for n in _converting(x, taken)]
+    else:
+        return []
+    return [*before, node] if before else []
 
 
 def _grown(product: Node, taken: set[Node]) -> set[Node]:

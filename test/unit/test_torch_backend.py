@@ -171,6 +171,67 @@ def test_autocast() -> None:
     assert_compiled(layer, x.float(), w.float(), parts=[("mm", "relu")])
 
 
+def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
+    return torch.randint(0, 256, shape, dtype=torch.uint8).view(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("function", "exact", "weights", "part"),
+    [
+        (
+            lambda x, w, s: functional.linear(x, w.to(x.dtype)),
+            lambda x, w, s: x @ w.t(),
+            eight_bits(32, 64),
+            ("_to_copy", "t", "mm"),
+        ),
+        (
+            lambda x, w, s: functional.gelu(functional.linear(x, w.to(x.dtype) * s[:, None], s)),
+            lambda x, w, s: functional.gelu(x @ (w * s[:, None]).t() + s),
+            eight_bits(32, 64),
+            ("_to_copy", "mul", "t", "addmm", "gelu"),
+        ),
+        (
+            lambda x, w, s: torch.relu((x @ w.to(x.dtype)) * s),
+            lambda x, w, s: torch.relu((x @ w) * s),
+            eight_bits(64, 32),
+            ("_to_copy", "mm", "mul", "relu"),
+        ),
+        (
+            lambda x, w, s: functional.linear(x, w.to(x.dtype) - 128),
+            lambda x, w, s: x @ (w - 128).t(),
+            eight_bits(32, 64, dtype=torch.uint8),
+            ("_to_copy", "sub", "t", "mm"),
+        ),
+    ],
+)
+def test_weights_of_8_bits_are_converted_by_the_product(
+    function: Callable[..., Any], exact: Callable[..., Any], weights: Any, part: tuple[str, ...], dtype: Any
+) -> None:
+    x, scale, compiled = drawn(5, 64, dtype=dtype), torch.rand(32).to(dtype), Compiled(function)
+    assert close(compiled.call(x, weights, scale), exact(x.double(), weights.double(), scale.double()), 2.0)
+    assert compiled.operators == [part]
+    assert not compiled.reasons
+
+
+def test_weights_that_no_kernel_converts_are_left() -> None:
+    x, weights = drawn(64, 5), eight_bits(32, 64)
+    first = Compiled(lambda w, x: w.to(x.dtype) @ x)
+    assert close(first.call(weights, x), weights.double() @ x.double(), 1.0)
+    assert first.operators == [("mm",)]
+    assert first.reasons == ["kernels do not convert this operand while they load it"]
+
+    def twice(w: Any, x: Any) -> Any:
+        wide = w.to(x.dtype)
+        return x.t() @ wide.t(), wide
+
+    used = Compiled(twice)
+    product, wide = used.call(weights, x)
+    assert close(product, x.double().t() @ weights.double().t(), 1.0)
+    assert torch.equal(wide, weights.to(x.dtype))
+    assert used.operators == [("mm",)]
+
+
 def test_f32_is_multiplied_as_tf32_where_that_is_allowed() -> None:
     a, b = torch.randn(5, 16), torch.randn(16, 8)
     whole = Compiled(lambda a, b: a @ b)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import pytest
+from upstream import ABSENT, mlir_opt
 
 from warploom.runtime import CompileError, compile, torch_to_linalg
 
 torch = pytest.importorskip("torch")
 functional: Any = torch.nn.functional
-
-MLIR_OPT = next((path for n in ("mlir-opt", "mlir-opt-22") if (path := shutil.which(n))), None)
 
 
 def words(tensor: Any) -> Any:
@@ -158,14 +156,14 @@ class Block(torch.nn.Module):
         return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
-@pytest.mark.skipif(MLIR_OPT is None, reason="no mlir-opt (Debian: mlir-22-tools)")
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
 def test_upstream_reads_it() -> None:
     texts = [
         torch_to_linalg(Block(), torch.randn(3, 5, 16), dynamic=({0: "batch"},)),
         torch_to_linalg(lambda x, y: ((x @ y).sum(0) > 0, x.amax(1), x * torch.inf), drawn(3, 4), drawn(4, 5)),
     ]
     for text in texts:
-        done = subprocess.run([MLIR_OPT or "", "-"], input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run([mlir_opt() or "", "-"], input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 

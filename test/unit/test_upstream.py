@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from upstream import ABSENT, mlir_opt
 
 from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower
@@ -23,12 +23,6 @@ LEVELS = {
 }
 
 
-def mlir_opt() -> str | None:
-    """The newest mlir-opt on the path, `mlir-opt` itself first."""
-    names = ["mlir-opt", *(f"mlir-opt-{version}" for version in range(30, 21, -1))]
-    return next(filter(None, map(shutil.which, names)), None)
-
-
 def printed(example: str, level: str) -> str:
     ctx, out = make_context(), StringIO()
     module = parse_mlir(ctx, (EXAMPLES / example).read_text())
@@ -39,7 +33,7 @@ def printed(example: str, level: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.skipif(mlir_opt() is None, reason="no mlir-opt of LLVM 22 or later (apt-get install mlir-22-tools)")
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("example", ["matmul_bias_gelu.mlir", "dynamic_matmul.mlir", "block_scaled_matmul.mlir"])
 def test_mlir_opt_reads_and_verifies_it(example: str, level: str) -> None:
