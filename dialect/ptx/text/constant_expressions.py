@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .syntax import WARP_SIZE
+
 INTEGER = r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?"
 DECIMAL = r"\d*\.\d+(?:[eE][+-]?\d+)?|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+"
 DOUBLE = r"0[dD][0-9a-fA-F]{16}"
 HEXADECIMAL = rf"0[fF][0-9a-fA-F]{{8}}|{DOUBLE}"
 """Floats by their bits: only those of 64 bits may have a sign, or be part of an expression."""
-WARP_SIZE = {"WARP_SZ": 32}
 
 _WORD_MASK = (1 << 64) - 1
 _TOKEN = re.compile(

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ..types import REGISTER_BITS, extent
-from .constant_expressions import WARP_SIZE
 from .cursor import Cursor, PtxSyntaxError
 from .operands import IDENTIFIER
-from .syntax import RegDecl, Variable, integer
+from .syntax import WARP_SIZE, RegDecl, Variable, integer
 
 MOST_REGISTERS = 1 << 20
 """Registers that one declaration may make; far more than compilers do, and what memory is made for."""

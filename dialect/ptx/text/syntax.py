@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-WARP_SIZE = {"WARP_SZ": "32"}
+WARP_SIZE = {"WARP_SZ": 32}
 _COUNT = re.compile(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9][0-9]*U?")
 
 
@@ -286,5 +286,6 @@ def integer(text: str) -> int:
 
 def directive_numbers(text: str) -> tuple[int, ...] | None:
     """The numbers behind a directive such as `.maxntid 16, 0x10`; None if others than numbers follow."""
-    words = [WARP_SIZE.get(word, word) for word in re.split(r"[\s,]+", text)[1:]]
-    return tuple(map(integer, words)) if all(map(_COUNT.fullmatch, words)) else None
+    words = re.split(r"[\s,]+", text)[1:]
+    known = all(word in WARP_SIZE or _COUNT.fullmatch(word) for word in words)
+    return tuple(WARP_SIZE.get(word) or integer(word) for word in words) if known else None
