@@ -66,8 +66,10 @@ def empty(parameter: Parameter, shape: tuple[int, ...]) -> Array:
         return np.empty(shape, parameter.dtype)
     elements = _steps(parameter, shape)
     room = 1 + sum(max(0, n - 1) * step for n, step in zip(shape, elements, strict=True))
-    strides = [parameter.dtype.itemsize * step for step in elements]
-    found: Array = np.ndarray(shape, parameter.dtype, np.zeros(room, parameter.dtype).data, 0, strides)
+    size = parameter.dtype.itemsize
+    # Bytes, because arrays of types that are not numpy's own have no buffer.
+    memory = np.zeros(room * size, np.uint8)
+    found: Array = np.ndarray(shape, parameter.dtype, memory.data, 0, [size * step for step in elements])
     return found
 
 

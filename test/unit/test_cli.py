@@ -454,3 +454,12 @@ def test_extents_are_said_once(run: Run, tmp_path: Path) -> None:
     assert "@f(%A: ?x24xf16, %B: 24x?xf16, %C: ?x?xf32)" in done.out
     done = run(write(tmp_path, DYNAMIC), "--in", "A=random:9x25", "--in", "1=random:24x5")
     assert "--in: expected ?x24xf16 for %A, got 9x25" in done.err
+
+
+def test_rows_of_bf16_that_lie_apart_are_drawn(run: Run, tmp_path: Path) -> None:
+    """Arrays of types that are not numpy's own have no buffer."""
+    text = DYNAMIC.replace("memref<?x24xf16>", "memref<?x24xbf16, strided<[?, 1], offset: ?>>").replace("f16>", "bf16>")
+    done = run(
+        write(tmp_path, text.replace("bbf16", "bf16")), "--in", "A=random:9x24", "--in", "1=random:24x5", "--check"
+    )
+    assert (done.code, done.err) == (0, "")
