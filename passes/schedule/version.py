@@ -27,11 +27,13 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from ..tile.index_builder import IndexBuilder
+from .aligned_copies import CopiedOperands, rounding
 from .choice import default_schedule, products
 from .h200 import FEW_ROWS, FULL_WAVE, LARGEST_TILE
 from .packing import WIDEST
 from .tuned import key_of
 from .warp_schedule import read_tuned, target_for
+from .warpgroup import LEAST_PACKED
 
 DONE = (ScheduleAttr.name, USUAL)
 """The attributes of products that have their kernel, or their versions."""
@@ -65,9 +67,9 @@ def _made_of(values: Sequence[SSAValue]) -> Iterator[Operation]:
             yield value.owner
 
 
-def _either(condition: SSAValue, product: MatmulOp, made: Sequence[Operation], chosen: MatmulOp) -> None:
+def _either(condition: SSAValue, product: MatmulOp, other: Sequence[Operation]) -> None:
     """Puts another product, with what it is made of, in the place of one where a condition holds."""
-    then, otherwise = Block([*made, chosen, scf.YieldOp()]), Block()
+    then, otherwise = Block([*other, scf.YieldOp()]), Block()
     Rewriter.insert_op(scf.IfOp(condition, [], Region(then), Region(otherwise)), InsertPoint.before(product))
     product.detach()
     otherwise.add_ops([product, scf.YieldOp()])
@@ -84,8 +86,27 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
         op.same.name_hint = op.memory.name_hint
         known[op.memory] = op.same
     made = [op.clone(known) for op in _made_of(product.operands)]
-    _either(whole, product, [*assumed, *made], chosen := product.clone(known))
+    _either(whole, product, [*assumed, *made, chosen := product.clone(known)])
     return chosen
+
+
+def _by_copies(product: MatmulOp, found: Product, target: Target) -> None:
+    """Makes a version of copies with aligned rows, for products that are large enough to pay for them."""
+    small = not found.dynamic and found.m * found.n * found.k < LEAST_PACKED
+    few = found.is_known("m") and found.m <= FEW_ROWS
+    if small or few or (how := rounding(found, target)) is None:
+        return
+    index = IndexBuilder(Builder(InsertPoint.before(product)))
+    m, n, k = sizes = how.sizes(index)
+    multiplied = index.value(reduce(index.mul, (m, n, k)))
+    enough = index.insert(arith.CmpiOp(multiplied, index.value(LEAST_PACKED), "uge")).result
+    many = index.insert(arith.CmpiOp(index.value(m), index.value(FEW_ROWS), "ugt")).result
+    pays = index.insert(arith.AndIOp(enough, many)).result
+    copies = CopiedOperands(found, how, sizes)
+    known = copies.of_all()
+    made = [op.clone(known) for op in _made_of(product.operands)]
+    _either(pays, product, [*copies.before(), *made, chosen := product.clone(known), *copies.behind])
+    _say_usual(chosen, found.m, found.n)
 
 
 @dataclass(frozen=True)
@@ -130,7 +151,7 @@ def _by_size(product: MatmulOp, found: Product, target: Target) -> None:
         if (schedule := default_schedule(read(product), target)) not in taken:
             taken.append(schedule)
             index = IndexBuilder(Builder(InsertPoint.before(product)))
-            _either(sizes.holds(index, found), product, (), product.clone())
+            _either(sizes.holds(index, found), product, [product.clone()])
     _say_usual(product, found.m, found.n)
 
 
@@ -143,7 +164,8 @@ class VersionPass(ModulePass):
     """Makes several kernels for a product with dynamic strides or sizes; each call chooses between them.
 
     - If strides or offsets are dynamic, one kernel requires rows that begin at multiples of 16 bytes, as tensor copies
-      and 16-byte accesses do, and another kernel takes any rows.
+      and 16-byte accesses do, and another kernel takes any rows. Large products of other rows are computed from copies
+      with rows that do, which other kernels make.
     - If the sizes of the result are dynamic, there are kernels for a few rows, for results of a few tiles, and for
       larger results, as far as their default schedules differ.
 
@@ -169,7 +191,7 @@ class VersionPass(ModulePass):
                 if divisors:
                     chosen = _by_rows(product, divisors)
                     _say_usual(product, found.m, found.n)
-                    found = read(chosen)
-                _by_size(chosen, found, target)
+                _by_copies(product, found, target)
+                _by_size(chosen, read(chosen), target)
             except ScheduleError as error:
                 fail(product, f"schedule: {error}")

@@ -136,12 +136,12 @@ def test_what_was_measured_is_not_chosen_anew(tmp_path: Path) -> None:
     file.write_text(json.dumps({"format": FORMAT, "devices": devices}))
     kernel = compile(text(), target="sm_80", tuned=file)
     assert (str(kernel.schedule[0]), kernel.ptx.count(".entry")) == (best, 1)
-    assert compile(text(), target="sm_90a", tuned=file).ptx.count(".entry") == 4
+    assert len([s for s in compile(text(), target="sm_90a", tuned=file).schedules.values() if s]) == 5
 
 
 def test_what_is_said_of_a_call_is_said_of_its_kernel(anywhere: Kernel) -> None:
     """Of no call, of a large one."""
-    assert ": 1 launch of 4 kernels, by size and strides, cta = 128x256x64" in repr(anywhere)
+    assert ": 1 launch of 12 kernels, by size and strides, cta = 128x256x64" in repr(anywhere)
     few, any_rows = (anywhere.called_with(*drawn(*size)) for size in ((64, 72, 40), (64, 71, 41)))
     assert [kernel.schedule for kernel in (few, any_rows)] == [
         tuple(anywhere.schedules[launch.kernel] for launch in kernel.launches) for kernel in (few, any_rows)

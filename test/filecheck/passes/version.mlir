@@ -1,7 +1,8 @@
 // RUN: warploom-opt %s --split-input-file -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-version" | filecheck %s
 // RUN: warploom-opt %s --split-input-file -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-version,warp-version" | filecheck %s
 
-// Rows that 16-byte accesses fit, as the call finds, and of these a few, a few tiles of results, and more.
+// Rows that 16-byte accesses fit, as the call finds, and of these a few, a few tiles of results, and more. Of other rows,
+// large products are of copies.
 // CHECK-LABEL: func.func @any
 // CHECK:         %[[A:.*]] = warp.is_divisible %A by 8 : memref<?x?xbf16>
 // CHECK-NEXT:    %[[B:.*]] = warp.is_divisible %B by 8 : memref<?x?xbf16>
@@ -26,7 +27,27 @@
 // CHECK-NEXT:        }
 // CHECK-NEXT:      }
 // CHECK-NEXT:    } else {
-// CHECK-NEXT:      warp.matmul bf16 x bf16 %A, %B init {{.*}} into %C {warp.usual = array<i64: 4095, 4095>} :
+// CHECK:           %[[MN2:.*]] = arith.muli
+// CHECK-NEXT:      %[[MNK:.*]] = arith.muli %[[MN2]],
+// CHECK:           %[[LARGE:.*]] = arith.cmpi uge, %[[MNK]], %{{.*}} : index
+// CHECK:           %[[MANY:.*]] = arith.cmpi ugt
+// CHECK:           %[[PAYS:.*]] = arith.andi %[[LARGE]], %[[MANY]] : i1
+// CHECK-NEXT:      scf.if %[[PAYS]] {
+// CHECK:             %[[SA:.*]] = memref.alloc(%[[M2:.*]], %{{.*}}) : memref<?x?xbf16>
+// CHECK:             %[[PA:.*]] = memref.subview %[[SA]][0, 0] [%[[M2]], %[[K2:.*]]] [1, 1]
+// CHECK:             linalg.fill ins(%{{.*}}) outs(%[[SA]]
+// CHECK-NEXT:        linalg.copy ins(%A : memref<?x?xbf16>) outs(%[[PA]]
+// CHECK-NEXT:        %[[RSA:.*]] = warp.assume_divisible %[[SA]] by 8
+// CHECK:             %[[RSB:.*]] = warp.assume_divisible %{{.*}} by 8
+// CHECK:             %[[SC:.*]] = memref.alloc
+// CHECK:             %[[PC:.*]] = memref.subview %[[SC]][0, 0] [%[[M2]], %{{.*}}] [1, 1]
+// CHECK:             %[[RSC:.*]] = warp.assume_divisible %[[SC]] by 8
+// CHECK-NEXT:        warp.matmul bf16 x bf16 %[[RSA]], %[[RSB]] init {{.*}} into %[[RSC]] {warp.usual = array<i64: 4095, 4095>} :
+// CHECK:             linalg.copy ins(%[[PC]] {{.*}}) outs(%C : memref<?x?xf32>)
+// CHECK-NEXT:        memref.dealloc %[[SC]]
+// CHECK-NEXT:      } else {
+// CHECK-NEXT:        warp.matmul bf16 x bf16 %A, %B init {{.*}} into %C {warp.usual = array<i64: 4095, 4095>} :
+// CHECK-NEXT:      }
 // CHECK-NEXT:    }
 // CHECK-NEXT:    func.return
 func.func @any(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %C: memref<?x?xf32>) {
