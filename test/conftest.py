@@ -18,7 +18,10 @@ os.environ.setdefault("WARPLOOM_CORES", "1")
 # What a test compiles is neither read from the cache of who runs it nor kept there.
 os.environ["WARPLOOM_CACHE"] = "off"
 
-settings.register_profile("warploom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# In CI the examples are the same each time: what it says of a change depends on the change alone.
+settings.register_profile(
+    "warploom", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("warploom")
 
 GPU_TESTS = Path(__file__).parent / "gpu"
