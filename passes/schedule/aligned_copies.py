@@ -52,7 +52,7 @@ class Rounding:
     along: Mapping[SSAValue, tuple[int, ...]]
 
     def sizes(self, index: IndexBuilder) -> list[Index]:
-        """The sizes of the loops m, n and k."""
+        """The sizes of the loops, the last three of which are m, n and k."""
         found = {loop: (value, at) for value, loops in self.along.items() for at, loop in enumerate(loops)}
         return [index.dim(*found[loop]) for loop in sorted(found) if loop >= 0]
 
@@ -70,12 +70,12 @@ class Rounding:
 
 
 def rounding(product: Product, target: Target) -> Rounding | None:
-    """How a product is made of copies; None if it is none of single plain matrices, or copies are no faster.
+    """How a product is made of copies; None if it is none of plain matrices, or copies are no faster.
 
     They are if warpgroups can multiply them, or else if elements would pass through registers.
     """
     op, matrices = product.op, [product.a, product.b, product.d]
-    plain = product.sparsity == 1 and not (product.batch or product.summed or product.scales or product.b.stored)
+    plain = product.sparsity == 1 and not (product.scales or product.b.stored)
     if not plain or not all(matrix.memory_bits >= BYTE and _is_zeroed(matrix.type) for matrix in matrices):
         return None
     least = WIDEST if any(row.runs_on(target) for row in warpgroup_rows(product)) else WORD

@@ -92,13 +92,13 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
 
 def _by_copies(product: MatmulOp, found: Product, target: Target) -> None:
     """Makes a version of copies with aligned rows, for products that are large enough to pay for them."""
-    small = not found.dynamic and found.m * found.n * found.k < LEAST_PACKED
+    small = not found.dynamic and found.m * found.n * found.depth * found.matrices < LEAST_PACKED
     few = found.is_known("m") and found.m <= FEW_ROWS
     if small or few or (how := rounding(found, target)) is None:
         return
     index = IndexBuilder(Builder(InsertPoint.before(product)))
-    m, n, k = sizes = how.sizes(index)
-    multiplied = index.value(reduce(index.mul, (m, n, k)))
+    sizes = how.sizes(index)
+    multiplied, m = index.value(reduce(index.mul, sizes)), sizes[-3]
     enough = index.insert(arith.CmpiOp(multiplied, index.value(LEAST_PACKED), "uge")).result
     many = index.insert(arith.CmpiOp(index.value(m), index.value(FEW_ROWS), "ugt")).result
     pays = index.insert(arith.AndIOp(enough, many)).result

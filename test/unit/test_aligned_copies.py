@@ -81,3 +81,28 @@ def test_a_matrix_in_two_places_is_not_copied() -> None:
     kernel(a, d, device="interp")
     x = a.astype(np.float64)
     assert (np.abs(d - x @ x) <= 70 * 2.0**-23 * (np.abs(x) @ np.abs(x))).all()
+
+
+@pytest.mark.parametrize("loops", ["bmk,bkn->bmn", "bmk,kn->bmn", "bkm,kbn->mbn", "smk,skn->mn"])
+def test_batches_and_further_sums_are_copied_whole(loops: str) -> None:
+    sizes = {"b": 3, "s": 2, "m": 67, "n": 51, "k": 45}
+    a, b, d = along = loops.replace("->", ",").split(",")
+    order = ", ".join(loop for loop in "bsmnk" if loop in loops)
+    maps = ", ".join(f"affine_map<({order}) -> ({', '.join(each)})>" for each in along)
+    kinds = [f"memref<{'?x' * len(each)}{kind}>" for each, kind in zip(along, ("bf16", "bf16", "f32"), strict=True)]
+    kernel = compile(
+        f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %D: {kinds[2]}) {{
+          %zero = arith.constant 0.0 : f32
+          linalg.fill ins(%zero : f32) outs(%D : {kinds[2]})
+          linalg.contract indexing_maps = [{maps}] ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%D : {kinds[2]})
+          return
+        }}""",
+        target="sm_90a",
+    )
+    rng = np.random.default_rng(10)
+    x, y = (drawn(rng, tuple(sizes[loop] for loop in each), "bf16") for each in (a, b))
+    found = np.full([sizes[loop] for loop in d], np.nan, np.float32)
+    assert len(kernel.called_with(x, y, found).launches) == 6
+    kernel(x, y, found, device="interp", checks="all")
+    exact, size = (np.einsum(loops, of(x), of(y)) for of in (np.float64, lambda v: np.abs(v.astype(np.float64))))
+    assert (np.abs(found - exact) <= 100 * 2.0**-23 * size).all()
