@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,12 @@ def test_a_process_that_ends_is_told() -> None:
         parallel.run_batches(lambda batch: os._exit(9), 4, memory, lambda result: None)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         parallel.run_batches(lambda batch: 1 // 0, 4, memory, lambda result: None)
+
+
+@pytest.mark.usefixtures("several")
+def test_a_process_that_may_have_no_children_runs_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing, "current_process", lambda: SimpleNamespace(daemon=True))
+    assert not parallel.run_batches(lambda batch: os._exit(9), 4, GlobalBuffers(), lambda result: None)
 
 
 @pytest.mark.parametrize(("given", "expected"), [("4", 4), ("1", 1)])
