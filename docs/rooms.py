@@ -47,7 +47,8 @@ SHOWN = {
 ADDITIONS = (
     ("a shape or type of a matrix instruction", "a row of `dialect/isa/`: [how](adding-an-instruction.md)"),
     ("a family of matrix instructions", "rows, an operation, a pattern, its semantics: [how](adding-a-family.md)"),
-    ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in `runtime/interp/instructions/`"),
+    ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in a module of "
+     "`runtime/interp/instructions/`, which `modules.py` there names"),
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),

@@ -67,9 +67,12 @@ _TARGETS: dict[str, Callable[[], type[Target]]] = {
 WARPLOOM_UNIVERSE = Universe(all_dialects=_DIALECTS, all_passes=_PASSES, all_targets=_TARGETS)
 """What the entry point names; plain `xdsl-opt` finds the project through it."""
 
-LINALG: Callable[[], Dialect] = _lazy("..dialect.linalg", "LINALG")
+LINALG: Callable[[], Dialect] = _lazy("..dialect.linalg.dialect", "LINALG")
 """xDSL's `linalg` with a matmul that takes what MLIR takes. Not in the universe, where two dialects
 of one name are an error: the project's own driver puts it in place of xDSL's."""
+
+LINALG_BASE: Callable[[], Dialect] = _lazy("..dialect.linalg.base", "BASE")
+"""The same but for its 30 convolutions."""
 
 GPU: Callable[[], Dialect] = _lazy("..dialect.gpu", "GPU")
 """xDSL's `gpu` with the text that MLIR has for kernels and launches; as for `linalg`."""

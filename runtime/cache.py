@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -73,12 +72,14 @@ class Cache:
 
     def put(self, key: str, parts: Mapping[str, bytes]) -> None:
         """Keeps an entry. What cannot be written is not kept: a cache is no reason to fail."""
+        from tempfile import NamedTemporaryFile
+
         data = _packed(parts)
         if len(data) > self.limit:
             return
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
+            with NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
                 written = Path(file.name)
             try:
                 written.write_bytes(data)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .interp.observers.observer import Observer, Observers
-from .interp.observers.reporter import Reporter
-from .interp.traces.tracer import Tracer
-from .launch_report import LaunchReport
-from .launch_trace import LaunchTrace
+
+if TYPE_CHECKING:
+    from .interp.observers.reporter import Reporter
+    from .interp.traces.tracer import Tracer
+    from .launch_report import LaunchReport
+    from .launch_trace import LaunchTrace
 
 
 class LaunchObservers:
     """The observers of a number of launches, none where nothing is asked for."""
 
     def __init__(self, launches: int, report: bool, trace: bool) -> None:
-        self._reporters = [Reporter() for _ in range(launches if report else 0)]
-        self._tracers = [Tracer() for _ in range(launches if trace else 0)]
+        self._reporters = _reporters(launches) if report else []
+        self._tracers = _tracers(launches) if trace else []
 
     def of(self, launch: int) -> Observer | None:
         """The observer of the launch of a number."""
@@ -30,3 +34,15 @@ class LaunchObservers:
     def traces(self) -> tuple[LaunchTrace, ...]:
         """What each launch did over time, if that was asked for."""
         return tuple(tracer.trace() for tracer in self._tracers)
+
+
+def _reporters(launches: int) -> list[Reporter]:
+    from .interp.observers.reporter import Reporter
+
+    return [Reporter() for _ in range(launches)]
+
+
+def _tracers(launches: int) -> list[Tracer]:
+    from .interp.traces.tracer import Tracer
+
+    return [Tracer() for _ in range(launches)]

@@ -1,33 +1,13 @@
 """`linalg`: xDSL's dialect, and the operations and forms of MLIR that it lacks."""
 
-from xdsl.dialects.linalg import Linalg, ops
-from xdsl.dialects.linalg.abstract_ops import ConvOperation
-from xdsl.ir import Dialect
-
 from .attributes import TypeFnAttr
 from .contraction import METADATA, ContractionOp
-from .convolution import CONVOLUTIONS, ConvolutionOp
-from .generic import GenericOp
-from .matmul import BATCH_PRODUCTS, CONTRACTIONS, MATRIX_PRODUCTS, MatmulOp
-from .pointwise import ElementwiseKindAttr, ElementwiseOp, MapOp
+from .convolution import ConvolutionOp
+from .matmul import CONTRACTIONS, MatmulOp
 from .softmax import SoftmaxOp
-
-_OWN = (ops.MatmulOp, ops.GenericOp)
-
-LINALG = Dialect(
-    "linalg",
-    [
-        *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
-        *(GenericOp, MapOp, ElementwiseOp),
-        *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, *CONVOLUTIONS, SoftmaxOp),
-    ],
-    [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
-)
-"""xDSL's `linalg` with our matmul and generic in place of its own, the other named products, and our convolutions."""
 
 __all__ = [
     "CONTRACTIONS",
-    "LINALG",
     "METADATA",
     "ContractionOp",
     "ConvolutionOp",

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from . import dlpack
-from .dtypes import DTYPES, PACKED, DType, element_of
+from .dtypes import NUMPY_NAMES, PACKED, DType, element_of
 from .parameter import Parameter, describe
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
@@ -187,10 +187,10 @@ def _from_numpy(array: Array, wanted: str) -> Argument:
             f"expected elements in the byte order of this machine, got {array.dtype.str}; pass "
             "array.astype(array.dtype.newbyteorder('='))"
         )
-    if isinstance(array, np.ma.MaskedArray):
-        raise ArgumentError("expected an array without a mask, which kernels cannot read; pass array.filled()")
-    if type(array) is not np.ndarray:  # numpy.matrix, whose views always have two dimensions
-        array = array.view(np.ndarray)
+    if type(array) is not np.ndarray:
+        if isinstance(array, np.ma.MaskedArray):
+            raise ArgumentError("expected an array without a mask, which kernels cannot read; pass array.filled()")
+        array = array.view(np.ndarray)  # of numpy.matrix, views always have two dimensions
     element = element_of(array.dtype)
     if element in PACKED and (element != "i1" or wanted == "i1"):
         return _packed(array, element)
@@ -249,7 +249,7 @@ def _type_of_words(value: object) -> str:
         except ArgumentError:  # older torch exports no 8-bit floats
             pass
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
-    return next((element for element, known in DTYPES.items() if str(known) == name), "")
+    return next((element for element, known in NUMPY_NAMES.items() if known == name), "")
 
 
 def _torch_of(value: object) -> Any | None:
@@ -268,7 +268,7 @@ def _torch_stream(value: object) -> int | None:
     return int(torch.cuda.current_stream(tensor.device).cuda_stream if raw is None else raw(tensor.get_device()))
 
 
-_TORCH_ELEMENTS = {f"torch.{dtype}": element for element, dtype in DTYPES.items() if element not in PACKED}
+_TORCH_ELEMENTS = {f"torch.{name}": element for element, name in NUMPY_NAMES.items() if element not in PACKED}
 """Element types by the names that torch has for them."""
 
 

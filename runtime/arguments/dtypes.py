@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -16,30 +15,59 @@ from .elements import ELEMENT_BITS
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
 
-DTYPES: Mapping[str, DType] = {
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
-    "f6E2M3FN": np.dtype(ml_dtypes.float6_e2m3fn),
-    "f6E3M2FN": np.dtype(ml_dtypes.float6_e3m2fn),
-    "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
-    "i1": np.dtype(np.bool_),
-    "i4": np.dtype(ml_dtypes.int4),
-    "ui4": np.dtype(ml_dtypes.uint4),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-    "ui8": np.dtype(np.uint8),
-    "ui16": np.dtype(np.uint16),
-    "ui32": np.dtype(np.uint32),
-    "ui64": np.dtype(np.uint64),
+NUMPY_NAMES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "f8E4M3FN": "float8_e4m3fn",
+    "f8E5M2": "float8_e5m2",
+    "f8E8M0FNU": "float8_e8m0fnu",
+    "f6E2M3FN": "float6_e2m3fn",
+    "f6E3M2FN": "float6_e3m2fn",
+    "f4E2M1FN": "float4_e2m1fn",
+    "i1": "bool",
+    "i4": "int4",
+    "ui4": "uint4",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "ui8": "uint8",
+    "ui16": "uint16",
+    "ui32": "uint32",
+    "ui64": "uint64",
 }
-"""MLIR element type, as MLIR spells it, to the numpy type of the same words; signless integers read as signed."""
+"""MLIR element type, as MLIR spells it, to the name of the type of the same words that numpy or ml_dtypes has; signless
+integers read as signed."""
+
+_ELEMENTS = {name: element for element, name in NUMPY_NAMES.items()}
+
+
+class _DTypes(Mapping[str, DType]):
+    """The types of `NUMPY_NAMES`, each made when it is asked for: a run with numpy's own waits for no ml_dtypes."""
+
+    def __getitem__(self, element: str) -> DType:
+        return _dtype(NUMPY_NAMES[element])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NUMPY_NAMES)
+
+    def __len__(self) -> int:
+        return len(NUMPY_NAMES)
+
+
+@cache
+def _dtype(name: str) -> DType:
+    if name == "bool" or hasattr(np, name):
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+DTYPES: Mapping[str, DType] = _DTypes()
+"""The numpy type of each MLIR element type."""
 
 PACKED = {name: 8 // bits for name, bits in ELEMENT_BITS.items() if bits < 8}
 """Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
@@ -71,6 +99,8 @@ def integer_limits(dtype: DType) -> tuple[int, int] | None:
         return 0, 1
     if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
         return None
+    import ml_dtypes
+
     limits = ml_dtypes.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
@@ -78,4 +108,5 @@ def integer_limits(dtype: DType) -> tuple[int, int] | None:
 @cache
 def element_of(dtype: DType) -> str:
     """The MLIR name of a numpy type; numpy's own name where MLIR has none."""
-    return next((name for name, known in DTYPES.items() if known == dtype), str(dtype))
+    element = _ELEMENTS.get(dtype.name, "")
+    return element if element and DTYPES[element] == dtype else str(dtype)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-import ml_dtypes
 import numpy as np
 
 from ...dialect.isa.tensor_map import SIZE, TensorMapFields
@@ -19,7 +18,7 @@ from ...dialect.ptx.text.syntax import Function, Variable
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from .arrays import Argument, borrow, is_array
-from .dtypes import DType
+from .dtypes import DTYPES, DType
 from .structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
 from .tensor_map import EncodedMap, TensorMap
 
@@ -72,7 +71,7 @@ def parameter_dtype(parameter: Variable) -> DType:
         ArgumentError: for a type no argument can be passed as.
     """
     if parameter.type == "bf16":
-        return np.dtype(ml_dtypes.bfloat16)
+        return DTYPES["bf16"]
     match = _PTX_TYPE.match(parameter.type)
     if match is None or parameter.type == "f8":
         raise ArgumentError(f"parameter {parameter.name}: nothing can be passed as .{parameter.type}")

@@ -1,13 +1,14 @@
 """From syntax records to actions: how operands are read and written, and what rows mean.
 
-An instruction is decoded by the function that `MEANINGS` holds for its row, with what the row binds; what no row takes
-is refused, in the words of the dialect's verifier, before anything runs.
+An instruction is decoded by the function that `meaning_of` finds for its row, with what the row binds; what no row
+takes is refused, in the words of the dialect's verifier, before anything runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ from ...dialect.ptx.unmodelled import family as unmodelled
 from ...dialect.ptx.verifier import resolve
 from ..numerics.array import Array
 from .errors import DecodeError
+from .instructions.modules import module_of
 from .instructions.register_dtypes import DTYPES, FLOATS
 from .instructions.specials import SPECIALS
 from .machine.clock import CLOCKS
@@ -291,7 +293,7 @@ def describe(operand: Operand) -> str:
 Meaning: TypeAlias = Callable[[Context, Bindings], Action]
 
 MEANINGS: dict[str, Meaning] = {}
-"""By the name that rows give to what they do (`Row.means`)."""
+"""What is imported so far, by the name that rows give to what they do (`Row.means`)."""
 
 
 def meaning(*names: str) -> Callable[[Meaning], Meaning]:
@@ -311,6 +313,13 @@ def meaning(*names: str) -> Callable[[Meaning], Meaning]:
     return enter
 
 
+def meaning_of(means: str) -> Meaning:
+    """What the rows of a name do."""
+    if means not in MEANINGS:
+        import_module(f".instructions.{module_of(means)}", __package__)
+    return MEANINGS[means]
+
+
 def decode(context: Context) -> Action:
     """What an instruction does, its guard aside.
 
@@ -322,7 +331,7 @@ def decode(context: Context) -> Action:
     if isinstance(resolved, str):
         raise DecodeError(f"instruction {opcode} is not supported" if unmodelled(opcode) else resolved)
     context.row, bindings = resolved
-    action = MEANINGS[context.row.means](context, bindings)
+    action = meaning_of(context.row.means)(context, bindings)
     reads_clock = any(isinstance(o, Register) and o.name in CLOCKS for o in context.operands)
     return _reading(action) if reads_clock else action
 

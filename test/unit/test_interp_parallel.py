@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from warploom.runtime import compile
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine import batches as batching
 from warploom.runtime.interp.machine import parallel
+from warploom.runtime.interp.machine.cores import CORES, cores
 from warploom.runtime.interp.machine.memory import Buffer, GlobalBuffers
 
 HEAD = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r0, %r2, %r3, %r1;
@@ -25,7 +27,7 @@ SQUARE = "mul.lo.u32 %r4, %r0, %r0; st.global.u32 [%rd2], %r4;"
 @pytest.fixture
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processes, for batches of two warps."""
-    monkeypatch.setenv(parallel.CORES, "3")
+    monkeypatch.setenv(CORES, "3")
     monkeypatch.setattr(batching, "IN_FLIGHT_WARPS", 2)
     monkeypatch.setattr(batching, "WARPS_OF_BATCH", 2)
 
@@ -46,7 +48,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(count)
         return inner(work, count, *rest)
 
-    monkeypatch.setattr(batching, "run_batches", counted)
+    monkeypatch.setattr(parallel, "run_batches", counted)
     return seen
 
 
@@ -69,8 +71,8 @@ def test_products_have_the_same_words(batches: list[int], monkeypatch: pytest.Mo
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((65, 40), (40, 66)))
     c = random.standard_normal((65, 66)).astype(np.float32)
     found = [c.copy() for _ in range(3)]
-    for cores, result in zip(("1", "2", "5"), found, strict=True):
-        monkeypatch.setenv(parallel.CORES, cores)
+    for number, result in zip(("1", "2", "5"), found, strict=True):
+        monkeypatch.setenv(CORES, number)
         kernel(a, b, result, device="interp")
     assert len(batches) == 2
     assert min(batches) > 1
@@ -137,8 +139,8 @@ def test_the_first_error_is_raised(batches: list[int], monkeypatch: pytest.Monke
     """Whatever process comes to one first."""
     body = f"setp.ge.u32 %p1, %r2, 7; @%p1 ld.global.u32 %r4, [%rd2+4096];\n{SQUARE}"
     errors: list[str] = []
-    for cores in ("3", "1"):
-        monkeypatch.setenv(parallel.CORES, cores)
+    for number in ("3", "1"):
+        monkeypatch.setenv(CORES, number)
         with pytest.raises(InterpreterError, match=r"CTA \(7, 0, 0\), warp 0, lane 0") as caught:
             run(body, 40, np.zeros(32 * 40, np.uint32)[: 32 * 12])
         errors.append(str(caught.value))
@@ -173,13 +175,19 @@ def test_a_process_that_ends_is_told() -> None:
         parallel.run_batches(lambda batch: 1 // 0, 4, memory, lambda result: None)
 
 
+@pytest.mark.usefixtures("several")
+def test_a_process_that_may_have_no_children_runs_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing, "current_process", lambda: SimpleNamespace(daemon=True))
+    assert not parallel.run_batches(lambda batch: os._exit(9), 4, GlobalBuffers(), lambda result: None)
+
+
 @pytest.mark.parametrize(("given", "expected"), [("4", 4), ("1", 1)])
 def test_cores_are_what_the_environment_says(given: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(parallel.CORES, given)
-    assert parallel.cores() == expected
-    monkeypatch.setenv(parallel.CORES, "")
-    assert parallel.cores() >= 1
+    monkeypatch.setenv(CORES, given)
+    assert cores() == expected
+    monkeypatch.setenv(CORES, "")
+    assert cores() >= 1
     for senseless in ("0", "-1", "many"):
-        monkeypatch.setenv(parallel.CORES, senseless)
+        monkeypatch.setenv(CORES, senseless)
         with pytest.raises(InterpreterError, match=f"expected a number of processes from 1 on, got '{senseless}'"):
-            parallel.cores()
+            cores()

@@ -11,7 +11,8 @@ from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
-from warploom.runtime.interp.decode import MEANINGS
+from warploom.runtime.interp.decode import MEANINGS, meaning_of
+from warploom.runtime.interp.instructions.modules import module_of
 
 HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .b64 p) {\n"
 HEAD += DECLARATIONS + WIDE + SYMBOLS
@@ -43,7 +44,10 @@ def test_every_row_is_decoded() -> None:
 
 def test_every_row_has_one_meaning() -> None:
     matrices = [row for forms in FAMILIES.values() for row, _ in find(forms()[0].spelling)]
-    assert set(MEANINGS) == {row.means for row in (*ROWS, *matrices)}
+    names = {row.means for row in (*ROWS, *matrices)}
+    for name in names:
+        assert meaning_of(name).__module__.endswith(f".{module_of(name)}")
+    assert set(MEANINGS) == names
 
 
 def test_every_row_is_decoded_in_another_order() -> None:

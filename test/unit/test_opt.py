@@ -414,8 +414,8 @@ class TestProcess:
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
                   "warploom.passes.pipelining.specialiser", "warploom.passes.expand.partial_sums",
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.layouts.algebra",
-                  "warploom.dialect.warp.tensor_copies", "warploom.dialect.warp.partial_sums", "html",
-                  "difflib")  # fmt: skip
+                  "warploom.dialect.linalg.convolutions", "warploom.dialect.warp.tensor_copies",
+                  "warploom.dialect.warp.partial_sums", "html", "difflib")  # fmt: skip
         command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", known, *others]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{known}\n", b"")

@@ -12,7 +12,7 @@ from ptx_rows import shuffled
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.text.parser import parse_ptx
 from warploom.dialect.ptx.traits import Traits, traits
-from warploom.runtime.interp.machine.parallel import independent
+from warploom.runtime.interp.machine.cores import independent
 from warploom.runtime.interp.machine.program import load
 
 QUESTIONS = (

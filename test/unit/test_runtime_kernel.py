@@ -201,6 +201,25 @@ def test_loading_ptx_needs_no_compiler() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_a_run_waits_for_nothing_that_it_has_not() -> None:
+    """A product of f16 on the interpreter, in one process: for no other instructions, types, arrays or processes."""
+    script = (
+        "import sys; import numpy as np; from warploom.runtime import compile;"
+        "kernel = compile(sys.argv[1], 'sm_80', cache=False);"
+        "arrays = [np.ones(s, t) for s, t in (((20, 24), 'f2'), ((24, 12), 'f2'), ((20, 12), 'f4'))];"
+        "kernel(*arrays, device='interp'); assert arrays[2][0, 0] == 25;"
+        "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
+    )
+    known = "warploom.runtime.interp.instructions.moves"
+    others = ("warploom.runtime.interp.instructions.warpgroup", "warploom.runtime.interp.instructions.video",
+              "warploom.runtime.interp.instructions.tensor_copies", "warploom.runtime.interp.observers.reporter",
+              "warploom.runtime.interp.traces.tracer", "warploom.runtime.interp.machine.parallel",
+              "multiprocessing", "ml_dtypes", "numpy.ma")  # fmt: skip
+    command = [sys.executable, "-c", script, MATMUL, known, *others]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{known}\n", "")
+
+
 def test_without_torch_every_other_name_is_imported() -> None:
     code = """
 import sys

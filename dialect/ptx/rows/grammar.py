@@ -201,6 +201,8 @@ class Row(Availability):
     def match(self, opcode: str) -> Bindings | None:
         """What the qualifiers of an opcode bind, if it is one of this row's spellings, in whatever order."""
         words = _words(opcode)
+        if not all(word.lstrip(".") in self.spelling for word in words):  # so end most rows of a root
+            return None
         allowed, needed = self._vocabulary
         if not needed <= set(words) <= allowed:
             return None

@@ -16,30 +16,18 @@ from ....dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
 from ....dialect.isa.form import CONSTANT, DESCRIPTOR
 from ....dialect.isa.wgmma import WARPS, M, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
-from ....dialect.ptx.rows.grammar import Bindings, Row
+from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
 from ...numerics.product import MatrixProduct, SideOperands
 from ..decode import Context, meaning
 from ..errors import FaultError
+from ..machine.flow import parted
 from ..machine.state import Action, Source, State
 from ..machine.threads import LANES, BoundStep, Selection
 from ..observers.events import MemoryAccess
 from .fragments import elements, gather, packed
 from .matrix import form, model, rows_of, stored_columns
-
-OF_WARPGROUPS = "wgmma"
-"""The first word of the opcodes that the warps of a warpgroup execute together."""
-
-
-def together(row: Row) -> int:
-    """How many warps execute an `.aligned` instruction together."""
-    return WARPS if row.root == OF_WARPGROUPS else 1
-
-
-def parted(what: str, warp: int) -> str:
-    """What is wrong with an instruction of a warpgroup to which a warp does not come."""
-    return f"{what} must be executed by all {WARPS} warps of a warpgroup; warp {warp} takes no part"
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:

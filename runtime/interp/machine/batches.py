@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from .cores import cores, independent
 from .kernel import align
 from .machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
-from .parallel import cores, independent, run_batches
 
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
@@ -44,6 +44,8 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
     each = _ctas_of_batch(launch, total, at_once, processes)
     if each >= total or not independent(launch.kernel):
         return False
+    from .parallel import run_batches
+
     finished = 0
 
     def work(number: int) -> tuple[int, Stats]:

@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.rows.grammar import Row
 from ...numerics.array import Array
 from ..errors import FaultError
 from ..observers.events import Events
@@ -19,12 +21,25 @@ from .threads import LANES, LEFT, Geometry, Selection
 
 Complete: TypeAlias = Callable[[Array], None]
 
+OF_WARPGROUPS = "wgmma"
+"""The first word of the opcodes that the warps of a warpgroup execute together."""
+
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 
 
 def apart(what: str, lane: int) -> str:
     """What is wrong with an `.aligned` instruction to which a lane does not come."""
     return f"{what} must be executed by all lanes of a warp together; lane {lane} takes no part"
+
+
+def together(row: Row) -> int:
+    """How many warps execute an `.aligned` instruction together."""
+    return WARPS if row.root == OF_WARPGROUPS else 1
+
+
+def parted(what: str, warp: int) -> str:
+    """What is wrong with an instruction of a warpgroup to which a warp does not come."""
+    return f"{what} must be executed by all {WARPS} warps of a warpgroup; warp {warp} takes no part"
 
 
 def _alike_in_warps(values: Array) -> bool:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from math import prod
 from typing import NamedTuple
 
@@ -30,22 +29,14 @@ from ...grid import Dim3
 from ..decode import Context, decode
 from ..errors import DecodeError, Finding, InterpreterError
 from ..instructions.calls import RESULT, RESULT_BYTES, RETURN, finish
-from ..instructions.warpgroup import OF_WARPGROUPS
 from ..names import Formal, Frame, NameScope, VariablePlace
+from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions, has_results
 from .memory import ARGUMENTS
 from .stacks import StackFrame
 from .state import Action
 from .storage import RegisterSlot, StorageLayout
 from .threads import Geometry
-
-_FAMILIES = (
-    "atomics", "barriers", "bulk", "calls", "carry", "clusters", "comparison", "control", "convert", "convert_narrow",
-    "copies", "floating", "integer", "logic", "matrix", "mbarrier", "moves", "stack", "tensor_copies", "tensor_maps",
-    "video", "warpgroup", "warps", "wmma",
-)  # fmt: skip
-for _family in _FAMILIES:  # each enters its part of the meanings
-    import_module(f"..instructions.{_family}", __package__)
 
 
 @dataclass(frozen=True, slots=True)

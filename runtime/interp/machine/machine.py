@@ -13,12 +13,11 @@ from ...grid import Dim3, Progress
 from ...numerics.array import Array
 from ..errors import FaultError, Finding, InterpreterError
 from ..instructions.prints import Prints, Sink
-from ..instructions.warpgroup import parted, together
 from ..observers.events import Look
 from ..observers.observer import Observer
 from .clusters import ClusterBarrier, SharedWindow
 from .copies import CopyQueue
-from .flow import Flow, apart
+from .flow import Flow, apart, parted, together
 from .kernel import Decoded, DecodedKernel, align
 from .mbarriers import MbarrierObjects
 from .memory import (

@@ -10,9 +10,7 @@ from __future__ import annotations
 import gc
 import mmap
 import multiprocessing
-import os
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -24,39 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ....dialect.ptx.text.syntax import Register
 from ..errors import InterpreterError
-from .clock import CLOCKS
-from .kernel import DecodedKernel
+from .cores import CORES, cores
 from .memory import Buffer, GlobalBuffers
-
-CORES = "WARPLOOM_CORES"
-"""The environment variable with the number of processes; 1 for none beside this one."""
-
-
-def cores() -> int:
-    """How many processes a launch may take: one where they cannot be forked.
-
-    Raises:
-        InterpreterError: if the environment variable is no number of processes.
-    """
-    if not hasattr(os, "fork") or sys.platform == "darwin" or multiprocessing.current_process().daemon:
-        return 1
-    if given := os.environ.get(CORES, ""):
-        if not (given.isdecimal() and int(given)):
-            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{given}'")
-        return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def independent(kernel: DecodedKernel) -> bool:
-    """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
-    return not any(d.traits.between_ctas or _reads_clock(d.source.operands) for d in kernel.code)
-
-
-def _reads_clock(operands: Sequence[object]) -> bool:
-    return any(isinstance(operand, Register) and operand.name in CLOCKS for operand in operands)
-
 
 Work = Callable[[int], Any]
 """Runs the batch of a number; what it returns goes to the launching process."""
@@ -72,13 +40,14 @@ class _Worker:
 
 
 def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[Any], None]) -> bool:
-    """Runs batches 0 to `count` - 1 side by side; `done` is called with what each returned. False if they cannot be.
+    """Runs batches 0 to `count` - 1 side by side; `done` is called with what each returned. False if they cannot be:
+    this process may have no children, or arrays overlap.
 
     Raises:
         InterpreterError: what the first batch raised that went wrong.
     """
     buffers = [b for b in memory.buffers() if b.writable and b.size]
-    if _overlap(buffers):
+    if multiprocessing.current_process().daemon or _overlap(buffers):
         return False
     context = multiprocessing.get_context("fork")
     following = context.Value("q", 0)
