@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
@@ -38,23 +39,41 @@ from ...dialect.warp.loops import loops_of
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 from ..tile.index_builder import Index, IndexBuilder
+from .h200 import COPIED_DEPTH, FEW_ROWS
 from .packing import WIDEST, WORD, access_bytes
 from .resources import warpgroup_rows
+from .warpgroup import LEAST_PACKED
 
 
 @dataclass(frozen=True)
 class Rounding:
     """The loops of a product whose sizes are rounded up in copies, to multiples of `step`, and the loops of each
-    operand in memory."""
+    operand in memory. `by_element` says that A or B would be loaded element by element, through registers."""
 
     loops: frozenset[int]
     step: int
     along: Mapping[SSAValue, tuple[int, ...]]
+    by_element: bool
 
     def sizes(self, index: IndexBuilder) -> list[Index]:
         """The sizes of the loops, the last three of which are m, n and k."""
         found = {loop: (value, at) for value, loops in self.along.items() for at, loop in enumerate(loops)}
         return [index.dim(*found[loop]) for loop in sorted(found) if loop >= 0]
+
+    def pays(self, index: IndexBuilder, sizes: Sequence[Index], batch: int, *, few: bool) -> SSAValue | bool:
+        """Whether copies are faster where loops have these sizes, the first of which are a batch; if that is known
+        already, as a `bool`. With `few` also for a few rows: those have no other kernel of their own."""
+        *outer, m, _, k = sizes
+        if self.by_element:
+            enough = _at_least(index, reduce(index.mul, outer[batch:], k), COPIED_DEPTH)
+        else:
+            enough = _at_least(index, reduce(index.mul, sizes), LEAST_PACKED)
+        many = True if few and self.by_element else _at_least(index, m, FEW_ROWS + 1)
+        if isinstance(enough, bool):
+            return many if enough else False
+        if isinstance(many, bool):
+            return enough if many else False
+        return index.insert(arith.AndIOp(enough, many)).result
 
     def rounded(self, index: IndexBuilder, sizes: Sequence[Index]) -> list[Index]:
         """The sizes of the loops in copies."""
@@ -72,7 +91,7 @@ class Rounding:
 def rounding(product: Product, target: Target) -> Rounding | None:
     """How a product is made of copies; None if it is none of plain matrices, or copies are no faster.
 
-    They are if warpgroups can multiply them, or else if elements would pass through registers.
+    They may be if elements would be loaded one by one, or if warpgroups can multiply copies and nothing else.
     """
     op, matrices = product.op, [product.a, product.b, product.d]
     plain = product.sparsity == 1 and not (product.scales or product.b.stored)
@@ -90,7 +109,8 @@ def rounding(product: Product, target: Target) -> Rounding | None:
             return None  # one matrix in two places, which would be rounded otherwise in each
     step = max(WIDEST * BYTE // matrix.memory_bits for matrix in matrices)
     columns = frozenset(along[matrix.value][matrix.dimensions[1]] for matrix in matrices)
-    return Rounding(columns, step, along)
+    by_element = any(access_bytes(matrix) < WORD for matrix in (product.a, product.b))
+    return Rounding(columns, step, along, by_element)
 
 
 @dataclass
@@ -171,6 +191,12 @@ class CopiedOperands:
             return self.index.insert(arith.ConstantOp(FloatAttr(0.0, element))).result
         assert isinstance(element, IntegerType)
         return self.index.insert(arith.ConstantOp(IntegerAttr(0, element.bitwidth))).result
+
+
+def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
+    if isinstance(size, int):
+        return size >= least
+    return index.insert(arith.CmpiOp(size, index.value(least), "uge")).result
 
 
 def _is_zeroed(kind: Memory) -> bool:

@@ -76,6 +76,10 @@ PACK_LATENCY = 10_500
 PACK_BYTES_PER_CYCLE = 9
 """Bytes read and written by an SM."""
 
+COPIED_DEPTH = 192
+"""Products for each element of D from which it is faster to copy A and B to aligned rows than to load them element by
+element: M = N = K = 127 16.4 and 16.5 microseconds, 191 18.3 and 26.6, 4095 262 and 1229; 16x4095x4095 80 and 246."""
+
 MOST_STAGES = 8
 """Stages beyond which more were no faster."""
 

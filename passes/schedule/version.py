@@ -27,13 +27,12 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from ..tile.index_builder import IndexBuilder
-from .aligned_copies import CopiedOperands, rounding
+from .aligned_copies import CopiedOperands, Rounding, rounding
 from .choice import default_schedule, products
 from .h200 import FEW_ROWS, FULL_WAVE, LARGEST_TILE
 from .packing import WIDEST
 from .tuned import key_of
 from .warp_schedule import read_tuned, target_for
-from .warpgroup import LEAST_PACKED
 
 DONE = (ScheduleAttr.name, USUAL)
 """The attributes of products that have their kernel, or their versions."""
@@ -90,23 +89,24 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
     return chosen
 
 
-def _by_copies(product: MatmulOp, found: Product, target: Target) -> None:
-    """Makes a version of copies with aligned rows, for products that are large enough to pay for them."""
-    small = not found.dynamic and found.m * found.n * found.depth * found.matrices < LEAST_PACKED
-    few = found.is_known("m") and found.m <= FEW_ROWS
-    if small or few or (how := rounding(found, target)) is None:
-        return
+def _by_copies(product: MatmulOp, found: Product, how: Rounding, *, few: bool) -> MatmulOp:
+    """Makes a version of copies with aligned rows, for sizes of which that is faster: the only one, if the sizes are
+    known to be such; none, if they are known not to be. Returns the product of the other sizes, if there are any."""
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     sizes = how.sizes(index)
-    multiplied, m = index.value(reduce(index.mul, sizes)), sizes[-3]
-    enough = index.insert(arith.CmpiOp(multiplied, index.value(LEAST_PACKED), "uge")).result
-    many = index.insert(arith.CmpiOp(index.value(m), index.value(FEW_ROWS), "ugt")).result
-    pays = index.insert(arith.AndIOp(enough, many)).result
+    if (pays := how.pays(index, sizes, found.op.batch, few=few)) is False:
+        return product
     copies = CopiedOperands(found, how, sizes)
     known = copies.of_all()
     made = [op.clone(known) for op in _made_of(product.operands)]
-    _either(pays, product, [*copies.before(), *made, chosen := product.clone(known), *copies.behind])
+    chosen = product.clone(known)
+    other = [*copies.before(), *made, chosen, *copies.behind]
     _say_usual(chosen, found.m, found.n)
+    if pays is True:
+        Rewriter.replace_op(product, other, [])
+        return chosen
+    _either(pays, product, other)
+    return product
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ class VersionPass(ModulePass):
     """Makes several kernels for a product with dynamic strides or sizes; each call chooses between them.
 
     - If strides or offsets are dynamic, one kernel requires rows that begin at multiples of 16 bytes, as tensor copies
-      and 16-byte accesses do, and another kernel takes any rows. Large products of other rows are computed from copies
-      with rows that do, which other kernels make.
+      and 16-byte accesses do, and another kernel takes any rows. Of products of other rows, all but the smallest are
+      computed from copies with rows that do, which other kernels make.
     - If the sizes of the result are dynamic, there are kernels for a few rows, for results of a few tiles, and for
       larger results, as far as their default schedules differ.
 
@@ -187,11 +187,11 @@ class VersionPass(ModulePass):
             if tuned is not None and tuned.best(target.name, key_of(found)) is not None:
                 continue
             try:
-                chosen = product
-                if divisors:
-                    chosen = _by_rows(product, divisors)
-                    _say_usual(product, found.m, found.n)
-                _by_copies(product, found, target)
-                _by_size(chosen, read(chosen), target)
+                whole = _by_rows(product, divisors) if divisors else None
+                _say_usual(product, found.m, found.n)
+                if (how := rounding(found, target)) is not None:
+                    product = _by_copies(product, found, how, few=whole is not None)
+                sized = product if whole is None else whole
+                _by_size(sized, read(sized), target)
             except ScheduleError as error:
                 fail(product, f"schedule: {error}")

@@ -1,4 +1,4 @@
-"""Large products whose rows begin anywhere: the GPU gives the interpreter's words. Here, small ones count as large."""
+"""Products whose rows begin anywhere: the GPU gives the interpreter's words. Here, small ones count as large."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from unaligned import CASES, Case
 
-from warploom.passes.schedule import version
+from warploom.passes.schedule import aligned_copies
 from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
@@ -24,7 +24,8 @@ ON_SM_90 = [
 def test_interpreter_and_gpu_agree(case: Case, device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
-    monkeypatch.setattr(version, "LEAST_PACKED", 1 << 10)
+    monkeypatch.setattr(aligned_copies, "COPIED_DEPTH", 40)
+    monkeypatch.setattr(aligned_copies, "LEAST_PACKED", 1 << 10)
     kernel = case.compiled()
     *operands, here = case.operands(np.random.default_rng())
     there = here.copy()

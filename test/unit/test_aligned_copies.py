@@ -1,4 +1,4 @@
-"""Large products whose rows begin anywhere, from copies with aligned rows. Here, small ones count as large."""
+"""Products whose rows begin anywhere, from copies with aligned rows. Here, small ones count as large."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unaligned import CASES, TYPES, Case, drawn
+from unaligned import ANYWHERE, CASES, TYPES, Case, drawn
 
-from warploom.passes.schedule import version
+from warploom.passes.schedule import aligned_copies
 from warploom.runtime import compile
 
-LEAST = 1 << 10
+DEPTH, LEAST = 40, 1 << 10
 
 
 @pytest.fixture(autouse=True)
 def _few_products_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "LEAST_PACKED", LEAST)
+    monkeypatch.setattr(aligned_copies, "COPIED_DEPTH", DEPTH)
+    monkeypatch.setattr(aligned_copies, "LEAST_PACKED", LEAST)
 
 
 def along(loops: str, array: Any, first: str) -> Any:
@@ -58,13 +59,37 @@ def test_each_call_has_copies_of_its_size() -> None:
         assert (np.abs(d - x @ y) <= (k + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
 
 
-@pytest.mark.parametrize(("m", "k", "launches"), [(64, 100, 1), (65, 1, 1), (65, 100, 6)])
-def test_small_products_take_any_rows(m: int, k: int, launches: int) -> None:
-    """And those of a few rows, where copying B takes longer than reading it."""
-    n = 15
-    assert (m * n * k >= LEAST) == (k > 1)
-    a, b, d = np.zeros((m, k), TYPES["bf16"]), np.zeros((k, n), TYPES["bf16"]), np.zeros((m, n), np.float32)
-    assert len(Case("bf16", "f32", "sm_90a").compiled().called_with(a, b, d).launches) == launches
+@pytest.mark.parametrize(
+    ("case", "m", "n", "k", "launches"),
+    [
+        (Case("bf16", "f32", "sm_90a"), 3, 5, DEPTH + 1, 6),
+        (Case("bf16", "f32", "sm_90a"), 300, 51, DEPTH - 1, 1),
+        (Case("bf16", "f32", "sm_90a", known="nk"), 64, 51, 45, 1),
+        (Case("bf16", "f32", "sm_90a", known="nk"), 65, 51, 45, 6),
+        (Case("f32", "f32", "sm_90a", b="nk"), 64, 51, 45, 1),
+        (Case("f32", "f32", "sm_90a", b="nk"), 65, 3, 5, 1),
+        (Case("f32", "f32", "sm_90a", b="nk"), 65, 51, 5, 6),
+    ],
+)
+def test_copies_are_made_where_they_are_faster(case: Case, m: int, n: int, k: int, launches: int) -> None:
+    """In place of loads element by element along a long K, unless a few rows have a kernel of their own; else for
+    warpgroups alone, if there is enough to multiply."""
+    sizes = {"m": m, "n": n, "k": k}
+    a, b, d = (
+        np.zeros([sizes[loop] for loop in loops], TYPES[kind])
+        for loops, kind in ((case.a, case.element), (case.b, case.element), ("mn", case.result))
+    )
+    assert len(case.compiled().called_with(a, b, d).launches) == launches
+
+
+def test_no_other_kernel_is_made_where_copies_are_always_faster() -> None:
+    case = Case("bf16", "f32", "sm_90a", known="mnk", layout=ANYWHERE)
+    kernel = case.compiled()
+    assert len([schedule for schedule in kernel.schedules.values() if schedule]) == 1
+    a, b, d = case.operands(np.random.default_rng(11))
+    kernel(a, b, d, device="interp")
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    assert (np.abs(d - x @ y) <= 50 * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
 
 
 def test_a_matrix_in_two_places_is_not_copied() -> None:
