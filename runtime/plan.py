@@ -104,6 +104,8 @@ class _Reading:
     maps: dict[SSAValue, Mapped] = field(default_factory=dict[SSAValue, Mapped])
     launches: list[Launch] = field(default_factory=list[Launch])
     scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
+    free: list[int] = field(default_factory=list[int])
+    """The positions of buffers that were freed."""
     dynamic: bool = False
     unknown: set[SSAValue] = field(default_factory=set[SSAValue])
     """Numbers that follow from sizes that no call has given yet. Where such a number chooses, what stands behind `else`
@@ -121,10 +123,9 @@ class _Reading:
                     self.unknown.add(op.result)
             case memref.AllocOp():
                 shape = self._allocated_shape(op)
-                position = len(self.function.body.block.args) + len(self.scratch)
-                self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
                 size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
-                self.scratch.append(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
+                position = self._buffer(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
+                self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
             case memref.GetGlobalOp():
                 self._constant(op)
             case _ if isinstance(op, VIEWING):
@@ -134,7 +135,7 @@ class _Reading:
             case IsDivisibleOp():
                 self.numbers[op.answer] = int(self._is_divisible(op))
             case memref.DeallocOp():
-                self.memories.pop(op.memref, None)
+                self._free(self.memories.pop(op.memref, None))
             case EncodeTensorMapOp():
                 self.maps[op.map] = self._map(op)
             case gpu.LaunchFuncOp():
@@ -160,6 +161,20 @@ class _Reading:
                     f"scf.if that carry no values, gpu.launch_func and an empty func.return, got {op.name}; has the "
                     f"module been lowered?"
                 )
+
+    def _buffer(self, wanted: ScratchBuffer) -> int:
+        """The position of a buffer: one of the same size that is free again, since launches follow one another."""
+        first = len(self.function.body.block.args)
+        known = (at for at in self.free if self.scratch[at - first] == wanted and not wanted.zeroed)
+        if (position := next(known, None)) is not None:
+            self.free.remove(position)
+            return position
+        self.scratch.append(wanted)
+        return first + len(self.scratch) - 1
+
+    def _free(self, held: Held | None) -> None:
+        if held is not None and held.position >= len(self.function.body.block.args):
+            self.free.append(held.position)
 
     def _constant(self, op: memref.GetGlobalOp) -> None:
         """Memory whose contents are known; the same for all that get it."""

@@ -85,6 +85,15 @@ def test_scratch_memory_counts_on_after_the_parameters() -> None:
     assert found.launches[2].arguments == (4, 2)
 
 
+@pytest.mark.parametrize(("word", "buffers"), [("", 2), (" {warp.zeroed}", 4)])
+def test_scratch_memory_that_was_freed_is_used_again(word: str, buffers: int) -> None:
+    """By memory of the same size that need not be zero."""
+    again = SCRATCH.replace("%w", "%u").replace("%v", "%t")
+    found = host.plan(host.choose(lowered(extra=(SCRATCH + "\n" + again).replace("alloc()", f"alloc(){word}")), None))
+    assert (len(found.scratch), len(found.launches)) == (buffers, 4)
+    assert found.launches[3].arguments == ((4, 2) if not word else (6, 2))
+
+
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
