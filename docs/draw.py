@@ -78,8 +78,8 @@ def grids() -> Picture:
         f"The {TILES}x{TILES} CTA tiles of D: the number of the CTA that computes each tile",
         tuple(_launched(name, options) for name, options in GRIDS.items()),
         (
-            "A GPU starts CTAs in the order of their numbers. So the CTAs of a group run at about the same time, and find",
-            "the same parts of A and B in L2. Persistent CTAs compute one tile after another.",
+            "A GPU starts CTAs in the order of their numbers. So the CTAs of a group run at about the same time,",
+            "and find the same parts of A and B in L2. Persistent CTAs compute one tile after another.",
         ),
         legend=False,
     )

@@ -56,13 +56,13 @@ def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
     return next((kind for kind in ("f16", "f32", "f64", "s32") if kind in used), "f32")
 
 
-def bound_of(reference: Reference, accumulate: str, elements: Collection[str] = (), *, tf32: bool = False) -> str:
+def bound_of(reference: Reference, accumulate: str, elements: Collection[str] = ()) -> str:
     """What a result is held against, in words, for arguments of these element types that are exact."""
     # What is multiplied with narrower floats, or scaled, goes through instructions that cut nothing.
     eight = any(element in ("f8E4M3FN", "f8E5M2") for element in elements)
     exact = any(element.startswith(("f4", "f6")) or element == "f8E8M0FNU" for element in elements)
     unit = FP8_UNIT if eight and not exact else ACCUMULATORS[accumulate].unit
-    return bound_text(reference.history, unit, elements, TF32_UNIT if tf32 else None)
+    return bound_text(reference.history, unit, TF32_UNIT)
 
 
 def evaluate(
