@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+import numpy as np
 from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
 
 from warploom.dialect.isa.descriptor import UNIT, MatrixDescriptor
@@ -32,6 +33,7 @@ def pictures() -> dict[str, str]:
         "tiles-mma.svg": tiles(WARPS),
         "tiles-wgmma.svg": tiles(WARPGROUPS),
         "swizzle.svg": svg(swizzles()),
+        "grid.svg": svg(grids()),
         "way.svg": way(),
     }
 
@@ -68,6 +70,47 @@ def _panel(width: int, row: int) -> Panel:
     )
     what = "no swizzle" if width == UNIT else f"swizzle of {width} bytes"
     return Panel(f"swizzle = {width}: {what}, rows of {row} bytes", ROWS * row // LINE, LINE, cells)
+
+
+def grids() -> Picture:
+    """Which CTA computes which tile, for some fields of the grid."""
+    return Picture(
+        f"The {TILES}x{TILES} CTA tiles of D: the number of the CTA that computes each tile",
+        tuple(_launched(name, options) for name, options in GRIDS.items()),
+        (
+            "A GPU starts CTAs in the order of their numbers. So the CTAs of a group run at about the same time,",
+            "and find the same parts of A and B in L2. Persistent CTAs compute one tile after another.",
+        ),
+        legend=False,
+    )
+
+
+TILES, TILE = 6, (16, 8, 32)
+GRIDS = {"group = 1": {"group": 1}, "group = 2": {"group": 2}, "ctas = 4, group = 2": {"ctas": 4, "group": 2}}
+
+
+def _launched(title: str, options: dict[str, int]) -> Panel:
+    """Who writes which tile, as launches of the first CTA, the first two, and so on show."""
+    (m, n, k), shape = TILE, [TILES * size for size in TILE[:2]]
+    a, b, c = f"memref<{shape[0]}x{k}xf16>", f"memref<{k}x{shape[1]}xf16>", f"memref<{shape[0]}x{shape[1]}xf32>"
+    text = f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+      %zero = arith.constant 0.0 : f32
+      linalg.fill ins(%zero : f32) outs(%C : {c})
+      linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})
+      return }}"""
+    kernel = compile(text, "sm_90a", cta=TILE, warp=TILE[:2], mma="m16n8k16", stages=1, **options)  # pyright: ignore[reportArgumentType]
+    (launch,) = kernel.launches
+    arrays = (
+        np.zeros((shape[0], k), np.float16),
+        np.zeros((k, shape[1]), np.float16),
+        np.full(shape, np.nan, np.float32),
+    )
+    cells = dict[tuple[int, int], Cell]()
+    for cta in range(launch.grid[0]):
+        kernel.binary.launch(launch.kernel, cta + 1, launch.block, arrays, launch.shared, device="interp")
+        for row, column in np.argwhere(~np.isnan(arrays[2][::m, ::n])).tolist():
+            cells.setdefault((row, column), Cell(row, column, 1, 1, 4 * cta, str(cta)))
+    return Panel(title, TILES, TILES, tuple(cells.values()))
 
 
 def way() -> str:

@@ -69,6 +69,9 @@ computes a whole part.
     "shared": """
 ![where 16-byte chunks of rows lie without a swizzle, and with those of 128, 64 and 32 bytes](pictures/swizzle.svg)
 """,
+    "grid": """
+![numbers of the CTAs of 6x6 tiles: row by row, in groups of two rows, with four persistent CTAs](pictures/grid.svg)
+""",
 }
 """What is shown of a record beside its fields."""
 

@@ -28,7 +28,7 @@ from . import collector
 from .context import known_universe, parse_mlir
 from .diagnostics import describe, is_warning, located, remarks
 from .option_files import read_once
-from .source import InputError, decode
+from .source import InputError, begins_as_ptx, decode
 from .start import INTERRUPTED
 from .universe import WARPLOOM_UNIVERSE
 from .version import versions
@@ -135,10 +135,13 @@ class WarploomOptMain(xDSLOptMain):
                 return f"error: unexpected failure while {self._stage}: {detail} (--debug shows where)"
 
     def _read_mlir(self, stream: IO[bytes]) -> ModuleOp:
+        text, name = self._text(stream, "MLIR"), self.get_input_name()
+        if begins_as_ptx(text):
+            raise InputError(f"{name}: expected MLIR text, got PTX; say so with -f ptx")
         return parse_mlir(
             self.ctx,
-            self._text(stream, "MLIR"),
-            self.get_input_name(),
+            text,
+            name,
             implicit_module=not self.args.no_implicit_module,
             line_offset=self._line_offset,
         )

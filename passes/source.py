@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 BYTECODE = b"ML\xefR"
 """How MLIR's bytecode starts. Source: MLIR Bytecode Format, Magic Number."""
+
+_PTX = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*\.version\b", re.DOTALL)
+"""How PTX begins: with the directive `.version`, behind comments."""
 
 _MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
@@ -32,3 +37,8 @@ def decode(data: bytes, name: str, language: str) -> str:
             f"{name}: expected {language} text, got byte 0x{data[error.start]:02x} at offset {error.start}, "
             "which is not UTF-8"
         ) from error
+
+
+def begins_as_ptx(text: str) -> bool:
+    """Whether text is PTX rather than MLIR."""
+    return _PTX.match(text) is not None

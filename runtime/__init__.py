@@ -112,7 +112,8 @@ if find_spec("torch"):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What a user may want: no modules that happen to be loaded."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> object:

@@ -22,6 +22,7 @@ from ..passes.allocate import allocate
 from ..passes.context import make_context, parse_mlir
 from ..passes.diagnostics import describe, verify
 from ..passes.pipeline import DEFAULT_TARGET, PARTS, lower, standard_pipeline
+from ..passes.source import begins_as_ptx
 from . import host
 from .errors import CompileError, HostError
 from .grid import Dim3
@@ -139,6 +140,8 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
     Raises:
         CompileError: with file, line and column, if the text is no MLIR.
     """
+    if begins_as_ptx(mlir):
+        raise CompileError(f"{file}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX")
     start = time.perf_counter()
     try:
         with as_compile_errors():

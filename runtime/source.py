@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from ..passes.source import InputError, decode
+from ..passes.source import InputError, begins_as_ptx, decode
 from .errors import ArgumentError, WarploomError
 
 STDIN = "-"
@@ -41,6 +41,11 @@ def read_source(path: str | Path) -> str:
         raise WarploomError(f"{str(path)!r}: {error}") from error
     except InputError as error:
         raise WarploomError(str(error)) from error
+
+
+def is_ptx(path: str | Path, text: str) -> bool:
+    """Whether a file is PTX: by the ending of its name, and standard input by how it begins."""
+    return begins_as_ptx(text) if str(path) == STDIN else Path(path).suffix == ".ptx"
 
 
 def text_or_file(given: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:

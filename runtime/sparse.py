@@ -105,7 +105,7 @@ def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> Non
     Raises:
         ArgumentError: naming the first invalid word, such as one that was never written.
     """
-    operand = _row(element, instruction)
+    operand = operand_for(element, instruction)
     try:
         validate_words(words.view(np.uint32).reshape(len(words), -1, operand.threads), operand, ordered=True)
     except ValueError as error:
@@ -118,12 +118,12 @@ def random_metadata(shape: tuple[int, ...], element: str, generator: np.random.G
     Raises:
         ArgumentError: for a type that `mma.sp` does not take.
     """
-    legal = _row(element).pattern.legal(ordered=True)
+    legal = operand_for(element).pattern.legal(ordered=True)
     nibbles = generator.choice(np.array(legal, np.uint32), (*shape, NIBBLES))
     return np.bitwise_or.reduce(nibbles << (4 * np.arange(NIBBLES, dtype=np.uint32)), axis=-1).view(np.int32)
 
 
-def _row(element: str, instruction: str = MMA_SP) -> SparseOperand:
+def operand_for(element: str, instruction: str = MMA_SP) -> SparseOperand:
     """The sparse A with elements of an MLIR type; f32 are multiplied as tf32."""
     row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
     return operand_of(row.name, instruction)

@@ -29,8 +29,10 @@ class Block:
 
 def blocks(page: str) -> Iterator[Block]:
     """The code blocks of a page, in order."""
-    for language, name, text in re.findall(r"^```(\w+) *(.*?)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
-        yield Block(language, name, text)
+    for indent, language, name, text in re.findall(
+        r"^( *)```(\w+) *(.*?)\n(.*?)^ *```$", page, re.DOTALL | re.MULTILINE
+    ):
+        yield Block(language, name, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE))
 
 
 def walk(page: str, replaced: dict[str, str]) -> int:
@@ -55,6 +57,7 @@ def walk(page: str, replaced: dict[str, str]) -> int:
             found = missing(block.text, printed)
             assert found is None, f"expected a line such as\n{found}\nin\n{printed}"
             printed = ""
+    assert "error:" not in printed, f"no block shows this error:\n{printed}"
     return ran
 
 

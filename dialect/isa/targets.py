@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 Version = tuple[int, int]
 
+NEWEST: Version = (9, 0)
+"""The last PTX version that the tables describe whole: that of the assembler which they are checked against."""
+
 KIB = 1024
 
 

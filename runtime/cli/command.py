@@ -15,7 +15,7 @@ from ...passes.version import versions
 from ..cache import unused
 from ..errors import WarploomError
 from ..grid import DEVICES
-from ..source import STDIN, read_source
+from ..source import STDIN, is_ptx, read_source
 from .cache import add_cache, add_no_cache
 from .compile import add_compile
 from .explain import add_explain
@@ -103,14 +103,14 @@ def _fail(message: str, code: int) -> int:
 def _run(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if args.file != STDIN and path.suffix not in (".mlir", ".ptx"):
-        raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx, or {STDIN} for MLIR on standard input")
+        raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx, or {STDIN} for standard input")
     text = read_source(path)
     _read_checks(args)
     if args.trace:
         from .trace import check_trace
 
         check_trace(args.trace)
-    launched = path.suffix == ".ptx" or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
+    launched = is_ptx(path, text) or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
     _refuse_options(args, launched)
     if launched:
         from .run_ptx import run
@@ -238,7 +238,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_common(run: argparse.ArgumentParser) -> None:
-    run.add_argument("file", metavar="FILE", help="an .mlir or .ptx file, or - for MLIR on standard input")
+    run.add_argument("file", metavar="FILE", help="an .mlir or .ptx file, or - for standard input")
     run.add_argument(
         "--device",
         choices=DEVICES,

@@ -79,6 +79,7 @@ def _emit(args: argparse.Namespace) -> int:
     if level == "cubin" and out is None and sys.stdout.isatty():
         raise WarploomError("--emit cubin writes machine code, which is no text; give a file with -o")
     schedule = schedule_options(args.schedule)
+    _note_target(args, text)
     make = _between if level in ("mlir", "linalg") else _compiled
     data = make(args, text, level, schedule)
     if out is None:
@@ -87,6 +88,15 @@ def _emit(args: argparse.Namespace) -> int:
     else:
         Path(out).write_bytes(data)
     return 0
+
+
+def _note_target(args: argparse.Namespace, text: str) -> None:
+    """Say so where `--target` replaces a file's own. Only text that may have one is parsed for that."""
+    if args.target and "warp.target" in text:
+        from ..lowering import parse
+        from .target import target_asked
+
+        target_asked(args, parse(text, args.file))
 
 
 def _level_of(emit: str | None, out: str | None) -> str:

@@ -128,7 +128,7 @@ class Report:
             "green" if found.ok else "red",
         )
         if found.ok:
-            used = f"at most {100 * found.share:.2g} % of the bound is used"
+            used = f"at most {100 * found.share:.3g} % of the bound is used"
             self.line("", f"{used}, at {list(found.worst)}, where it is {found.allowed:.3g}")
         else:
             self.line("", f"worst at {list(found.worst)}: expected {found.expected:.9g}, got {found.got:.9g}")

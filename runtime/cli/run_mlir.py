@@ -175,7 +175,7 @@ def _check(
     elements = {parameter.element for parameter in parameters}
     for position in sorted(kernel.function.written):
         found = reference.compare(exact[position], after[position])
-        bound = reference.bound_of(exact[position], accumulate, elements, tf32=tf32)
+        bound = reference.bound_of(exact[position], accumulate, elements)
         report.checked(parameters[position].name, found, bound)
         ok = ok and found.ok
     return ok

@@ -20,6 +20,7 @@ from ..launch import Launch, dim3
 from ..module import PtxModule, choose_place
 from ..numerics.array import Array
 from ..problem import Problem
+from ..source import is_ptx
 from ..targets import known_target
 from . import inputs
 from .report import Report, progress_bar
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace, text: str) -> int:
 
 def _module(args: argparse.Namespace, text: str) -> PtxModule:
     """The kernels of a file: of PTX, or of a `gpu.module`, compiled for the target asked for."""
-    if args.file.endswith(".ptx"):
+    if is_ptx(args.file, text):
         return PtxModule(text, args.file)
     from ..lowering import kernels, parse
 
@@ -101,7 +102,7 @@ def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
     Raises:
         ArgumentError: for a GPU that is none, or does not run the file, or with a real one.
     """
-    if not args.target or not args.file.endswith(".ptx"):
+    if not args.target or not is_ptx(args.file, module.text):
         return None
     asked, own = known_target("--target", args.target), NAMED.get(module.target)
     if args.device == "cuda":

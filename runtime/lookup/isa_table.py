@@ -13,7 +13,7 @@ from ...dialect.isa.form import Form
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
 from ...dialect.isa.product import ProductForm, Shape
 from ...dialect.isa.sections import SECTIONS, order
-from ...dialect.isa.targets import TARGETS, Target, UnknownTargetError, Version
+from ...dialect.isa.targets import NEWEST, TARGETS, Target, UnknownTargetError, Version
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.isa.wgmma import Wgmma
@@ -94,14 +94,17 @@ def as_version(text: str | None) -> Version | None:
     """The PTX version that a text such as 8.7 names.
 
     Raises:
-        WarploomError: if it is none.
+        WarploomError: if it is none, or newer than the tables.
     """
     if text is None:
         return None
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal()):
         raise WarploomError(f"expected a PTX version such as 8.7, got '{text}'")
-    return int(major), int(minor)
+    version = int(major), int(minor)
+    if version > NEWEST:
+        raise WarploomError(f"the newest PTX version in the tables is {version_text(NEWEST)}, got '{text}'")
+    return version
 
 
 def _families(name: str | None) -> tuple[str, ...]:

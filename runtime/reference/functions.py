@@ -46,6 +46,7 @@ from .history import bound_text
 from .loops import elementwise, is_elementwise, reduced, reduction_of
 from .matmul import evaluate_matmul
 from .product import ACCUMULATORS, FP8_UNIT, TF32_UNIT, Accumulator, Reference, letters_of, product_of
+from .sparse import expanded
 from .windows import along_loops
 
 
@@ -55,13 +56,13 @@ def accumulator_of(schedules: Sequence[Schedule | None]) -> str:
     return next((kind for kind in ("f16", "f32", "f64", "s32") if kind in used), "f32")
 
 
-def bound_of(reference: Reference, accumulate: str, elements: Collection[str] = (), *, tf32: bool = False) -> str:
+def bound_of(reference: Reference, accumulate: str, elements: Collection[str] = ()) -> str:
     """What a result is held against, in words, for arguments of these element types that are exact."""
     # What is multiplied with narrower floats, or scaled, goes through instructions that cut nothing.
     eight = any(element in ("f8E4M3FN", "f8E5M2") for element in elements)
     exact = any(element.startswith(("f4", "f6")) or element == "f8E8M0FNU" for element in elements)
     unit = FP8_UNIT if eight and not exact else ACCUMULATORS[accumulate].unit
-    return bound_text(reference.history, unit, elements, TF32_UNIT if tf32 else None)
+    return bound_text(reference.history, unit, TF32_UNIT)
 
 
 def evaluate(
@@ -96,11 +97,9 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             a, b, zero_a, zero_b = (scope[v] for v in op.inputs)
             shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
             _store(op, product_of(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
-        case LinalgStructuredOperation() if METADATA not in op.attributes and (
-            body := weighted(op.body.block, _zeros(op, scope))
-        ):
+        case LinalgStructuredOperation() if body := weighted(op.body.block, _zeros(op, scope)):
             found = body.factors
-            read = [_read(scope[op.inputs[factor.argument]], factor) for factor in found]
+            read = [_read(_operand(op, factor.argument, scope), factor) for factor in found]
             read[0] = replace(read[0], value=read[0].value * _weight(body, scope))
             if body.converted:
                 accumulator = replace(accumulator, unit=max(accumulator.unit, ACCUMULATORS["f32"].unit))
@@ -213,6 +212,17 @@ def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
     old = scope[op.outputs[0]]
     value = np.full_like(old.value, rounded(scope[op.inputs[0]].value, old.dtype))
     return Reference(value, np.zeros_like(value), old.dtype)
+
+
+def _operand(op: LinalgStructuredOperation, number: int, scope: Mapping[SSAValue, Reference]) -> Reference:
+    """An input; of a sparse A, the matrix that it stands for."""
+    found, words = scope[op.inputs[number]], op.attributes.get(METADATA)
+    if number or not isinstance(words, IntegerAttr):
+        return found
+    function = op.parent_op()
+    if not isinstance(function, func.FuncOp):
+        return found
+    return expanded(op, found, scope[function.body.block.args[words.value.data]])
 
 
 def _read(operand: Reference, factor: Factor) -> Reference:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 
 @dataclass
 class History:
-    """The products that a value went through, by how many terms each sums, and how many elementwise operations and
-    reductions after or between them. Memory that is seen in several ways has one."""
+    """The products that a value went through, by how many terms each sums, whether f32 became tf32 in one of them, and
+    how many elementwise operations and reductions after or between them. Memory that is seen in several ways has
+    one."""
 
     terms: list[int] = field(default_factory=list[int])
     elementwise: int = 0
     reductions: int = 0
+    tf32: bool = False
 
     def after(self, *others: History) -> History:
         """This one with those that it comes after."""
         terms = [count for other in (*others, self) for count in other.terms]
         elementwise = self.elementwise + sum(other.elementwise for other in others)
-        return History(terms, elementwise, self.reductions + sum(other.reductions for other in others))
+        reductions = self.reductions + sum(other.reductions for other in others)
+        return History(terms, elementwise, reductions, self.tf32 or any(other.tf32 for other in others))
 
     def become(self, other: History) -> None:
         """Says of the memory that it holds something else now."""
         self.terms, self.elementwise, self.reductions = list(other.terms), other.elementwise, other.reductions
+        self.tf32 = other.tf32
 
 
-def bound_text(history: History, unit: float, elements: Collection[str], tf32_unit: float | None = None) -> str:
-    """What a value is held against. `unit` is that of the accumulators, 0 for integers; `tf32_unit` what operands of
-    `elements` lose that are multiplied as tf32."""
+def bound_text(history: History, unit: float, tf32_unit: float) -> str:
+    """What a value is held against. `unit` is that of the accumulators, 0 for integers; `tf32_unit` what operands lose
+    that are multiplied as tf32."""
     others = [_counted(history.elementwise, "elementwise operation")] if history.elementwise else []
     others += [_counted(history.reductions, "reduction")] if history.reductions else []
     if not history.terms:
@@ -39,7 +42,7 @@ def bound_text(history: History, unit: float, elements: Collection[str], tf32_un
         product = "exact, modulo 2^32"
     else:
         counts = " and ".join(map(str, dict.fromkeys(history.terms)))
-        cut = f" + 2^{int(math.log2(2 * tf32_unit))} |A| |B|" if tf32_unit and "f32" in elements else ""
+        cut = f" + 2^{int(math.log2(2 * tf32_unit))} |A| |B|" if history.tf32 else ""
         product = f"(K + 2) 2^{int(math.log2(unit))} (|C| + |A| |B|){cut}, K = {counts}"
     through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
     if through := [*through, *others]:

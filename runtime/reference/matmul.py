@@ -13,21 +13,14 @@ from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.warp.loops import K
 from ...dialect.warp.matmul import MatmulOp
 from ..arguments.dtypes import DTYPES
-from ..errors import HostError
-from ..plan import place_of
 from .elements import Bounded, evaluate_body, operations
 from .history import History
 from .product import Accumulator, Reference, letters_of, product_of
+from .sparse import expanded
 
 
 def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
-    """What the product leaves in D.
-
-    Raises:
-        HostError: for a sparse A.
-    """
-    if op.metadata is not None:
-        raise HostError(f"{place_of(op)}no float64 reference for {op.name} with a sparse A")
+    """What the product leaves in D."""
     found = _product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
         return found
@@ -49,7 +42,10 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
 def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """The product, in the type that an element of it is rounded to."""
     names = (op.multiplied[0], op.multiplied[1] if op.b_stored is None else op.b_stored.name)
-    a, b = (_read(scope[value], name) for value, name in zip(op.matrices, names, strict=True))
+    matrices = [scope[value] for value in op.matrices]
+    if op.metadata is not None:
+        matrices[0] = expanded(op, matrices[0], scope[op.metadata])
+    a, b = (_read(matrix, name) for matrix, name in zip(matrices, names, strict=True))
     if op.b_stored is not None:
         b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
     maps = [letters_of(op, map_) for map_ in op.maps]

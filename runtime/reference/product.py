@@ -90,7 +90,8 @@ def product_of(
 
     value = c.value + multiply(a.value, b.value)
     summed = math.prod(size for loop, size in sizes.items() if loop not in c_map)
-    history = History([summed]).after(a.history, b.history, c.history)
+    shortened = any(_is_shortened(operand, accumulator) for operand in inputs)
+    history = History([summed], tf32=shortened).after(a.history, b.history, c.history)
     if c.dtype.kind in "iu":
         return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype, history)
     magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
@@ -114,9 +115,14 @@ def _rounded_anywhere(operand: Reference) -> Floats:
 
 def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
     """An operand with the error of the type that it is multiplied as."""
-    if not accumulator.tf32 or operand.dtype != np.float32:
+    if not _is_shortened(operand, accumulator):
         return operand
     return replace(operand, error=operand.error + TF32_UNIT * np.abs(operand.value))
+
+
+def _is_shortened(operand: Reference, accumulator: Accumulator) -> bool:
+    """Whether an operand is multiplied as tf32."""
+    return accumulator.tf32 and operand.dtype == np.float32
 
 
 def letters_of(op: Operation, map_: AffineMap) -> str:

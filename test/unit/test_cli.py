@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,9 @@ def test_check_passes(run: Run, tmp_path: Path, ab: str, c: str, fill: bool) -> 
     assert (done.code, done.err) == (0, "")
     assert "%C against float64: largest error" in done.out
     assert "within the bound" in done.out
+    (share,) = re.findall(r"at most (\S+) % of the bound is used", done.out)
+    assert re.fullmatch(r"[\d.]+", share)
+    assert 0 < float(share) <= 100
 
 
 def test_everything_is_said(run: Run, tmp_path: Path) -> None:
@@ -260,7 +264,7 @@ def test_a_folder(run: Run, tmp_path: Path) -> None:
 
 def test_unknown_kind_of_file(run: Run, tmp_path: Path) -> None:
     done = run(write(tmp_path, "", "a.cu"))
-    expected = "expected a file ending in .mlir or .ptx, or - for MLIR on standard input"
+    expected = "expected a file ending in .mlir or .ptx, or - for standard input"
     assert (done.code, done.err) == (1, f"error: {tmp_path}/a.cu: {expected}\n")
 
 

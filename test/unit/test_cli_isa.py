@@ -14,7 +14,8 @@ from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.sections import SECTIONS, order
-from warploom.dialect.isa.targets import TARGETS, target
+from warploom.dialect.isa.targets import NEWEST, TARGETS, target
+from warploom.dialect.ptx.instructions import ROWS
 from warploom.runtime.cli.command import main
 from warploom.runtime.lookup.isa_table import Query, by_section, expanded, forms, lines, patterns
 
@@ -86,6 +87,17 @@ def test_types_and_shapes_and_versions_filter() -> None:
     assert any(form.spelling.endswith("m16n16k16.f32.f32") for form in forms(Query(family="wmma.mma", type="f16")))
     assert forms(Query(family="mma", type="e4m3", shape="m16n8k32", ptx="8.3")) == ()
     assert forms(Query(family="mma", type="e4m3", shape="m16n8k32", ptx="8.4", target="sm_89"))
+
+
+def test_versions_that_the_tables_do_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    newest = max(row.ptx for row in (*forms(Query()), *ROWS, *TARGETS.values()))
+    assert newest == NEWEST
+    last, later = f"{newest[0]}.{newest[1]}", f"{newest[0]}.{newest[1] + 1}"
+    assert forms(Query(ptx=last)) == forms(Query())
+    for family in ("mma", "mbarrier.init"):
+        for version in (later, "99.0"):
+            error = f"error: the newest PTX version in the tables is {last}, got '{version}'\n"
+            assert run(capsys, "--family", family, "--ptx", version) == (1, "", error)
 
 
 def test_the_plain_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,13 +20,26 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk((ROOT / "docs" / "tutorial.md").read_text(), TRITON) == 22
 
 
-def test_the_three_ways_in_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder()
-    page = (ROOT / "README.md").read_text().partition("## Three ways in")[2].partition("\n## ")[0]
+    page = (ROOT / "README.md").read_text().partition("## Work on it")[0]
     elsewhere = {"python examples/torch_mlp.py": ""}  # test_torch_backend.py runs it
-    assert walk(page, TRITON | elsewhere) == 6
+    assert walk(page, TRITON | elsewhere | {". .venv/bin/activate": ""}) == 25
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "examples",
+        "gelu.ptx",
+        "softmax.ptx",
+        "matmul.ptx",
+        "out.json",
+    }
     assert Path("gelu.ptx").read_text().startswith(".version")
+
+
+def test_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder()
+    assert walk((ROOT / "docs" / "index.md").read_text(), {}) == 7
 
 
 def test_the_program_in_triton_is_that_of_the_ptx() -> None:

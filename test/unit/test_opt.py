@@ -28,6 +28,7 @@ from warploom.passes.diagnostics import LocatedError, describe, fail, location_o
 from warploom.passes.opt import WarploomOptMain, main
 from warploom.passes.universe import WARPLOOM_UNIVERSE
 
+TRANSPOSE = Path(__file__).parents[2] / "examples" / "transpose.ptx"
 GOOD = "func.func @f() {\n  return\n}\n"
 MATMUL = """\
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
@@ -110,6 +111,13 @@ class TestInput:
     def test_binary_ptx(self, opt: Opt) -> None:
         result = opt(write("binary.ptx", b"\xff"))
         assert result.err == "error: binary.ptx: expected PTX text, got byte 0xff at offset 0, which is not UTF-8\n"
+
+    def test_ptx_as_mlir(self) -> None:
+        text = TRANSPOSE.read_bytes()
+        done = process(stdin=text)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr == b"error: stdin: expected MLIR text, got PTX; say so with -f ptx\n"
+        assert process("-f", "ptx", stdin=text).stdout.startswith(b"builtin.module {\n  ptx.module")
 
     @pytest.mark.parametrize("text", ["\x00\x01\x02", "int main() { return 0; }", "%", '"', "module {", "!!", "\n\n}"])
     def test_not_mlir(self, opt: Opt, text: str) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime import ArgumentError, CompileError, check_metadata, compile, compress, expand, prune
+from warploom.passes import opt
+from warploom.runtime import ArgumentError, CompileError, HostError, check_metadata, compile, compress, expand, prune
+from warploom.runtime.cli.command import main
+from warploom.runtime.host import choose
 from warploom.runtime.interp.errors import InterpreterError
+from warploom.runtime.lowering import parse
+from warploom.runtime.reference.functions import evaluate
 from warploom.runtime.sparse import WGMMA_SP
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -69,6 +75,41 @@ def test_any_schedule_and_what_c_holds(schedule: dict[str, Any]) -> None:
     c = start.copy()
     compile(text(m, n, k, "bf16", metadata.shape, clear=False), **schedule)(values, metadata, b, c, device="interp")
     check(c, a, b, start.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("element", "result", "words"),
+    [
+        ("f16", "f32", 64),
+        ("bf16", "bf16", 64),
+        ("f8E4M3FN", "f32", 64),
+        ("i8", "i32", 64),
+        ("i4", "i32", 32),
+        ("f32", "f32", 128),
+    ],
+)
+@pytest.mark.parametrize("raised", [False, True])
+def test_the_check_knows_what_is_stored(
+    element: str, result: str, words: int, raised: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sparse.mlir"
+    path.write_text(text(32, 24, 128, element, (2, words), result, clear=result != "i32"))
+    if raised:
+        opt.main([str(path), "-p", "warp-raise-matmul{tf32=true}"])
+        path.write_text(capsys.readouterr().out)
+    assert main(["run", str(path), "--device", "interp", "--check", "--tf32"]) == 0
+    assert "; within the bound " in capsys.readouterr().out
+
+
+def test_the_reference_is_the_product_of_the_dense_matrix() -> None:
+    a, b = operands(33, 18, 72, "f16")
+    values, metadata = compress(a)
+    function = choose(parse(text(33, 18, 72, "f16", metadata.shape)), "f")
+    c = np.zeros((33, 18), np.float32)
+    found = evaluate(function, [values, metadata, b, c])[3]
+    np.testing.assert_allclose(found.value, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-12, atol=1e-12)
+    with pytest.raises(HostError, match=r"<mlir>:3:7: no float64 reference for this sparse A: .*code"):
+        evaluate(function, [values, np.zeros_like(metadata), b, c])
 
 
 def test_compress_and_expand() -> None:

@@ -155,6 +155,34 @@ def test_standard_input(
     assert start or not printed
 
 
+def test_ptx_on_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def call(*words: str, text: str = TRANSPOSE.read_text()) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
+        code = main(words)
+        out, error = capsys.readouterr()
+        return code, out, error
+
+    x = "random:f32:64x64"
+    launch = ["--grid", "2,2", "--block", "32,8", "--arg", x, "--arg", "zeros:f32:64x64", "--device", "interp"]
+    for text in (TRANSPOSE.read_text(), "/* of\nanother */ // compiler\n" + TRANSPOSE.read_text()):
+        code, out, error = call("run", "-", *launch, "--target", "sm_90a", text=text)
+        assert (code, error) == (0, "")
+        assert out.startswith("kernel   transpose of -, for sm_80, as sm_90a runs it\n")
+    assert call("run", "-") == (1, "", "error: -: a kernel is launched with --grid and --block, such as --grid 4,1,1\n")
+    assert call("compile", "-")[2].startswith("error: -: expected MLIR, got PTX; ")
+
+
+def test_ptx_in_place_of_mlir(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.mlir"
+    path.write_text(TRANSPOSE.read_text())
+    expected = f"{path}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX"
+    for words in (["run"], ["run", "--grid", "1", "--block", "1"], ["compile"]):
+        assert main([words[0], str(path), *words[1:]]) == 1
+        assert capsys.readouterr().err == f"error: {expected}\n"
+    with pytest.raises(CompileError, match=r"^<mlir>: expected MLIR, got PTX; "):
+        compile(TRANSPOSE.read_text())
+
+
 def test_a_cache_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WARPLOOM_CACHE", str(MATMUL))
     assert main(["cache"]) == 0

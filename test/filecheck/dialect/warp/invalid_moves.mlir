@@ -48,6 +48,14 @@ func.func @layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %
 
 // -----
 
+// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.shared.b16 delivers 8x8 matrices in layout [c1 c2 r0 r1 r2 | c0], the fragment over memory is [r1 r2 c0 c1 c2 | r0 r3]; try with trans, or with swapped if memory holds the transpose of the fragment
+func.func @transpose_in_memory(%s: memref<64x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  %x = warp.ldmatrix x2 %s[%i, %i] : memref<64x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+  return
+}
+
+// -----
+
 // CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.shared.b16 needs sm_90 or later, the module's target is sm_80
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
