@@ -7,6 +7,7 @@ from xdsl.ir import Dialect
 from .attributes import TypeFnAttr
 from .generic import GenericOp
 from .matmul import BATCH_PRODUCTS, CONTRACTIONS, MATRIX_PRODUCTS
+from .packs import PackOp, UnPackOp
 from .pointwise import ElementwiseKindAttr, ElementwiseOp, MapOp
 from .softmax import SoftmaxOp
 
@@ -17,7 +18,7 @@ BASE = Dialect(
     [
         *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
         *(GenericOp, MapOp, ElementwiseOp),
-        *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, SoftmaxOp),
+        *(*MATRIX_PRODUCTS, *BATCH_PRODUCTS, *CONTRACTIONS, SoftmaxOp, PackOp, UnPackOp),
     ],
     [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
 )

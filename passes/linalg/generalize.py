@@ -3,7 +3,7 @@
 Calls of functions of the module are replaced by what these do; `linalg.broadcast`, `linalg.reduce` and `memref.copy`
 become `linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
 a number or `linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `bufferization.alloc_tensor` a `tensor.empty`
-or a copy.
+or a copy, `linalg.pack` and `linalg.unpack` a `linalg.transpose` of another shape.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ from .constants import contents, is_splat, spread_number
 
 NEW_TENSORS = ("bufferization.alloc_tensor", "tensor.pad")
 
+TILES = ("linalg.pack", "linalg.unpack")
+
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp, memref.CopyOp, memref.GetGlobalOp)),
     *NEW_TENSORS,
+    *TILES,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
 to wait for the dialects of these: 7 ms."""
@@ -63,6 +66,10 @@ def generalize(module: ModuleOp) -> None:
                 from .new_tensors import replace
 
                 replace(op)
+            case Operation(name=name) if name in TILES:
+                from .packs import replace as replace_tiles
+
+                replace_tiles(op)
             case memref.GetGlobalOp() if isinstance(reason := contents(op), str):
                 fail(op, f"{op.name}: {reason}")
             case memref.CopyOp():
