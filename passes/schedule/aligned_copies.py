@@ -95,7 +95,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     """
     op, matrices = product.op, [product.a, product.b, product.d]
     plain = product.sparsity == 1 and not (product.scales or product.b.stored)
-    if not plain or not all(matrix.memory_bits >= BYTE and _is_zeroed(matrix.type) for matrix in matrices):
+    if not plain or any(matrix.memory_bits < BYTE for matrix in matrices):
         return None
     least = WIDEST if any(row.runs_on(target) for row in warpgroup_rows(product)) else WORD
     if all(access_bytes(matrix) >= least for matrix in (product.a, product.b)):
@@ -107,6 +107,8 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     for value, loops in (*zip((*op.matrices, op.d), (map_a, map_b, map_d), strict=True), *of_c, *beside):
         if along.setdefault(value, tuple(loops)) != tuple(loops):
             return None  # one matrix in two places, which would be rounded otherwise in each
+    if not all(_is_zeroed(memory_of(value)) for value in along):
+        return None
     step = max(WIDEST * BYTE // matrix.memory_bits for matrix in matrices)
     columns = frozenset(along[matrix.value][matrix.dimensions[1]] for matrix in matrices)
     by_element = any(access_bytes(matrix) < WORD for matrix in (product.a, product.b))

@@ -131,3 +131,28 @@ def test_batches_and_further_sums_are_copied_whole(loops: str) -> None:
     kernel(x, y, found, device="interp", checks="all")
     exact, size = (np.einsum(loops, of(x), of(y)) for of in (np.float64, lambda v: np.abs(v.astype(np.float64))))
     assert (np.abs(found - exact) <= 100 * 2.0**-23 * size).all()
+
+
+def test_bytes_beside_a_product_are_copied_too() -> None:
+    text = """func.func @f(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %X: memref<?xi8>, %D: memref<?x?xf32>) {
+      %zero = arith.constant 0.0 : f32
+      linalg.fill ins(%zero : f32) outs(%D : memref<?x?xf32>)
+      linalg.matmul ins(%A, %B : memref<?x?xf16>, memref<?x?xf16>) outs(%D : memref<?x?xf32>)
+      linalg.generic {indexing_maps = [affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>],
+        iterator_types = ["parallel", "parallel"]} ins(%X : memref<?xi8>) outs(%D : memref<?x?xf32>) {
+      ^bb0(%x: i8, %d: f32):
+        %y = arith.uitofp %x : i8 to f32
+        %s = arith.addf %y, %d : f32
+        linalg.yield %s : f32
+      }
+      return
+    }"""
+    kernel = compile(text, target="sm_90a")
+    rng = np.random.default_rng(12)
+    a, b = drawn(rng, (66, 51), "f16"), drawn(rng, (51, 43), "f16")
+    x = rng.integers(0, 2, 43).astype(np.int8)
+    d = np.full((66, 43), np.nan, np.float32)
+    assert len(kernel.called_with(a, b, x, d).launches) == 8
+    kernel(a, b, x, d, device="interp", checks="all")
+    exact = a.astype(np.float64) @ b.astype(np.float64) + x
+    assert (np.abs(d - exact) <= 2.0**-14 * (1 + np.abs(exact))).all()
