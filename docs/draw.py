@@ -6,7 +6,10 @@ python docs/draw.py            # or: make docs
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
@@ -15,6 +18,7 @@ from warploom.dialect.isa.descriptor import UNIT, MatrixDescriptor
 from warploom.dialect.pictures.cells import Cell, Panel, Picture, svg
 from warploom.dialect.pictures.shapes import box, colour, document, number, text
 from warploom.runtime import compile
+from warploom.runtime.binding import launch_values
 from warploom.runtime.interp.traces.cycles import DESCRIPTION
 from warploom.runtime.trace_picture import trace_svg
 
@@ -33,7 +37,9 @@ def pictures() -> dict[str, str]:
         "tiles-mma.svg": tiles(WARPS),
         "tiles-wgmma.svg": tiles(WARPGROUPS),
         "swizzle.svg": svg(swizzles()),
+        **{name: trace_svg(walk.trace(), DESCRIPTION) for name, walk in CHANGED.items()},
         "grid.svg": svg(grids()),
+        "clusters.svg": svg(clusters()),
         "way.svg": way(),
     }
 
@@ -85,31 +91,60 @@ def grids() -> Picture:
     )
 
 
+CHANGED = {
+    "stages.svg": Walk((*WARPS.options[:2], ("stages", "1"))),
+    "prefetch.svg": Walk((*WARPS.options, ("prefetch", "1"))),
+    "split_k.svg": Walk((*WARPS.options, ("split_k", "3"))),
+}
+"""Pipelines over time that differ from that of `WARPS` in one field."""
+
 TILES, TILE = 6, (16, 8, 32)
 GRIDS = {"group = 1": {"group": 1}, "group = 2": {"group": 2}, "ctas = 4, group = 2": {"ctas": 4, "group": 2}}
 
 
-def _launched(title: str, options: dict[str, int]) -> Panel:
-    """Who writes which tile, as launches of the first CTA, the first two, and so on show."""
-    (m, n, k), shape = TILE, [TILES * size for size in TILE[:2]]
+WARPGROUP_TILE = (64, 16, 64)
+
+
+def clusters() -> Picture:
+    """Which tiles the CTAs of a cluster compute."""
+    shapes = {"cluster = 2, 1": (2, 1), "cluster = 1, 2": (1, 2), "cluster = 2, 2": (2, 2)}
+    return Picture(
+        f"The {TILES}x{TILES} CTA tiles of D: the number of the cluster that computes each tile",
+        tuple(
+            _launched(name, {"mma": "m64n16k16", "stages": 3, "ctas": 0, "cluster": shape}, WARPGROUP_TILE, prod(shape))
+            for name, shape in shapes.items()
+        ),
+        (
+            "CTAs of a cluster in one column of tiles need the same tile of B, those in one row the same tile of A.",
+            "One of them copies it, or a part of it, to the shared memory of all of them.",
+        ),
+        legend=False,
+    )
+
+
+def _launched(title: str, options: dict[str, Any], tile: tuple[int, int, int] = TILE, together: int = 1) -> Panel:
+    """Who writes which tile, as launches of the first CTA, the first two, and so on show; of clusters, `together` CTAs
+    at a time."""
+    (m, n, k), shape = tile, [TILES * size for size in tile[:2]]
     a, b, c = f"memref<{shape[0]}x{k}xf16>", f"memref<{k}x{shape[1]}xf16>", f"memref<{shape[0]}x{shape[1]}xf32>"
     text = f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
       %zero = arith.constant 0.0 : f32
       linalg.fill ins(%zero : f32) outs(%C : {c})
       linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})
       return }}"""
-    kernel = compile(text, "sm_90a", cta=TILE, warp=TILE[:2], mma="m16n8k16", stages=1, **options)  # pyright: ignore[reportArgumentType]
-    (launch,) = kernel.launches
+    kernel = compile(text, "sm_90a", **{"cta": tile, "warp": tile[:2], "mma": "m16n8k16", "stages": 1, **options})
     arrays = (
         np.zeros((shape[0], k), np.float16),
         np.zeros((k, shape[1]), np.float16),
         np.full(shape, np.nan, np.float32),
     )
+    values = launch_values(kernel.function, arrays)
+    (launch,) = kernel.plan_for(values).launches
     cells = dict[tuple[int, int], Cell]()
-    for cta in range(launch.grid[0]):
-        kernel.binary.launch(launch.kernel, cta + 1, launch.block, arrays, launch.shared, device="interp")
+    for turn in range(launch.grid[0] // together):
+        kernel.binary.run([replace(launch, grid=((turn + 1) * together, 1, 1))], values, device="interp")
         for row, column in np.argwhere(~np.isnan(arrays[2][::m, ::n])).tolist():
-            cells.setdefault((row, column), Cell(row, column, 1, 1, 4 * cta, str(cta)))
+            cells.setdefault((row, column), Cell(row, column, 1, 1, 4 * turn, str(turn)))
     return Panel(title, TILES, TILES, tuple(cells.values()))
 
 

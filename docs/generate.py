@@ -64,13 +64,26 @@ The right picture shows `cta=128,64,64 warp=64,64 mma=m64n64k16`. Its parts belo
 computes a whole part.
 """,
     "loop": """
-[pipeline.md](pipeline.md) has pictures of both kinds of pipeline over time.
+[pipeline.md](pipeline.md) has pictures of both kinds of pipeline over time, and explains their colours. These are the
+pipeline of its first product, `stages=3`, with one field changed. With `stages=1`, each K tile waits for its copy:
+
+![one CTA over time with one stage: copies and products take turns](pictures/stages.svg)
+
+With `stages=3 prefetch=1`, one copy runs ahead instead of two:
+
+![one CTA over time with three stages and a prefetch distance of one](pictures/prefetch.svg)
 """,
     "shared": """
 ![where 16-byte chunks of rows lie without a swizzle, and with those of 128, 64 and 32 bytes](pictures/swizzle.svg)
 """,
     "grid": """
 ![numbers of the CTAs of 6x6 tiles: row by row, in groups of two rows, with four persistent CTAs](pictures/grid.svg)
+
+![numbers of the clusters of 6x6 tiles, of two CTAs in a column, of two in a row, and of four](pictures/clusters.svg)
+
+With `split_k=3`, each CTA multiplies a third of K. There are three times as many CTAs, and each takes less time:
+
+![one CTA over time with a third of K](pictures/split_k.svg)
 """,
 }
 """What is shown of a record beside its fields."""
