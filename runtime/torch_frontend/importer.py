@@ -29,7 +29,7 @@ def is_size(node: Node) -> bool:
 @dataclass
 class Importer:
     """Nodes of a graph as operations of a function. `values` are what they compute; pointwise nodes that are `inlined`
-    are computed where they are used, by a pointwise node of the same shape."""
+    are computed where they are used, by a pointwise node of the same shape: a copy too, which is a view elsewhere."""
 
     builder: Builder = field(default_factory=Builder)
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
@@ -76,7 +76,7 @@ class Importer:
         like = node.meta["val"]
         element_of(like.dtype)
         handler = HANDLERS.get(node.target)
-        if handler is not None:
+        if handler is not None and self.expressions.keys().isdisjoint(node.all_input_nodes):
             given = {k: v for k, v in kwargs.items() if k not in pointwise.PLACES}
             self.values[node] = handler(self.builder, like, *args, **given)
         elif pointwise.is_pointwise(node.target):

@@ -107,6 +107,17 @@ def test_a_gate_is_computed_behind_one_of_two_products() -> None:
     assert not explanation.left
 
 
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        (lambda a, b: (a @ b).mul(2).clone(), ("mm", "mul", "clone")),
+        (lambda a, b: (a @ b).clone().mul(2).clone().add(1), ("mm", "clone", "mul", "clone", "add")),
+    ],
+)
+def test_copies_between_pointwise_operations(function: Callable[..., Any], part: tuple[str, ...]) -> None:
+    assert_compiled(function, drawn(16, 24), drawn(24, 8), parts=[part])
+
+
 def test_one_kernel_for_every_batch() -> None:
     layer = torch.nn.Linear(16, 8).bfloat16()
     compiled = Compiled(lambda x: functional.relu(layer(x)), dynamic=True)
