@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 import numpy as np
+from choices import edges, operands, orders, results
 from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
 
 from warploom.dialect.isa.descriptor import UNIT, MatrixDescriptor
@@ -40,6 +41,10 @@ def pictures() -> dict[str, str]:
         **{name: trace_svg(walk.trace(), DESCRIPTION) for name, walk in CHANGED.items()},
         "grid.svg": svg(grids()),
         "clusters.svg": svg(clusters()),
+        "orders.svg": svg(orders()),
+        "edges.svg": svg(edges()),
+        "operands.svg": svg(operands()),
+        "padded.svg": svg(results()),
         "way.svg": way(),
     }
 

@@ -62,6 +62,8 @@ OF_RECORDS = {
 The left picture shows `cta=64,64,32 warp=32,32 mma=m16n8k16`. Thin lines separate the instructions of the first warp.
 The right picture shows `cta=128,64,64 warp=64,64 mma=m64n64k16`. Its parts belong to warpgroups, and one instruction
 computes a whole part.
+
+![numbers of the instructions of a warp tile, row by row and in a serpentine](pictures/orders.svg)
 """,
     "loop": """
 [pipeline.md](pipeline.md) has pictures of both kinds of pipeline over time, and explains their colours. These are the
@@ -84,6 +86,13 @@ With `stages=3 prefetch=1`, one copy runs ahead instead of two:
 With `split_k=3`, each CTA multiplies a third of K. There are three times as many CTAs, and each takes less time:
 
 ![one CTA over time with a third of K](pictures/split_k.svg)
+
+![which CTAs write which parts of a D that tiles do not divide: tiles moved inside, and predicated](pictures/edges.svg)
+""",
+    "operands": """
+![rows of B in memory as given, packed to aligned rows, and transposed](pictures/operands.svg)
+
+![rows of D in memory as given, and padded](pictures/padded.svg)
 """,
 }
 """What is shown of a record beside its fields."""
