@@ -203,7 +203,9 @@ def _epilogue_memory(
     strides, what = strides_of(kind), f"epilogue operand {name.removeprefix('X')}"
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
         fail(op, f"expected {what} in global memory, strided, got {kind}")
-    if row is None or row.bits < BYTE:
+    if row is None:
+        fail(op, f"{what} of {kind.element_type} is not lowered; integers of 8 and 32 bits and floats are")
+    if row.bits < BYTE:
         fail(op, f"expected elements of a byte or more of {what}, got {kind}")
     m, n = (loops.index(loop) if loop in loops else None for loop in axes)
     if n is not None and m is not None and strides[n] == 1:

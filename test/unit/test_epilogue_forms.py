@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from warploom.runtime import compile
 from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.errors import CompileError
 
 Array = NDArray[Any]
 
@@ -165,3 +166,27 @@ def test_operands_that_lie_otherwise_than_the_result(loops: str, along: str, kin
     expected = d + product + spread
     run(text, a, b, x, d)
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("element", "message"),
+    [
+        ("i16", "epilogue operand 0 of i16 is not lowered; integers of 8 and 32 bits and floats are"),
+        ("i4", "expected elements of a byte or more of epilogue operand 0, got memref<16xi4>"),
+    ],
+)
+def test_operands_of_other_integers_are_refused(element: str, message: str) -> None:
+    text = f"""func.func @f(%A: memref<16x16xf16>, %B: memref<16x16xf16>, %X: memref<16x{element}>,
+                            %D: memref<16x16xf32>) {{
+      linalg.matmul ins(%A, %B : memref<16x16xf16>, memref<16x16xf16>) outs(%D : memref<16x16xf32>)
+      linalg.generic {{indexing_maps = [affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>],
+        iterator_types = ["parallel", "parallel"]}} ins(%X : memref<16x{element}>) outs(%D : memref<16x16xf32>) {{
+      ^bb0(%x: {element}, %d: f32):
+        %y = arith.sitofp %x : {element} to f32
+        %s = arith.addf %y, %d : f32
+        linalg.yield %s : f32
+      }}
+      return
+    }}"""
+    with pytest.raises(CompileError, match=message):
+        compile(text, target="sm_80")
