@@ -37,6 +37,7 @@ def pictures() -> dict[str, str]:
         "attention-wgmma.svg": trace_svg(ATTENTION_IN_TURNS.trace(), DESCRIPTION),
         "tiles-mma.svg": tiles(WARPS),
         "tiles-wgmma.svg": tiles(WARPGROUPS),
+        "tiles-sliced.svg": tiles(SLICED),
         "swizzle.svg": svg(swizzles()),
         **{name: trace_svg(walk.trace(), DESCRIPTION) for name, walk in CHANGED.items()},
         "grid.svg": svg(grids()),
@@ -95,6 +96,8 @@ def grids() -> Picture:
         legend=False,
     )
 
+
+SLICED = Walk((WARPS.options[0], ("warp", "32,64"), ("sliced_k", "2"), ("stages", "3")))
 
 CHANGED = {
     "stages.svg": Walk((*WARPS.options[:2], ("stages", "1"))),

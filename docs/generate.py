@@ -63,6 +63,12 @@ The left picture shows `cta=64,64,32 warp=32,32 mma=m16n8k16`. Thin lines separa
 The right picture shows `cta=128,64,64 warp=64,64 mma=m64n64k16`. Its parts belong to warpgroups, and one instruction
 computes a whole part.
 
+With `sliced_k=2`, two warps compute the same part of D, each from one slice of the K tile:
+
+![a CTA tile of 64x64x32, four warps of 32x64 in two slices of K](pictures/tiles-sliced.svg)
+
+The `order` of the instructions of a warp tile:
+
 ![numbers of the instructions of a warp tile, row by row and in a serpentine](pictures/orders.svg)
 """,
     "loop": """

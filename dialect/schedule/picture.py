@@ -34,7 +34,8 @@ def picture(tile: TileSchedule, loop: LoopSchedule) -> str:
     body = [
         text(MARGIN, MARGIN + 4, title(tile), "h"),
         box(MARGIN, top, deep, high, colour(4)), text(MARGIN + deep / 2, top - 4, f"A {m}x{k}"),
-        box(left, TOP, wide, deep, colour(8)), text(left + wide / 2, TOP + deep / 2 + 4, f"B {k}x{n}"),
+        box(left, TOP, wide, deep, colour(8)), *_label_of_b(tile, left, deep, wide),
+        *_slices(tile, left, top, deep, high, wide),
         *_warps(tile, left, top, scale),
         *grid(left, top, tile.warp[1] * scale, tile.warp[0] * scale, tile.mma.n * scale, tile.mma.m * scale),
         *_stages(loop, bottom),
@@ -51,6 +52,22 @@ def title(tile: TileSchedule) -> str:
     return f"CTA tile {m}x{n}x{k}, {count} {_member(tile)}s of {rows}x{columns}{slices}, mma {tile.mma}"
 
 
+def _label_of_b(tile: TileSchedule, left: float, deep: float, wide: float) -> Iterator[str]:
+    """The size of B's tile, or of each slice of K if there is room."""
+    (_, n, k), each = tile.cta, deep / tile.sliced_k
+    numbered = tile.sliced_k > 1 and each >= LABELLED
+    for part in range(tile.sliced_k if numbered else 1):
+        words = f"B, slice {part}: {k // tile.sliced_k}x{n}" if numbered else f"B {k}x{n}"
+        yield text(left + wide / 2, TOP + (part + 0.5) * (each if numbered else deep) + 4, words)
+
+
+def _slices(tile: TileSchedule, left: float, top: float, deep: float, high: float, wide: float) -> Iterator[str]:
+    """The lines between the slices of K, in A and in B."""
+    if tile.sliced_k > 1:
+        yield from grid(MARGIN, top, deep, high, deep / tile.sliced_k, high)
+        yield from grid(left, TOP, wide, deep, wide, deep / tile.sliced_k)
+
+
 def _member(tile: TileSchedule) -> str:
     """Who computes a part of the tile."""
     return "warp" if tile.together == 1 else "warpgroup"
@@ -64,8 +81,10 @@ def _warps(tile: TileSchedule, left: float, top: float, scale: float) -> Iterato
         x, y = left + number % across * wide, top + number // across * high
         yield box(x, y, wide, high, colour(4 * number))
         if min(wide, high) >= LABELLED:
-            words = f"{_member(tile)} {number}"
-            yield text(x + wide / 2, y + high / 2 + 4, words if wide > LETTER * len(words) else str(number))
+            # Warps of one slice of K come after those of another.
+            numbers = ", ".join(str(number + part * (m // rows * across)) for part in range(tile.sliced_k))
+            words = f"{_member(tile)}{'s' if tile.sliced_k > 1 else ''} {numbers}"
+            yield text(x + wide / 2, y + high / 2 + 4, words if wide > LETTER * len(words) else numbers)
 
 
 def _stages(loop: LoopSchedule, y: float) -> Iterator[str]:
