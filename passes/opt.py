@@ -249,7 +249,7 @@ def _expanded(one: ModulePass) -> tuple[ModulePass, ...]:
     """A pass, or those that it stands for."""
     if not one.name.startswith(PIPELINE):
         return (one,)
-    from .standard import Pipeline
+    from .pipeline import Pipeline
 
     return one.passes() if isinstance(one, Pipeline) else (one,)
 

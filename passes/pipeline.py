@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -200,3 +201,20 @@ def _first_error(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass]) -
         except Exception as error:
             return error
     return None
+
+
+class Pipeline(ModulePass):
+    """A pass that stands for several; `warploom-opt` prints, times and verifies those as if they were named."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """The passes, as `-p` takes them."""
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        """The passes, in order."""
+        return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, self.text()).passes
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        verified = ModuleParts(op)
+        for stage in self.passes():
+            verified = run(stage, ctx, op, verified)

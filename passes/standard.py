@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass, PassPipeline
-
-from .module_parts import ModuleParts
-from .pipeline import PARTS, TILING, run, standard_pipeline
+from .pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .schedule.warp_schedule import SchedulePass
-from .universe import WARPLOOM_UNIVERSE
-
-
-class Pipeline(ModulePass):
-    """A pass that stands for several; `warploom-opt` prints, times and verifies those as if they were named."""
-
-    @abstractmethod
-    def text(self) -> str:
-        """The passes, as `-p` takes them."""
-
-    def passes(self) -> tuple[ModulePass, ...]:
-        """The passes, in order."""
-        return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, self.text()).passes
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        verified = ModuleParts(op)
-        for stage in self.passes():
-            verified = run(stage, ctx, op, verified)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from xdsl.printer import Printer
 
 from warploom.dialect.ptx.text.printer import PtxTarget
 from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.pipeline import STANDARD, lower, standard_pipeline
-from warploom.passes.standard import Pipeline
+from warploom.passes.pipeline import STANDARD, Pipeline, lower, standard_pipeline
 from warploom.passes.universe import WARPLOOM_UNIVERSE
 
 PRODUCT = """
