@@ -41,7 +41,7 @@ conformance: $(TESTABLE)
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_ptx_rows.py test/conformance/test_ptx_near.py
 
 # LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.
-# Both are fetched from GitHub; SOURCE= names a checkout or git directory that is there already. About ten minutes each.
+# Both are fetched from GitHub; SOURCE= names a checkout or git directory that is there already. Ten minutes, and one.
 conformance-llvm: $(TESTABLE)
 	$(BIN)/python test/conformance/llvm_suite.py $(if $(SOURCE),--source $(SOURCE)) $(if $(LLC),--llc $(LLC)) --jobs $(JOBS)
 

@@ -5,6 +5,8 @@
 `--source` is a checkout of llvm-project, a git directory of one, or the folder of the tests; without it they are cloned
 from GitHub. Each `llc` command of the RUN lines is run as it stands, with whatever version of llc there is; those that
 it does not take are counted.
+
+The exit status is 0 if the suite passes, and 1 if it does not, or cannot be run.
 """
 
 from __future__ import annotations
@@ -197,8 +199,7 @@ def main() -> None:
             raise UnavailableError("llc is not on PATH; Debian's package llvm brings it")
         folder = tests(options.source)
     except UnavailableError as error:
-        print(f"skipped: {error}")
-        return
+        raise SystemExit(f"not judged: {error}") from error
     found, failed = cases(folder, options.llc, options.jobs)
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
@@ -208,7 +209,7 @@ def main() -> None:
     lines = [*report.text(), f"\n== not compiled by llc: {sum(failed.values())} commands"]
     lines += [f"{count:5} {message}" for message, count in failed.most_common()]
     verdicts.publish(lines, options.out, whole=options.all)
-    raise SystemExit(0 if report.passed else 1)
+    verdicts.conclude(report)
 
 
 if __name__ == "__main__":
