@@ -19,11 +19,9 @@ def place_of(node: Node) -> str:
     lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     if own := [f"{file}:{line}" for file, line in lines if not file.startswith(OURS)]:
         return own[-1]
-    modules = list((node.meta.get("nn_module_stack") or {}).values())
-    if not modules or not modules[-1][0]:
-        return ""
-    path, kind = modules[-1]
-    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}"
+    modules: dict[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
+    path, kind = next(reversed(modules.values()), ("", ""))
+    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
 
 
 @dataclass(frozen=True)

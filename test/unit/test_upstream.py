@@ -16,6 +16,7 @@ from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import describe, location_of
 from warploom.passes.pipeline import lower
 from warploom.passes.upstream import UpstreamTarget
+from warploom.runtime import compile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FRAGMENTS = "warploom-schedule{target=sm_120a},warploom-tile"
@@ -136,3 +137,16 @@ def test_debug_information_of_mlir_opt_is_read(example: str, form: tuple[str, ..
         for m in (module, own)
     ]
     assert places[0] == places[1] != []
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+def test_named_operations_that_are_not_known_are_read_as_generic_ones() -> None:
+    text = """func.func @f(%A: memref<8x8xf32>, %C: memref<8x8xf32>) {
+      linalg.rsqrt ins(%A : memref<8x8xf32>) outs(%C : memref<8x8xf32>)
+      return
+    }"""
+    with pytest.raises(ParseError, match=r"linalg\.rsqrt is not registered"):
+        parse_mlir(make_context(), text)
+    command = [mlir_opt() or "", "--linalg-generalize-named-ops"]
+    generic = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    assert compile(generic).plan.launches
