@@ -221,7 +221,7 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
         fields = [field.name for field in dataclasses.fields(convertible) if field.init]
         for name in spec.parameters:
             if name.replace("-", "_") not in fields:
-                near = difflib.get_close_matches(name, fields, 1)
+                near = difflib.get_close_matches(name, fields, 1, 0.7)
                 hint = f"; did you mean '{near[0].replace('_', '-')}'?" if near else ";"
                 raise UsageError(f"{kind} '{spec.name}' has no option '{name}'{hint} {_options(convertible)}")
         if empty := _without_value(convertible, spec):

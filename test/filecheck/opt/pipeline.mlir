@@ -27,7 +27,7 @@
 // PTX: // schedule: cta = 16x16x32, warp = 16x16, mma = m16n8k16, stages = 2,
 // MORE: ptx.module
 // TARGET: error: unknown target 'sm_11'
-// OPTION: error: pass 'warploom': {{.*}}"depth"{{.*}}its options are cta, warp, {{.*}}target, tf32
+// OPTION: error: pass 'warploom' has no option 'depth'; its options are cta, warp, {{.*}}target, tf32
 func.func @f(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32xf32>) {
   linalg.matmul ins(%A, %B : memref<32x64xf16>, memref<64x32xf16>) outs(%C : memref<32x32xf32>)
   return
