@@ -117,8 +117,7 @@ class WarploomOptMain(xDSLOptMain):
             SystemExit: 1 where they differ.
         """
         if not self.args.verify_diagnostics:
-            super().run()
-            return
+            return super().run()
         chunks, extension = self.prepare_input()
         output, problems = self.prepare_output(), list[str]()
         for number, (chunk, offset) in enumerate(chunks):
@@ -130,8 +129,7 @@ class WarploomOptMain(xDSLOptMain):
             output.write(self._verified(data, extension, offset, self._expected))
             output.flush()
             problems += self._expected.problems()
-        if problems:
-            _exit("\n".join(problems), 1)
+        return _exit("\n".join(problems), 1) if problems else None
 
     def _verified(self, data: bytes, extension: str, offset: int, expected: ExpectedDiagnostics) -> str:
         """What a chunk becomes; nothing where that fails, which `expected` is told."""
@@ -183,15 +181,10 @@ class WarploomOptMain(xDSLOptMain):
                     super().apply_passes(prog)
             finally:
                 for line in said:
-                    if self.args.remarks or is_warning(line):
-                        self._tell(line)
-
-    def _tell(self, line: str) -> None:
-        """A remark or a warning goes to stderr; with --verify-diagnostics, it is compared."""
-        if self._expected is None:
-            print(line, file=sys.stderr)
-        else:
-            self._expected.meet(Said.of_line(line))
+                    if self._expected is not None and (self.args.remarks or is_warning(line)):
+                        self._expected.meet(Said.of_line(line))
+                    elif self.args.remarks or is_warning(line):
+                        print(line, file=sys.stderr)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
