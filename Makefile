@@ -22,7 +22,7 @@ test: $(TESTABLE)
 	@$(MAKE) --no-print-directory lit
 	@$(MAKE) --no-print-directory pytest
 
-lint: $(TESTABLE) build/typing
+lint: $(TESTABLE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --level error --threads $(JOBS)
@@ -100,10 +100,5 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/shares.py
 	$(BIN)/python docs/rooms.py
 
-# The package as it is imported, for the type checker, which cannot follow an editable install.
-build/typing:
-	mkdir -p $@/warploom
-	for folder in dialect passes runtime; do ln -sfn ../../../$$folder $@/warploom/$$folder; done
-
 clean:
-	rm -rf $(VENV) build dist warploom.egg-info
+	rm -rf $(VENV) build dist src/warploom.egg-info
