@@ -11,7 +11,7 @@ CUTE := build/cute/bin
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest conformance conformance-llvm conformance-cutlass grid pins docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid pins docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -21,6 +21,17 @@ test: $(TESTABLE)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory lit
 	@$(MAKE) --no-print-directory pytest
+
+# what a change most often breaks, in under three minutes on two cores: no type checker, and a part of the tests
+QUICK_LIT := $(wildcard test/filecheck/dialect/warp test/filecheck/passes test/filecheck/pipeline)
+QUICK := $(addprefix test/unit/test_,$(addsuffix .py,forms row_kernels isa_rows ptx_parser emitter schedule layout \
+	passes_allocate passes_types interp_matrix interp_run passes_registry))
+quick: $(TESTABLE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lit -j$(JOBS) $(QUICK_LIT)
+	$(BIN)/pytest -n $(JOBS) $(wildcard $(QUICK))
+	$(BIN)/python test/pins.py --every 16 --jobs $(JOBS)
 
 lint: $(TESTABLE)
 	$(BIN)/ruff check .
@@ -54,9 +65,10 @@ grid: $(TESTABLE)
 	$(BIN)/python test/attention_grid.py --count 300
 	$(BIN)/python test/attention_grid.py --count 50 --seed 1 --checks all
 
-# all kernels whose PTX is pinned, of which the tests take a sample: a minute; test/pins.py --rewrite pins them anew
+# all kernels whose PTX and results are pinned, of which the tests take a sample; test/pins.py --rewrite pins them anew
 pins: $(TESTABLE)
-	$(BIN)/python test/pins.py
+	$(BIN)/python test/pins.py --jobs $(JOBS)
+	$(BIN)/python test/pins.py --words --jobs $(JOBS)
 
 # kernels of CUDA, Triton and CuTe, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
 corpus: $(TESTABLE) build/corpus/.installed build/cute/.installed
