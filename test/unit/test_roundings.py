@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attentions import Attention
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
@@ -231,6 +232,52 @@ def test_other_sums_of_products_say_why_they_use_no_tensor_core() -> None:
             compile(other)
         given = [one.partition("no tensor core: ")[2] for one in said if "no tensor core" in one]
         assert given == wanted
+
+
+# Attention
+
+
+def test_scores_that_are_rounded_stay_rounded_in_an_attention() -> None:
+    """Scores of 320 in bf16 are even, so their exponentials are off by a sixth."""
+    asked = Attention((9, 33, 32, 16), "bf16", batch=())
+    exact = "= arith.mulf %x0, %scale : f32"
+    assert exact in asked.mlir
+    narrow = "%n = arith.truncf %x0 : f32 to bf16 %w = arith.extf %n : bf16 to f32"
+    scaled = next(line.strip() for line in asked.mlir.splitlines() if exact in line)
+    text = asked.mlir.replace(scaled, f"{narrow} {scaled.replace('%x0', '%w')}")
+    kernel, random = compile(text, "sm_90a"), np.random.default_rng()
+    assert len(kernel.launches) == 1
+    q, k, v = (random.integers(-1, 2, shape).astype(DTYPES["bf16"]) for shape in ((9, 32), (33, 32), (33, 16)))
+    q[:, 0], k[:, 0], o = 16, 20, np.zeros((9, 16), DTYPES["bf16"])
+    kernel(q, k, v, o, device="interp")
+    scores = q.astype(np.float32) @ k.astype(np.float32).T
+
+    def attention(scores: Array) -> Array:
+        e = np.exp((scores - scores.max(1, keepdims=True)).astype(np.float64) * asked.scale)
+        return (e / e.sum(1, keepdims=True)) @ v.astype(np.float64)
+
+    wanted, unrounded = attention(scores.astype(DTYPES["bf16"]).astype(np.float32)), attention(scores)
+    off = np.abs(o.astype(np.float64) - wanted).max()
+    assert off < 2.0**-6
+    assert np.abs(unrounded - wanted).max() > 2 * off
+
+
+@pytest.mark.parametrize(
+    ("exact", "rounded", "reason"),
+    [
+        ("%r = math.exp %0 : f32", "%1 = math.exp %0 : f32", "its exponentials are"),
+        ("%0 = arith.subf %x0, %x1 : f32", "%1 = arith.subf %x0, %x1 : f32", "the exponent is"),
+    ],
+)
+def test_a_softmax_that_is_rounded_within_is_no_attention(exact: str, rounded: str, reason: str) -> None:
+    asked = Attention((9, 33, 32, 16), "bf16", batch=())
+    name = exact.partition(" ")[0]
+    text = asked.mlir.replace(exact, f"{rounded} %n = arith.truncf %1 : f32 to f16 {name} = arith.extf %n : f16 to f32")
+    with remarks() as said:
+        kernel = compile(text, "sm_90a")
+    assert len(kernel.launches) > 1
+    wanted = f"it is not fused into an attention: {reason} rounded to f16, and would be computed in f32"
+    assert any(one.endswith(wanted) for one in said)
 
 
 # What cannot be checked
