@@ -36,7 +36,7 @@ def test_the_barrier_of_a_cluster_orders_its_ctas() -> None:
 
 
 def test_the_barrier_of_a_cta_does_not() -> None:
-    one = check_found(run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what warp 0")
+    one = check_found(run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0")
     assert (one.cta, one.address) == ((0, 0, 0), 0)
 
 
@@ -45,7 +45,7 @@ def test_arriving_at_the_cluster_is_not_waiting() -> None:
     late = f"""barrier.cluster.arrive.aligned;
 mapa.shared::cluster.u32 %r6, %r3, %r5; st.shared::cluster.u32 [%r6], %r4; barrier.cluster.wait.aligned;
 ld.shared.u32 %r7, [%r3]; {SYNC}"""
-    check_found(run(late, 2, 32, 2), "races", FIRST_LINE + 2, "reads what warp 0")
+    check_found(run(late, 2, 32, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0")
 
 
 COPY = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r8, 64; @%p1 mbarrier.init.shared.b64 [bar], %r8; bar.sync 0;

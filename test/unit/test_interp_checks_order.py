@@ -120,7 +120,15 @@ def test_overwriting_what_another_lane_read() -> None:
     start = "st.shared.u32 [%r3], %r1; bar.warp.sync -1;"
     broadcast = f"{start} ld.shared.u32 %r7, [tile];{{sync}}\nst.shared.u32 [%r3], %r2;"
     assert run(broadcast.format(sync="bar.warp.sync -1;"), 32) == ()
-    found(broadcast.format(sync=""), "races", 2, "writes what warp 0", 32)
+    found(broadcast.format(sync=""), "races", 2, "writes what several lanes of warp 0 read at line 8", 32)
+
+
+def test_a_race_names_two_threads() -> None:
+    """Where two warps write in one step what both have read, each races with the other."""
+    start = "st.shared.u32 [%r3], %r1; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p1, %r5, 0;"
+    one = found(f"{start} @%p1 ld.shared.u32 %r7, [tile];\n@%p1 st.shared.u32 [tile], %r1;", "races", 2, "reads at line")
+    assert (one.warp, one.lane) == (0, 0)
+    assert "writes what warp 1, lane 0 reads at line 8" in one.message
 
 
 # Atomics, fences

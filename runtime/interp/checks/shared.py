@@ -20,6 +20,7 @@ from ....dialect.isa.moves import LoadMatrix
 from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.phases import phase
+from ..machine.threads import LANES
 from .clocks import Clocks
 from .findings import Check, Findings
 from .shadow import MANY, UNWAITED, Shadow
@@ -196,7 +197,8 @@ class SharedMemory(Check):
         if touch.strong:
             race &= ~shadow.write_strong[touch.piece]
         self._tell_unwaited(touch, unwaited, kind)
-        self._tell_race(touch, race, shadow.writer, shadow.write_pc, f"{_DEED[kind]} what", "writes", self._unchanged)
+        pcs = shadow.write_pc[touch.piece]
+        self._tell_race(touch, race, writer, pcs, f"{_DEED[kind]} what", "writes", self._unchanged)
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reads of data on their way are found by either check, writes over them are races."""
@@ -232,11 +234,9 @@ class SharedMemory(Check):
         if not race.any():
             return
         first = late.argmax(axis=1)
-        base = touch.warp - own
-        lanes = np.maximum(shadow.reader[touch.piece, first].astype(np.int64), 0)
-        readers, pcs = np.zeros_like(shadow.writer), np.zeros_like(shadow.write_pc)
-        readers[touch.piece] = lanes * clocks.warps + base + first
-        pcs[touch.piece] = shadow.read_pc[touch.piece, first]
+        lanes = shadow.reader[touch.piece, first].astype(np.int64)  # `MANY` makes the number negative.
+        readers = lanes * clocks.warps + touch.warp - own + first
+        pcs = shadow.read_pc[touch.piece, first]
         self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
 
     def _learn(self, touch: _Touch) -> None:
@@ -279,8 +279,9 @@ class SharedMemory(Check):
         shadow.writer[touch.piece] = touch.thread
         shadow.write_pc[touch.piece] = touch.pc
         if not touch.strong:
-            race = np.not_equal(shadow.writer[touch.piece] % clocks.warps, touch.warp)
-            self._tell_race(touch, race, shadow.writer, shadow.write_pc, "writes what", "writes", agreeing)
+            writer = shadow.writer[touch.piece]
+            race = np.not_equal(writer % clocks.warps, touch.warp)
+            self._tell_race(touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", agreeing)
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
@@ -306,19 +307,27 @@ class SharedMemory(Check):
         other_deed: str,
         harmless: Callable[[_Touch], Array],
     ) -> None:
-        """Tells of pieces over which threads race; those of which `harmless` holds are notes."""
+        """Tells of pieces over which threads race, each with a thread of `others` and its instruction; those of which
+        `harmless` holds are notes."""
         if not self.races or not bad.any():
             return
         same = bad & harmless(touch)
         for some, note in ((bad & ~same, False), (same, True)):
             if some.any():
-                line = self._line(pcs, touch, some)
-                _, warp, lane = self.state.geometry.place(int(others[touch.piece[some][0]]))
-                theirs = f"warp {warp}, lane {lane} {other_deed} at line {line}"
+                line = self.kernel.code[int(pcs[some][0])].source.line
+                theirs = self._other(int(others[some][0]), int(touch.thread[some][0]), other_deed) + f" at line {line}"
                 text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
                 text += "; the value is the same" if note else ""
                 about = "same value in shared memory" if note else (line, deed, other_deed)
                 self._tell(touch, some, "races", text, about, note=note)
+
+    def _other(self, other: int, thread: int, deed: str) -> str:
+        """A thread and its deed, as another thread's message names it: with its CTA where that is not the same. Where
+        `other` is negative, several lanes of the warp are meant."""
+        geometry, warps = self.state.geometry, self.clocks.warps
+        (cta, warp, lane), (own, _, _) = geometry.place(other % (LANES * warps)), geometry.place(thread)
+        who = f"{'' if cta == own else f'CTA {cta}, '}warp {warp}"
+        return f"several lanes of {who} {deed[:-1]}" if other < 0 else f"{who}, lane {lane} {deed}"
 
     def _tell(
         self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = (), *, note: bool = False
