@@ -97,7 +97,8 @@ def test_another_shape_on_the_same_accumulators() -> None:
 def test_a_descriptor_beside_the_pattern_of_its_swizzle() -> None:
     ptx = edited(text(), "shr.u32 %x, %sb, 4;", "add.u32 %x, %sb, 128; shr.u32 %x, %x, 4;")
     message = "%db says that a matrix begins at 0x4080 and that its base offset is 0: 128 bytes behind the first row"
-    check_found(run(ptx), "wgmma", line_of(ptx, PRODUCT), message)
+    one = check_found(run(ptx), "wgmma", line_of(ptx, PRODUCT), message)
+    assert one.severity == "note"
     assert MatrixDescriptor(0x4080, 16, 1024, 128).row_of_pattern == 1
     assert MatrixDescriptor(0x4060, 16, 1024, 128).row_of_pattern == 0
     assert MatrixDescriptor(0x4080, 16, 256, 0).row_of_pattern == 0
