@@ -36,7 +36,9 @@ def test_the_barrier_of_a_cluster_orders_its_ctas() -> None:
 
 
 def test_the_barrier_of_a_cta_does_not() -> None:
-    one = check_found(run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0")
+    one = check_found(
+        run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0"
+    )
     assert (one.cta, one.address) == ((0, 0, 0), 0)
 
 

@@ -9,6 +9,7 @@ Barriers order by the warp: that one lane arrives counts for its warp, as where 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +37,7 @@ class Clocks:
         self.lanes: Array | None = None
         self._fenced = np.zeros(state.warps, np.int32)
         self._due: Array | None = None
-        self._gathered = np.zeros((LANES, state.warps), np.int32)
+        self._gathered: dict[int, Array] = {}
         self._at_barrier: dict[int, Array] = {}
         self._complete: dict[int, Array] = {}
         self._at_object: dict[int, _Object] = {}
@@ -91,9 +92,13 @@ class Clocks:
         self.tick()
         self._join_lanes(threads)
 
-    def gather(self, threads: Array) -> None:
-        """Lanes (a mask of threads, one group of each warp) exchange values, which orders no memory."""
-        self._gathered[threads.reshape(LANES, -1)] = self.tick()
+    def gather(self, pc: int, threads: Array | None) -> None:
+        """Lanes (a mask of threads, one group of each warp; None: all) exchange values at an instruction. That orders
+        no memory but what those values depend on."""
+        times = self._gathered.get(pc)
+        if times is None:
+            times = self._gathered[pc] = np.zeros((LANES, self.warps), np.int32)
+        times[... if threads is None else threads.reshape(LANES, -1)] = self.tick()
 
     def _join_lanes(self, threads: Array) -> None:
         rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
@@ -181,15 +186,19 @@ class Clocks:
             return self.whole[warps]
         return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
 
-    def before_gathered(self, lanes: Array, warps: Array, others: Array) -> Array:
-        """The times at which these lanes last exchanged values, where those with others (negative: all that have not
-        exited) did so in one group, and 0 elsewhere."""
-        mine: Array = self._gathered[lanes, warps]
-        alike: Array = np.equal(self._gathered[:, warps], mine)
-        every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
-        one: Array = alike[others, np.arange(warps.size)]
-        together: Array = np.where(others < 0, every, one)
-        return np.where(together, mine, 0)
+    def before_gathered(self, lanes: Array, warps: Array, others: Array, at: Collection[int] | None = None) -> Array:
+        """The times at which these lanes last exchanged values, at some instructions (None: at any), where those with
+        others (negative: all that have not exited) did so in one group, and 0 elsewhere."""
+        found = np.zeros(warps.size, np.int32)
+        for pc, times in self._gathered.items():
+            if at is not None and pc not in at:
+                continue
+            mine: Array = times[lanes, warps]
+            alike: Array = np.equal(times[:, warps], mine)
+            every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
+            one: Array = alike[others, np.arange(warps.size)]
+            np.maximum(found, np.where(np.where(others < 0, every, one), mine, 0), out=found)
+        return found
 
     def before_some(self, lanes: Array, warps: Array) -> Array:
         """The last times at which these lanes of warps were ordered with any other lane."""

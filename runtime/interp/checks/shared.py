@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.phases import phase
 from ..machine.threads import LANES
+from .accesses import agreeing, unchanged
 from .clocks import Clocks
 from .findings import Check, Findings
+from .lanes import MULTIPLYING, Exchanges
 from .shadow import MANY, UNWAITED, Shadow
 
 if TYPE_CHECKING:
@@ -46,13 +48,6 @@ _BYTES_PER_READER = 10
 
 def _nowhere(touch: _Touch) -> Array:
     return np.zeros(touch.piece.size, np.bool_)
-
-
-class Stored(Protocol):
-    """Pieces, and the bytes that are stored there, where they are known."""
-
-    piece: Array
-    values: Array | None
 
 
 @dataclass
@@ -100,6 +95,7 @@ class SharedMemory(Check):
         super().begin(state, kernel)
         self.buffer = state.memory.shared.buffer
         self.clocks = Clocks(state)
+        self.exchanges = Exchanges(kernel.code)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // state.geometry.ctas
         if kernel.layout.reserves:  # The system fills its part with zeros.
@@ -111,7 +107,10 @@ class SharedMemory(Check):
     # What orders
 
     def watch(self, pc: int) -> Look | None:
-        if not self.kernel.code[pc].traits.is_fence:
+        traits = self.kernel.code[pc].traits
+        if traits.name in MULTIPLYING:
+            return lambda sel: self.clocks.gather(pc, sel.mask)
+        if not traits.is_fence:
             return None
         return lambda sel: self.clocks.fence(np.unique(sel.threads % self.clocks.warps))
 
@@ -122,8 +121,10 @@ class SharedMemory(Check):
         self.clocks.join(number, arrived, waiting)
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        ordered = self.kernel.code[pc].traits.is_barrier
-        (self.clocks.meet if ordered else self.clocks.gather)(self.state.flow.mask(threads))
+        if self.kernel.code[pc].traits.is_barrier:
+            self.clocks.meet(self.state.flow.mask(threads))
+        else:
+            self.clocks.gather(pc, threads.mask)
 
     def arrive(self, start: Array, threads: Array) -> None:
         self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
@@ -233,11 +234,26 @@ class SharedMemory(Check):
         race: Array = np.logical_or.reduce(late, axis=1)
         if not race.any():
             return
+        self._exchanged(touch, late, reader)
+        race = np.logical_or.reduce(late, axis=1)
+        if not race.any():
+            return
         first = late.argmax(axis=1)
         lanes = shadow.reader[touch.piece, first].astype(np.int64)  # `MANY` makes the number negative.
         readers = lanes * clocks.warps + touch.warp - own + first
         pcs = shadow.read_pc[touch.piece, first]
         self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
+
+    def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
+        """Takes out of the reads that are `late` those by lanes of the same warp on which what is written depends."""
+        shadow, clocks, own = self.shadow, self.clocks, touch.warp % self.clocks.each
+        at = np.flatnonzero(late[np.arange(own.size), own])
+        pcs = shadow.read_pc[touch.piece[at], own[at]]
+        for pc in np.unique(pcs).tolist():
+            if between := self.exchanges.between(pc, touch.pc):
+                some = at[pcs == pc]
+                known = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
+                late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > known
 
     def _learn(self, touch: _Touch) -> None:
         shadow = self.shadow
@@ -348,26 +364,6 @@ class SharedCheck(Check):
     def __init__(self, findings: Findings, shared: SharedMemory) -> None:
         super().__init__(findings)
         self.shared = shared
-
-
-def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
-    """Which pieces of a buffer hold these bytes; none where they are not known."""
-    if values is None:
-        return np.zeros(piece.size, np.bool_)
-    width = values.shape[1]
-    if buffer.size % width:
-        return (buffer.data[(piece * width)[:, None] + np.arange(width)] == values).all(axis=1)
-    return (buffer.data.reshape(-1, width)[piece] == values).all(axis=1)
-
-
-def agreeing(touch: Stored) -> Array:
-    """Which pieces get the bytes that the last access to them stores there; none where they are not known."""
-    if touch.values is None:
-        return np.zeros(touch.piece.size, np.bool_)
-    pieces, number = np.unique(touch.piece, return_inverse=True)
-    last = np.zeros(pieces.size, np.intp)
-    last[number] = np.arange(touch.piece.size)
-    return (touch.values == touch.values[last[number]]).all(axis=1)
 
 
 def _copy_of(traits: Traits) -> str:

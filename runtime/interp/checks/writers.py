@@ -17,9 +17,9 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..machine.threads import LANES
-from .accesses import BufferHistory, LastAccesses
+from .accesses import BufferHistory, LastAccesses, agreeing, unchanged
 from .findings import Check, Findings
-from .shared import SharedMemory, agreeing, unchanged
+from .shared import SharedMemory
 
 if TYPE_CHECKING:
     from ..machine.kernel import DecodedKernel
