@@ -258,7 +258,7 @@ def test_the_end_of_an_object_behind_a_counter() -> None:
 PIPELINE = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 32; @%p1 mbarrier.init.shared.b64 [full], %r5;
 @%p1 mbarrier.init.shared.b64 [empty], %r5; bar.sync 0; mov.u32 %r6, 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra MAKE;
 USE: and.b32 %r7, %r6, 1; {full}
-ld.shared.u32 %r8, [%r3+128];
+ld.shared.u32 %r8, [%r3+128]; st.shared.u32 [%r3+256], %r8;
 mbarrier.arrive.shared.b64 _, [empty];
 add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra USE; bra END;
 MAKE: and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {empty}
@@ -274,13 +274,18 @@ def test_a_pipeline_of_mbarriers_is_silent() -> None:
 
 
 def test_a_pipeline_that_does_not_wait() -> None:
-    found(PIPELINE.format(full="", empty=EMPTY), "uninitialised", 4, "read before anything is written")
+    found(
+        PIPELINE.format(full="", empty=EMPTY),
+        "uninitialised",
+        4,
+        "%r8 comes from shared memory at 0x80, which is read at line 11",
+    )
     found(PIPELINE.format(full=FULL, empty=""), "races", 4, "reads what warp 1, lane 0 writes at line 15")
 
 
 def test_a_pipeline_that_waits_for_the_wrong_phase() -> None:
     wrong = PIPELINE.replace("and.b32 %r7, %r6, 1; {full}", "and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {full}")
-    found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "read before anything is written")
+    found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "%r8 comes from shared memory at 0x80")
     wrong = PIPELINE.replace("xor.b32 %r7, %r7, 1; {empty}", "mov.u32 %r7, 1; {empty}")
     assert any(f.check == "races" for f in run(wrong.format(full=FULL, empty=EMPTY), max_steps=20000))
 

@@ -66,10 +66,11 @@ class CheckObserver(Observers):
         self.findings = Findings()
         wanted = chosen(names)
         members: list[Observer] = []
-        if "uninitialised" in wanted:
-            members.append(UninitialisedRegisters(self.findings))
-        if "races" in wanted or "uninitialised" in wanted:
-            shared = SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted)
+        registers = UninitialisedRegisters(self.findings) if "uninitialised" in wanted else None
+        if registers is not None:
+            members.append(registers)
+        if "races" in wanted or registers is not None:
+            shared = SharedMemory(self.findings, "races" in wanted, registers)
             members.append(shared)
             if "races" in wanted:
                 writers = GlobalWriters(self.findings, shared)

@@ -25,6 +25,7 @@ from .accesses import agreeing, unchanged
 from .clocks import Clocks
 from .findings import Check, Findings
 from .lanes import MULTIPLYING, Exchanges
+from .registers import UninitialisedRegisters
 from .shadow import MANY, UNWAITED, Shadow
 
 if TYPE_CHECKING:
@@ -80,12 +81,13 @@ def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
 
 
 class SharedMemory(Check):
-    """Follows each access to shared memory. `races` and `uninitialised` say which findings are wanted."""
+    """Follows each access to shared memory. `races` says whether these are wanted; `registers` gets what loads of
+    unwritten bytes bring, and is None where that is not wanted."""
 
-    def __init__(self, findings: Findings, races: bool, uninitialised: bool) -> None:
+    def __init__(self, findings: Findings, races: bool, registers: UninitialisedRegisters | None) -> None:
         super().__init__(findings)
         self.races = races
-        self.uninitialised = uninitialised
+        self.registers = registers
 
     def weight(self, shared: int, warps: int) -> int:
         """For pieces of 4 bytes, the smallest that are common."""
@@ -158,7 +160,7 @@ class SharedMemory(Check):
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
-            self._initialised(touch)
+            self._initialised(touch, access)
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
         if strong and access.kind != "store" and not traits.on_mbarrier:
@@ -170,12 +172,17 @@ class SharedMemory(Check):
         if access.kind in WRITING:
             self._mark_write(touch, access.kind)
 
-    def _initialised(self, touch: _Touch) -> None:
-        if not self.uninitialised:
+    def _initialised(self, touch: _Touch, access: MemoryAccess) -> None:
+        """Unwritten bytes make registers unwritten; what reads them for anything else is told of at once."""
+        if self.registers is None:
             return
         bad = ~self.shadow.written[touch.piece]
         bad &= self.shadow.write_time[touch.piece] != UNWAITED
-        if bad.any():
+        if not bad.any():
+            return
+        unwritten = np.repeat(bad.reshape(access.start.size, -1), self.shadow.width, axis=1)
+        where = f"shared memory at {int(touch.piece[bad][0]) * self.shadow.width % self.stride:#x}"
+        if access.kind != "load" or not self.registers.load(touch.pc, access.threads, unwritten, where):
             self._tell(touch, bad, "uninitialised", "shared memory is read before anything is written there")
             self.shadow.written[touch.piece[bad]] = True
 
@@ -203,7 +210,7 @@ class SharedMemory(Check):
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reads of data on their way are found by either check, writes over them are races."""
-        if not bad.any() or not (self.races or (self.uninitialised and kind not in ("store", "copy"))):
+        if not bad.any() or not (self.races or (self.registers and kind not in ("store", "copy"))):
             return
         line = self._line(self.shadow.write_pc, touch, bad)
         name = "races" if self.races else "uninitialised"
