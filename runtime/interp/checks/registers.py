@@ -100,8 +100,9 @@ class UninitialisedRegisters(Check):
         elif decoded.row.root == "ld":
             each = unwritten.shape[1] // len(decoded.writes)
             for i, slot in enumerate(decoded.writes):
-                bad: Array = unwritten[:, i * each : (i + 1) * each] @ (1 << np.arange(each))
-                given = bad if slot.bits == 8 * each else np.full_like(bad, whole(slot.bits))
+                mine: Array = unwritten[:, i * each : (i + 1) * each]
+                bad: Array = np.add.reduce(np.left_shift(mine, np.arange(each)), axis=1)
+                given: Array = np.where(slot.bits == 8 * each, bad, whole(slot.bits))
                 self._lack(slot, threads[bad != 0], given[bad != 0], (name, decoded.source.line))
         else:
             return False
