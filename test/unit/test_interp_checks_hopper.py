@@ -45,6 +45,10 @@ def test_the_right_kernel_is_silent() -> None:
         ("bar.sync 1, 128;", "", "races", STORE, 0, "race in shared memory: reads what warp"),
         ("@%first cp.async.bulk.wait_group.read 0;", "st.shared.f32 [%at], %f0;", "races", "st.shared.f32 [%at], ", 0,
             "overwrites what the cp.async.bulk.tensor"),
+        # A CTA that ends while a store reads its memory.
+        ("@%first cp.async.bulk.wait_group.read 0;", "", "races", STORE, 0, "ends before a cp.async.bulk.wait_group"),
+        ("@%first cp.async.bulk.commit_group;", "", "races", STORE, 0, "ends before a cp.async.bulk.wait_group"),
+        ("wait_group.read 0", "wait_group.read 1", "races", STORE, 0, "ends before a cp.async.bulk.wait_group covers it"),
         # Data that has not arrived.
         (EXPECTED, f"[%full], {STAGE};", "races", PRODUCT, 0, "reads where the cp.async.bulk.tensor at line"),
         (ARRIVED, "mov.pred %p, 1;", "uninitialised", PRODUCT, 0, "shared memory is read before anything is"),

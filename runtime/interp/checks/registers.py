@@ -98,7 +98,7 @@ class UninitialisedRegisters(Check):
             for slot, bad in zip(decoded.writes, lacking, strict=True):
                 self._lack(slot, np.flatnonzero(bad), bad[bad != 0], (name, decoded.source.line))
         elif decoded.row.root == "ld":
-            each = unwritten.shape[1] // len(decoded.writes)
+            each: int = unwritten.shape[1] // len(decoded.writes)
             for i, slot in enumerate(decoded.writes):
                 mine: Array = unwritten[:, i * each : (i + 1) * each]
                 bad: Array = np.add.reduce(np.left_shift(mine, np.arange(each)), axis=1)
