@@ -159,6 +159,20 @@ class Traits:
         return self.name == "fence.proxy" and "async" in self.qualifiers and (not spaces or space in spaces)
 
     @property
+    def fences_objects(self) -> bool:
+        """Whether it is a fence that is made for the initialisation of mbarrier objects."""
+        return self.is_fence and "mbarrier_init" in self.qualifiers
+
+    @cached_property
+    def releases_to_cluster(self) -> bool:
+        """Whether what its thread did before is ordered for other CTAs of the cluster by what it does later or by
+        itself: a fence, or a release, of such a scope. `barrier.cluster.arrive` releases if it is not `.relaxed`."""
+        if self.name == "barrier.cluster.arrive":
+            return "relaxed" not in self.qualifiers
+        wide = not self.qualifiers.isdisjoint(("gl", "cluster", "gpu", "sys"))
+        return wide and self.name != "fence.proxy" and (self.is_fence or self.releases)
+
+    @property
     def aligned(self) -> bool:
         """Whether it says that all lanes of a warp execute it together."""
         return "aligned" in self.qualifiers

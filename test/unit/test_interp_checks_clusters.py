@@ -95,3 +95,30 @@ mov.u32 %r9, bar; setp.eq.u32 %p2, %r4, 0; and.pred %p2, %p1, %p2; mapa.shared::
 @%p2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];"""
     check_found(run(body, 2, 32, 2), "races", FIRST_LINE + 3, "accesses the shared memory of CTA (1, 0, 0)")
     assert run(f"{body}\n{SYNC}", 2, 32, 2) == ()
+
+
+@pytest.mark.parametrize(
+    ("fence", "barrier", "right"),
+    [
+        ("fence.mbarrier_init.release.cluster;", "barrier.cluster.arrive.relaxed.aligned;", True),
+        ("fence.acq_rel.cluster;", "barrier.cluster.arrive.relaxed.aligned;", True),
+        ("bar.sync 0; fence.acq_rel.gpu;", "barrier.cluster.arrive.relaxed.aligned;", True),
+        ("", "barrier.cluster.arrive.aligned;", True),
+        ("", "barrier.cluster.arrive.release.aligned;", True),
+        ("", "barrier.cluster.arrive.relaxed.aligned;", False),
+        ("fence.acq_rel.cta;", "barrier.cluster.arrive.relaxed.aligned;", False),
+        ("fence.proxy.async;", "barrier.cluster.arrive.relaxed.aligned;", False),
+    ],
+)
+def test_objects_that_another_cta_arrives_at(fence: str, barrier: str, right: bool) -> None:
+    body = f"""mov.u32 %r8, 2; setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], %r8; {fence}
+{barrier} barrier.cluster.wait.aligned; mov.u32 %r9, bar; mapa.shared::cluster.u32 %r6, %r9, %r5;
+@%p1 mbarrier.arrive.shared.b64 _, [bar];
+@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];
+{SYNC}"""
+    found = run(body, 2, 64, 2)
+    if right:
+        assert found == ()
+    else:
+        message = "from another CTA the mbarrier object that CTA (1, 0, 0), warp 0, lane 0 initialises at line 8"
+        check_found(found, "races", FIRST_LINE + 3, message)

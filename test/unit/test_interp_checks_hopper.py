@@ -45,10 +45,13 @@ def test_the_right_kernel_is_silent() -> None:
         ("bar.sync 1, 128;", "", "races", STORE, 0, "race in shared memory: reads what warp"),
         ("@%first cp.async.bulk.wait_group.read 0;", "st.shared.f32 [%at], %f0;", "races", "st.shared.f32 [%at], ", 0,
             "overwrites what the cp.async.bulk.tensor"),
+        # Objects that copies complete at.
+        ("@%first fence.mbarrier_init.release.cluster;", "", "races", LOAD_A, 0,
+            "uses through the asynchronous proxy the mbarrier object that CTA (0, 0, 0), warp 0, lane 0 initialises"),
         # A CTA that ends while a store reads its memory.
         ("@%first cp.async.bulk.wait_group.read 0;", "", "races", STORE, 0, "ends before a cp.async.bulk.wait_group"),
         ("@%first cp.async.bulk.commit_group;", "", "races", STORE, 0, "ends before a cp.async.bulk.wait_group"),
-        ("wait_group.read 0", "wait_group.read 1", "races", STORE, 0, "ends before a cp.async.bulk.wait_group covers it"),
+        ("wait_group.read 0", "wait_group.read 1", "races", STORE, 0, "its thread ends before a cp.async.bulk"),
         # Data that has not arrived.
         (EXPECTED, f"[%full], {STAGE};", "races", PRODUCT, 0, "reads where the cp.async.bulk.tensor at line"),
         (ARRIVED, "mov.pred %p, 1;", "uninitialised", PRODUCT, 0, "shared memory is read before anything is"),
@@ -79,6 +82,20 @@ def test_a_product_that_nobody_waits_for() -> None:
                  "{%f0, %f1, %f2, %f3}, %da, %db, 1, 1, 1, 0, 0; fence.proxy.async.shared::cta;")  # fmt: skip
     message = "no wgmma.wait_group waits for it before the kernel ends"
     check_found(run(ptx), "wgmma", line_of(ptx, "m64n8k16"), message)
+
+
+@pytest.mark.parametrize("fence", ["fence.proxy.async;", "bar.sync 2; @%producer fence.proxy.async.shared::cta;"])
+def test_either_fence_shows_objects_to_copies(fence: str) -> None:
+    """Of the thread that initialised them, or of one that is ordered behind it."""
+    barrier = "fence.mbarrier_init.release.cluster;\n    bar.sync 0;"
+    ptx = (
+        text()
+        .replace("    setp.ge.u32 %producer, %t, 128;\n", "")
+        .replace(f"@%first {barrier}", f"{fence}\nbar.sync 0;")
+    )
+    ptx = ptx.replace("    mov.u32 %t, %tid.x;", "    mov.u32 %t, %tid.x; setp.ge.u32 %producer, %t, 128;")
+    assert "mbarrier_init" not in ptx
+    assert run(ptx) == ()
 
 
 def test_metadata_that_changes_while_a_product_reads_it() -> None:
@@ -145,13 +162,19 @@ def test_the_right_cluster_is_silent() -> None:
         ("[bars+8], 528", "[bars+8], 512", "barriers", "16 bytes more than were expected"),
         ("fence.proxy.async.shared::cta;", "", "races", "reads through the asynchronous proxy what warp 0, lane 3"),
         (
+            "    @%first fence.mbarrier_init.release.cluster;",
+            "",
+            "races",
+            "uses through the asynchronous proxy the mbarrier object that CTA (0, 0, 0)",
+        ),
+        (
             "barrier.cluster.wait.acquire.aligned;",
             "",
             "races",
             "copies over what CTA (1, 0, 0), warp 0, lane 0 writes at line",
         ),
     ],
-    ids=["descriptor", "bytes", "proxy", "barrier"],
+    ids=["descriptor", "bytes", "proxy", "object", "barrier"],
 )
 def test_planted_bugs_of_a_cluster(old: str, new: str, check: str, message: str) -> None:
     assert old in cluster_text()

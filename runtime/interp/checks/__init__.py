@@ -18,7 +18,7 @@ from .departures import Departures
 from .findings import CheckError, Findings
 from .global_proxies import GlobalProxies
 from .pending_reads import PendingReads
-from .proxies import Proxies
+from .proxies import InitialisedObjects, Proxies
 from .register_pool import RegisterPool
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
@@ -75,7 +75,9 @@ class CheckObserver(Observers):
             if "races" in wanted:
                 writers = GlobalWriters(self.findings, shared)
                 members += (writers, GlobalProxies(self.findings, writers))
-                members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
+                members += (
+                    member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
+                )
         if "barriers" in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:
