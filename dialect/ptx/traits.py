@@ -159,6 +159,18 @@ class Traits:
         return self.name == "fence.proxy" and "async" in self.qualifiers and (not spaces or space in spaces)
 
     @property
+    def fences_maps(self) -> str:
+        """Which side of a fence between the generic proxy and that of tensor maps: "release", "acquire"; "" of none."""
+        if self.name != "fence.proxy" or "tensormap::generic" not in self.qualifiers:
+            return ""
+        return "acquire" if "acquire" in self.qualifiers else "release"
+
+    @property
+    def copies_maps(self) -> bool:
+        """Whether it copies a tensor map, and is the release side of such a fence."""
+        return self.name == "tensormap.cp_fenceproxy"
+
+    @property
     def fences_objects(self) -> bool:
         """Whether it is a fence that is made for the initialisation of mbarrier objects."""
         return self.is_fence and "mbarrier_init" in self.qualifiers

@@ -45,9 +45,6 @@ def test_the_right_kernel_is_silent() -> None:
         ("bar.sync 1, 128;", "", "races", STORE, 0, "race in shared memory: reads what warp"),
         ("@%first cp.async.bulk.wait_group.read 0;", "st.shared.f32 [%at], %f0;", "races", "st.shared.f32 [%at], ", 0,
             "overwrites what the cp.async.bulk.tensor"),
-        # Objects that copies complete at.
-        ("@%first fence.mbarrier_init.release.cluster;", "", "races", LOAD_A, 0,
-            "uses through the asynchronous proxy the mbarrier object that CTA (0, 0, 0), warp 0, lane 0 initialises"),
         # A CTA that ends while a store reads its memory.
         ("@%first cp.async.bulk.wait_group.read 0;", "", "races", STORE, 0, "ends before a cp.async.bulk.wait_group"),
         ("@%first cp.async.bulk.commit_group;", "", "races", STORE, 0, "ends before a cp.async.bulk.wait_group"),
@@ -82,6 +79,14 @@ def test_a_product_that_nobody_waits_for() -> None:
                  "{%f0, %f1, %f2, %f3}, %da, %db, 1, 1, 1, 0, 0; fence.proxy.async.shared::cta;")  # fmt: skip
     message = "no wgmma.wait_group waits for it before the kernel ends"
     check_found(run(ptx), "wgmma", line_of(ptx, "m64n8k16"), message)
+
+
+def test_objects_that_copies_do_not_see() -> None:
+    """A note, as compilers leave the fence out where a CTA uses its own objects."""
+    ptx = edited(text(), "@%first fence.mbarrier_init.release.cluster;", "")
+    message = "uses through the asynchronous proxy the mbarrier object that CTA (0, 0, 0), warp 0, lane 0 initialises"
+    for load in (LOAD_A, LOAD_B):
+        assert check_found(run(ptx), "races", line_of(ptx, load), message).severity == "note"
 
 
 @pytest.mark.parametrize("fence", ["fence.proxy.async;", "bar.sync 2; @%producer fence.proxy.async.shared::cta;"])
@@ -165,7 +170,7 @@ def test_the_right_cluster_is_silent() -> None:
             "    @%first fence.mbarrier_init.release.cluster;",
             "",
             "races",
-            "uses through the asynchronous proxy the mbarrier object that CTA (0, 0, 0)",
+            "uses through the asynchronous proxy the mbarrier object that CTA (1, 0, 0)",
         ),
         (
             "barrier.cluster.wait.acquire.aligned;",
@@ -179,7 +184,7 @@ def test_the_right_cluster_is_silent() -> None:
 def test_planted_bugs_of_a_cluster(old: str, new: str, check: str, message: str) -> None:
     assert old in cluster_text()
     found = run_clusters(cluster_text().replace(old, new))
-    assert any(f.check == check and message in f.message for f in found)
+    assert any(f.check == check and message in f.message and f.severity == "error" for f in found)
 
 
 FROM_REGISTERS = "{%a0, %a1, %a2, %a3}, %da, 1, -1"

@@ -16,7 +16,7 @@ from .barriers import Barriers
 from .bounds import Bounds
 from .departures import Departures
 from .findings import CheckError, Findings
-from .global_proxies import GlobalProxies
+from .global_proxies import GlobalProxies, TensorMaps
 from .pending_reads import PendingReads
 from .proxies import InitialisedObjects, Proxies
 from .register_pool import RegisterPool
@@ -74,7 +74,7 @@ class CheckObserver(Observers):
             members.append(shared)
             if "races" in wanted:
                 writers = GlobalWriters(self.findings, shared)
-                members += (writers, GlobalProxies(self.findings, writers))
+                members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
                 members += (
                     member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
                 )

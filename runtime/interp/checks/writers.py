@@ -23,6 +23,7 @@ from .shared import SharedMemory
 
 if TYPE_CHECKING:
     from ..machine.kernel import DecodedKernel
+    from ..machine.memory import Buffer
     from ..machine.state import State
     from ..observers.events import MemoryAccess
 
@@ -74,12 +75,13 @@ class GlobalWriters(Check):
         self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
         self.heard = np.zeros(state.warps, np.int64)
         self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
+        x, y, z = geometry.grid
+        self.ctas = x * y * z
         if not self.known.size:
-            x, y, z = geometry.grid
-            self.known = np.zeros(x * y * z, np.int64)
+            self.known = np.zeros(self.ctas, np.int64)
 
     def access(self, access: MemoryAccess) -> None:
-        if not access.start.size or self._is_own(access):
+        if not access.start.size or self._is_own(access.buffer):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
         self.now += 1
@@ -90,12 +92,12 @@ class GlobalWriters(Check):
         if access.kind in ("store", "copy"):
             self._store(access, strong)
 
-    def _is_own(self, access: MemoryAccess) -> bool:
-        return any(access.buffer is own for own in self.own)
+    def _is_own(self, buffer: Buffer) -> bool:
+        return any(buffer is own for own in self.own)
 
-    def history(self, access: MemoryAccess) -> BufferHistory | None:
-        """What is known of the memory of an access; None where nothing is."""
-        return None if self._is_own(access) else self._known.get(id(access.buffer))
+    def history(self, buffer: Buffer) -> BufferHistory | None:
+        """What is known of a buffer; None where nothing is."""
+        return None if self._is_own(buffer) else self._known.get(id(buffer))
 
     # Words through which CTAs tell each other
 
