@@ -158,6 +158,11 @@ class Traits:
         spaces = {word.partition("::")[0] for word in self.qualifiers} & {"global", "shared"}
         return self.name == "fence.proxy" and "async" in self.qualifiers and (not spaces or space in spaces)
 
+    @cached_property
+    def fences_grid(self) -> bool:
+        """Whether it is a fence of memory for other CTAs."""
+        return self.is_fence and self.releases_to_cluster and not self.fences_objects
+
     @property
     def fences_maps(self) -> str:
         """Which side of a fence between the generic proxy and that of tensor maps: "release", "acquire"; "" of none."""

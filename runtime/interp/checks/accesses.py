@@ -51,11 +51,10 @@ class LastAccesses:
     def _column(self, piece: Array, number: int) -> Array:
         return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
 
-    def put(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+    def put(self, piece: Array, who: Array, time: int, clock: int | Array, pc: int, strong: bool) -> None:
         """Accesses of one instruction; of several to one piece, the last is remembered."""
         rows = np.empty((piece.size, 4), np.int32)
-        rows[:, 0] = who
-        rows[:, 1:] = time, clock, 2 * pc + strong
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = who, time, clock, 2 * pc + strong
         self._written()[piece] = rows
 
     def take(self, piece: Array, other: LastAccesses) -> None:

@@ -5,12 +5,14 @@ the same cluster did is ordered before what warp w does now. Between lanes of on
 which all its lanes were ordered, `lanes[l, w, m]` that up to which lane m's deeds are ordered before lane l's.
 
 Barriers order by the warp: that one lane arrives counts for its warp, as where one lane is elected to arrive for all.
+
+Between CTAs, words in global memory order what a fence or a release covers: see `GridClocks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -227,3 +229,110 @@ class _Object:
             np.maximum(self.complete, self.coming, out=self.complete)
             self.coming[:] = 0
             self.phase = phase
+
+
+Known: TypeAlias = "dict[int, Array]"
+"""Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
+
+_TOGETHER = 64
+"""Words of one instruction beyond which all are taken to tell the same."""
+
+
+class GridClocks:
+    """What CTAs know of each other through strong writes to words of global memory. PTX ISA 8.10.
+
+    A strong write tells of what its warp did, or knew of by barriers, before some warp that knew it too executed a
+    fence for more than the CTA; with such a `.release` of all of it. Who reads the word knows, and so does its CTA:
+    fences behind reads are not asked for. An atomic operation goes on with what the word told before. Times are those
+    of `Clocks` while the CTAs were in flight.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Known] = [{}]
+        self._known: dict[int, Known] = {}
+        self._learned: set[tuple[int, int]] = set()
+        self._joined: dict[frozenset[int], int] = {}
+
+    def begin(self, clocks: Clocks, first: int) -> None:
+        """Other CTAs are in flight: their clocks, and the number of their first cluster."""
+        self._clocks, self._first = clocks, first
+        self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
+        self._last: dict[int, tuple[Array, Known | None, int]] = {}
+
+    def fence(self, warps: Array) -> None:
+        """These warps of those in flight execute a fence."""
+        clocks = self._clocks
+        np.maximum.at(self._fenced, warps // clocks.each, clocks.seen[warps])
+        self._fenced[warps // clocks.each, warps % clocks.each] = clocks.now
+
+    def message(self, warp: int, cta: int, release: bool) -> int:
+        """The number of what a strong write of a warp tells; 0 for nothing."""
+        clocks = self._clocks
+        cluster, own = divmod(warp, clocks.each)
+        row = clocks.seen[warp].copy()
+        row[own] = clocks.now
+        if not release:
+            np.minimum(row, self._fenced[cluster], out=row)
+        if not row.any():
+            return 0
+        known = self._known.get(cta)
+        last = self._last.get(warp)
+        if last is None or last[1] is not known or not np.array_equal(last[0], row):
+            self._messages.append(_merged(known or {}, {self._first + cluster: row}))
+            last = self._last[warp] = (row, known, len(self._messages) - 1)
+        return last[2]
+
+    def join(self, words: Array, before: Array, mine: Array) -> Array:
+        """What words tell behind atomic operations on them, by several threads perhaps, that tell `mine`."""
+        told = np.zeros(words.size, np.int32)
+        if not (before.any() or mine.any()):
+            return told
+        unique, which = np.unique(words, return_inverse=True)
+        if unique.size > _TOGETHER:
+            which = np.zeros_like(which)
+        for number in np.unique(which[(before > 0) | (mine > 0)]).tolist():
+            some = which == number
+            told[some] = self._join(frozenset(np.unique([before[some], mine[some]]).tolist()) - {0})
+        return told
+
+    def _join(self, numbers: frozenset[int]) -> int:
+        if len(numbers) == 1:
+            return next(iter(numbers))
+        if numbers not in self._joined:
+            joined: Known = {}
+            for number in numbers:
+                joined = _merged(joined, self._messages[number])
+            self._messages.append(joined)
+            self._joined[numbers] = len(self._messages) - 1
+        return self._joined[numbers]
+
+    def learn(self, ctas: Array, told: Array) -> None:
+        """CTAs read words that tell something."""
+        some = told > 0
+        pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
+        for cta, number in pairs - self._learned:
+            self._learned.add((cta, number))
+            self._known[cta] = _merged(self._known.get(cta, {}), self._messages[number])
+
+    def before(self, ctas: Array, warps: Array) -> Array:
+        """The times up to which CTAs know what warps did, by their numbers in the grid."""
+        each = self._clocks.each
+        if not (self._known and ctas.size):
+            return np.zeros(ctas.size, np.int32)
+        clusters, columns = np.divmod(warps, each)
+        pairs, which = np.unique(np.stack([ctas, clusters]), axis=1, return_inverse=True)
+        nothing: Known = {}
+        rows = [self._known.get(cta, nothing).get(cluster) for cta, cluster in pairs.T.tolist()]
+        table = np.stack([np.zeros(each, np.int32) if row is None else row for row in rows])
+        return table[which.reshape(-1), columns]
+
+
+def _merged(one: Known, other: Known) -> Known:
+    """What both know."""
+    if not one or not other:
+        return one or other
+    result = dict(one)
+    for cluster, row in other.items():
+        mine = result.get(cluster)
+        result[cluster] = row if mine is None or mine is row else np.maximum(mine, row)
+    return result
