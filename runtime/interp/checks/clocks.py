@@ -255,30 +255,35 @@ class GridClocks:
 
     def begin(self, clocks: Clocks, first: int) -> None:
         """Other CTAs are in flight: their clocks, and the number of their first cluster."""
-        self._clocks, self._first = clocks, first
+        self._clocks, self._first, self._quiet = clocks, first, True
         self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
         self._last: dict[int, tuple[Array, Known | None, int]] = {}
 
     def fence(self, warps: Array) -> None:
         """These warps of those in flight execute a fence."""
-        clocks = self._clocks
+        clocks, self._quiet = self._clocks, False
         np.maximum.at(self._fenced, warps // clocks.each, clocks.seen[warps])
         self._fenced[warps // clocks.each, warps % clocks.each] = clocks.now
 
-    def message(self, warp: int, cta: int, release: bool) -> int:
-        """The number of what a strong write of a warp tells; 0 for nothing."""
-        clocks = self._clocks
-        cluster, own = divmod(warp, clocks.each)
-        row = clocks.seen[warp].copy()
-        row[own] = clocks.now
+    def messages(self, warps: Array, ctas: Array, release: bool) -> Array:
+        """The numbers of what strong writes of warps, of these CTAs, tell; 0 for nothing."""
+        if self._quiet and not release:
+            return np.zeros(warps.size, np.int32)
+        warps, first, which = np.unique(warps, return_index=True, return_inverse=True)
+        ctas, found, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
+        rows = clocks.seen[warps]
+        rows[np.arange(warps.size), warps % clocks.each] = clocks.now
         if not release:
-            np.minimum(row, self._fenced[cluster], out=row)
-        if not row.any():
-            return 0
-        known = self._known.get(cta)
-        last = self._last.get(warp)
+            np.minimum(rows, self._fenced[warps // clocks.each], out=rows)
+        for i in np.flatnonzero(np.logical_or.reduce(rows, axis=1)).tolist():
+            found[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
+        return found[which]
+
+    def _message(self, warp: int, cta: int, row: Array) -> int:
+        known, last = self._known.get(cta), self._last.get(warp)
         if last is None or last[1] is not known or not np.array_equal(last[0], row):
-            self._messages.append(_merged(known or {}, {self._first + cluster: row}))
+            cluster = self._first + warp // self._clocks.each
+            self._messages.append(_merged(known or {}, {cluster: row}))
             last = self._last[warp] = (row, known, len(self._messages) - 1)
         return last[2]
 

@@ -121,19 +121,13 @@ class GlobalWriters(Check):
             self._hear(access, piece, flags, before // self.each, thread // self.each, self.told, thread // self.each)
         message = np.maximum(flags.clock(piece), 0)
         if access.kind != "load":
-            mine = self._messages(access)
+            warps = access.threads % self.state.warps
+            release = self.kernel.code[access.pc].traits.releases_to_cluster
+            mine = self.grid.messages(warps, thread // self.each, release)
             message = self.grid.join(piece, message, mine) if access.kind == "atomic" else mine
             flags.put(piece, thread, self.now, message, access.pc, True)
         if access.kind != "store":
             self.grid.learn(thread // self.each, message)
-
-    def _messages(self, access: MemoryAccess) -> Array:
-        """What each thread of a strong write tells."""
-        release = self.kernel.code[access.pc].traits.releases_to_cluster
-        warps, which = np.unique(access.threads % self.state.warps, return_inverse=True)
-        first, each = self.state.geometry.first, self.state.geometry.warps_per_cta
-        told = [self.grid.message(warp, first + warp // each, release) for warp in warps.tolist()]
-        return np.array(told, np.int32)[which]
 
     def _hear(
         self,
