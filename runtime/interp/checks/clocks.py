@@ -231,7 +231,7 @@ class _Object:
             self.phase = phase
 
 
-Known: TypeAlias = "dict[int, Array]"
+Told: TypeAlias = "dict[int, Array]"
 """Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
 
 _TOGETHER = 64
@@ -248,8 +248,8 @@ class GridClocks:
     """
 
     def __init__(self) -> None:
-        self._messages: list[Known] = [{}]
-        self._known: dict[int, Known] = {}
+        self._messages: list[Told] = [{}]
+        self._known: dict[int, Told] = {}
         self._learned: set[tuple[int, int]] = set()
         self._joined: dict[frozenset[int], int] = {}
 
@@ -257,7 +257,7 @@ class GridClocks:
         """Other CTAs are in flight: their clocks, and the number of their first cluster."""
         self._clocks, self._first, self._quiet = clocks, first, True
         self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
-        self._last: dict[int, tuple[Array, Known | None, int]] = {}
+        self._last: dict[int, tuple[Array, Told | None, int]] = {}
 
     def fence(self, warps: Array) -> None:
         """These warps of those in flight execute a fence."""
@@ -304,7 +304,7 @@ class GridClocks:
         if len(numbers) == 1:
             return next(iter(numbers))
         if numbers not in self._joined:
-            joined: Known = {}
+            joined: Told = {}
             for number in numbers:
                 joined = _merged(joined, self._messages[number])
             self._messages.append(joined)
@@ -326,13 +326,13 @@ class GridClocks:
             return np.zeros(ctas.size, np.int32)
         clusters, columns = np.divmod(warps, each)
         pairs, which = np.unique(np.stack([ctas, clusters]), axis=1, return_inverse=True)
-        nothing: Known = {}
+        nothing: Told = {}
         rows = [self._known.get(cta, nothing).get(cluster) for cta, cluster in pairs.T.tolist()]
         table = np.stack([np.zeros(each, np.int32) if row is None else row for row in rows])
         return table[which.reshape(-1), columns]
 
 
-def _merged(one: Known, other: Known) -> Known:
+def _merged(one: Told, other: Told) -> Told:
     """What both know."""
     if not one or not other:
         return one or other

@@ -149,7 +149,7 @@ class Machine:
             self.state.prints.flush(self.launch.output or sys.stdout.write)
 
     def _run(self) -> None:
-        tired, standstill = False, Standstill(self.state, self.launch.memory)
+        tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()
             if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:

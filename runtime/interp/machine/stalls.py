@@ -29,9 +29,10 @@ _EVERY, _LOOKS = 37, 16
 class Standstill:
     """Compares what the CTAs in flight are with what they were."""
 
-    def __init__(self, state: State, memory: GlobalBuffers) -> None:
+    def __init__(self, state: State, memory: GlobalBuffers, code: Sequence[Decoded]) -> None:
         self._state = state
         self._memory = memory
+        self._code = code
         self._turns, self._saved_at = 0, FIRST
         self._ran: set[int] = set()
         self._places: list[tuple[int, bytes]] = []
@@ -53,12 +54,14 @@ class Standstill:
         return not rest and looks <= _LOOKS and self._is_as_before()
 
     def _is_as_before(self) -> bool:
-        """Whether all is as when it was saved, and all who can run have run since."""
+        """Whether all is as when it was saved, and all who can run have run since. Those who wait at mbarrier objects
+        alone are a deadlock, which is found when they sleep."""
         same = self._places == self._where() and all(
             np.array_equal(a.view(np.uint8), b.view(np.uint8))
             for a, b in zip(self._registers, self._state.banks.values(), strict=True)
         )
-        if not same or not self._ran.issuperset(self._state.flow.ready):
+        ready = self._state.flow.ready
+        if not same or not self._ran.issuperset(ready) or all(map(self._waits, ready)):
             return False
         memory = self._state.memory
         buffers = (memory.shared.buffer, memory.local.buffer, *self._memory.buffers())
@@ -68,6 +71,11 @@ class Standstill:
         if before is None or len(before) != len(found):
             return False
         return all(np.array_equal(a, b) for a, b in zip(before, found, strict=True))
+
+    def _waits(self, pc: int) -> bool:
+        """Whether threads at `pc` are in a loop around a wait for an mbarrier object."""
+        last = self._state.flow.loops.get(pc, pc)
+        return any(decoded.traits.on_mbarrier for decoded in self._code[max(pc - 1, 0) : last + 1])
 
     def _where(self) -> list[tuple[int, bytes]]:
         """Where the threads are, and what is on its way to them."""
