@@ -43,6 +43,11 @@ class Target:
         """32-bit registers of one SM; one thread may have at most 255 of them."""
         return 64 * 1024
 
+    @property
+    def static_shared(self) -> int:
+        """The most static shared memory of one CTA, in bytes. Source: what ptxas 13.0 takes."""
+        return self.shared if self.suffix == "a" else 48 * KIB
+
     def runs_on(self, sm: int) -> bool:
         """Whether a GPU of that number runs code for this target: exactly (sm_90a), in a family (sm_100f), or from an
         sm on."""

@@ -77,9 +77,8 @@ def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
 
 
 def _own_bytes(launch: KernelRun) -> int:
-    """Shared memory that a kernel asks for: its variables, then the dynamic part."""
-    static = launch.kernel.layout.shared
-    return static if not launch.shared else align(static, 128) + launch.shared
+    """Bytes of shared memory that a kernel asks for: the padded static part, then the dynamic one."""
+    return launch.kernel.layout.shared + launch.shared
 
 
 def shared_bytes(launch: KernelRun) -> int:
@@ -98,7 +97,7 @@ class Machine:
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
-        state.shared_bytes, state.reserved = _own_bytes(launch), align(_own_bytes(launch), 128)
+        state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)
