@@ -433,6 +433,6 @@ def shared_by_ctas() -> list[Product]:
             "gelu by tanh",
             "At B",
             (272, 80, 144),
-            along_m | {"cta": (128, 64, 128), "mma": "m64n64k32", "transpose": "b", "ctas": 3},
+            along_m | {"cta": (128, 64, 128), "mma": "m64n64k32", "transpose": "b", "ctas": 3, "promote": "none"},
         ),
     ]
