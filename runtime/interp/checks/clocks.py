@@ -259,6 +259,11 @@ class GridClocks:
         self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
         self._last: dict[int, tuple[Array, Told | None, int]] = {}
 
+    @property
+    def silent(self) -> bool:
+        """Whether no word tells anything, and none will but by a release."""
+        return self._quiet and len(self._messages) == 1
+
     def fence(self, warps: Array) -> None:
         """These warps of those in flight execute a fence."""
         clocks, self._quiet = self._clocks, False
