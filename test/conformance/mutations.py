@@ -80,7 +80,10 @@ def kernels(text: str) -> Iterator[tuple[str, str]]:
         for name, start, end in reversed(entries):
             if name != kernel:
                 cut = cut[:start] + cut[end:]
-        yield kernel, re.sub(r"^[ \t]*(//.*|\.loc\b.*|\.file\b.*)?\n|[ \t]*//.*$", "", _sections(cut), flags=re.MULTILINE)
+        yield (
+            kernel,
+            re.sub(r"^[ \t]*(//.*|\.loc\b.*|\.file\b.*)?\n|[ \t]*//.*$", "", _sections(cut), flags=re.MULTILINE),
+        )
 
 
 def _sections(text: str) -> str:
@@ -165,7 +168,11 @@ def operand(old: str, text: str, pick: Pick) -> tuple[str, str, str]:
             ("base symbol", f"[{space}]", ""),
             ("base symbol", f"[{space}+{pick.choice(('4', '16', '-4'))}]", ""),
             ("base literal", f"[{pick.choice(IMMEDIATES)}]", ""),
-            ("offset", f"[{base}+{pick.choice(('1', '-4', '4096', '2147483647', '4294967296', '%r1', '1.5', '-', ''))}]", ""),
+            (
+                "offset",
+                f"[{base}+{pick.choice(('1', '-4', '4096', '2147483647', '4294967296', '%r1', '1.5', '-', ''))}]",
+                "",
+            ),
         ]
     if old.startswith("{"):
         items = split(inner)
