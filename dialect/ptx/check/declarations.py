@@ -41,8 +41,12 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
     if context.targets == module.targets:
         yield from ((*module.target_at, message) for message in _target_problems(module))
     defined: dict[str, str] = {}
+    signatures: dict[str, tuple[tuple[str, int | None], ...]] = {}
     for item in module.items:
         if isinstance(item, Function):
+            signature = tuple((v.type, v.count) for v in (*item.returns, *item.parameters))
+            if signatures.setdefault(item.name, signature) != signature:
+                yield item.line, 1, f"function '{item.name}' was declared with other parameters"
             kind = "function" if item.body is not None else ""
         elif isinstance(item, Variable):
             kind = "" if item.linking == "extern" else "variable"

@@ -19,6 +19,7 @@ from ..text.syntax import (
 )
 from ..unmodelled import family
 from ..verifier import TargetContext, check
+from .calls import call_problem
 from .declarations import Declarations, module_problems
 from .directives import directive_problems
 from .names import Names
@@ -55,6 +56,7 @@ class Checker:
 
     def __post_init__(self) -> None:
         self._names = Names.of(self.module, self.context)
+        self._functions = {item.name: item for item in self.module.items if isinstance(item, Function)}
 
     def problems(self) -> Iterator[Diagnostic]:
         """What is wrong with the header, declarations and functions."""
@@ -126,6 +128,9 @@ class Checker:
             yield f"{instruction.opcode}: the parameter '{written}' is received, it cannot be written"
             return
         message = check(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
+        if message is None and instruction.is_call:
+            problem = call_problem(instruction, self._functions, names)
+            message = problem and f"{instruction.opcode}: {problem}"
         if message is not None:
             yield message
             return
