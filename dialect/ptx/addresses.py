@@ -42,7 +42,7 @@ def check_address(
     """
     bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
     space = bound.partition("::")[0]
-    if isinstance(base, Immediate):
+    if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
         return None if space == "local" else "a literal address is one of .local memory"
     if isinstance(base, Symbol):
         return _check_space(base.name, "shared" if kind == "mbarrier" else space, rules)

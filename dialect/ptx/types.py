@@ -28,6 +28,9 @@ REGISTER_BITS = {
 }
 """Width in bits of every type `.reg` may declare (5.2.1). Other formats (bf16, e4m3) live in `.b` registers."""
 
+OPAQUE_TYPES = ("texref", "samplerref", "surfref")
+"""Types of variables that no load reads (5.3)."""
+
 PACKED_BITS = {
     "bf16": 16,
     "bf16x2": 32,

@@ -13,7 +13,7 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import Pool
@@ -46,8 +46,12 @@ _STATEMENT = re.compile(
 )
 _DECLARATION = re.compile(r"^[ \t]*\.(?:reg|shared|global|const|local|extern|visible|weak)\b[^\n{}()]*;", re.MULTILINE)
 _PARAMETER = re.compile(r"\.param\s+[^,()\n]*")
-_DIRECTIVE = re.compile(r"^[ \t]*\.(?:maxntid|reqntid|minnctapersm|maxnreg|reqnctapercluster|explicitcluster|version|target"
-                        r"|address_size|pragma|maxclusterrank)\b[^\n{]*", re.MULTILINE)  # fmt: skip
+_DIRECTIVE = re.compile(
+    r"^[ \t]*\.(?:maxntid|reqntid|minnctapersm|maxnreg|reqnctapercluster|explicitcluster|maxclusterrank"
+    r"|version|target|address_size|pragma)\b[^\n{]*",
+    re.MULTILINE,
+)
+_BARE = re.compile(r"^[ \t]*(//.*|\.loc\b.*|\.file\b.*)?\n|[ \t]*//.*$", re.MULTILINE)
 _LABEL = re.compile(r"^[ \t]*\$?[\w$]+:", re.MULTILINE)
 
 
@@ -116,8 +120,11 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts] if text.strip() else []
 
 
-IMMEDIATES = ("0", "1", "-1", "3", "7", "16", "33", "128", "65536", "0xEEEEEEEE", "-2147483649", "4294967296", "1.5",
-              "0f3F800000", "0d3FF0000000000000", "0x1p3", "08", "WARP_SZ", "1U")  # fmt: skip
+IMMEDIATES = (
+    *("0", "1", "-1", "3", "7", "16", "33", "128", "65536", "0xEEEEEEEE", "-2147483649", "4294967296", "1.5"),
+    *("0f3F800000", "0d3FF0000000000000", "0x1p3", "08", "WARP_SZ", "1U"),
+)
+OFFSETS = ("1", "-4", "4096", "2147483647", "4294967296", "%r1", "1.5", "-", "")
 NAMED = ("%tid.x", "%clock64", "%laneid", "%ctaid", "%smid.x", "%nothing", "nothing", "_", "%envreg3", "%tid")
 
 
@@ -162,33 +169,40 @@ def operand(old: str, text: str, pick: Pick) -> tuple[str, str, str]:
     if address:
         base, _, offset = inner.partition("+")
         space = pick.choice(symbols(text))
-        choices = choices[:5] + [
-            ("base", f"[{register}{'+' + offset if offset else ''}]", declared),
-            ("base", f"[{register}{'+' + offset if offset else ''}]", declared),
+        moved = f"[{register}{'+' + offset if offset else ''}]"
+        choices = [
+            *choices[:5],
+            *[("base", moved, declared)] * 2,
             ("base symbol", f"[{space}]", ""),
             ("base symbol", f"[{space}+{pick.choice(('4', '16', '-4'))}]", ""),
             ("base literal", f"[{pick.choice(IMMEDIATES)}]", ""),
-            (
-                "offset",
-                f"[{base}+{pick.choice(('1', '-4', '4096', '2147483647', '4294967296', '%r1', '1.5', '-', ''))}]",
-                "",
-            ),
+            ("offset", f"[{base}+{pick.choice(OFFSETS)}]", ""),
         ]
     if old.startswith("{"):
         items = split(inner)
         at = pick.randrange(max(1, len(items)))
+        before, behind = items[:at], items[at + 1 :]
         choices += [
-            ("element dropped", "{" + ", ".join(items[:at] + items[at + 1 :]) + "}", ""),
-            ("element doubled", "{" + ", ".join(items[: at + 1] + items[at:]) + "}", ""),
-            ("element of another type", "{" + ", ".join([*items[:at], register, *items[at + 1 :]]) + "}", declared),
-            ("element literal", "{" + ", ".join([*items[:at], pick.choice(IMMEDIATES), *items[at + 1 :]]) + "}", ""),
-            ("element discarded", "{" + ", ".join([*items[:at], "_", *items[at + 1 :]]) + "}", ""),
-            ("elements repeated", "{" + ", ".join([items[0]] * len(items)) + "}", ""),
+            (kind, "{" + ", ".join(new) + "}", more)
+            for kind, new, more in (
+                ("element dropped", [*before, *behind], ""),
+                ("element doubled", [*before, *items[at : at + 1], *items[at:]], ""),
+                ("element of another type", [*before, register, *behind], declared),
+                ("element literal", [*before, pick.choice(IMMEDIATES), *behind], ""),
+                ("element discarded", [*before, "_", *behind], ""),
+                ("elements repeated", [items[0]] * len(items), ""),
+            )
         ]
     return pick.choice(choices)
 
 
 # Opcodes
+
+
+_MATRIX_WORDS = (
+    "sync aligned row col m16n8k16 m16n8k8 m8n8k4 m64n16k16 m64n8k8 m16n16k16 f16 bf16 tf32 s8 u8 s4 f32 f64 s32 "
+    "satfinite sp xor popc trans x1 x2 x4 m8n8 shared global shared::cta load mma a b c"
+)
 
 
 @cache
@@ -200,10 +214,7 @@ def vocabulary() -> dict[str, tuple[str, ...]]:
             root, *rest = sample.split(".")
             words[root].update(rest)
     for root in ("mma", "wgmma", "wmma", "ldmatrix", "stmatrix"):
-        words[root].update(
-            "sync aligned row col m16n8k16 m16n8k8 m8n8k4 m64n16k16 m64n8k8 m16n16k16 f16 bf16 tf32 s8 u8 s4 f32 f64 s32 "
-            "satfinite sp xor popc trans x1 x2 x4 m8n8 shared global shared::cta load mma a b c".split()
-        )
+        words[root].update(_MATRIX_WORDS.split())
     return {root: tuple(sorted(each)) for root, each in words.items()}
 
 
@@ -244,7 +255,7 @@ def opcode(old: str, pick: Pick) -> tuple[str, str]:
 
 def statements(text: str) -> list[re.Match[str]]:
     """The instructions of a text that stand in one line."""
-    return [m for m in _STATEMENT.finditer(text) if not m["opcode"].startswith("pragma")]
+    return [m for m in _STATEMENT.finditer(text) if ".callprototype" not in m[0] and ".branchtargets" not in m[0]]
 
 
 def instruction(text: str, pick: Pick) -> tuple[str, str, str, str]:
@@ -287,29 +298,37 @@ def declaration(text: str, pick: Pick) -> tuple[str, str, str, str]:
     """A change of a declaration of registers, variables or parameters."""
     match = pick.choice([*_DECLARATION.finditer(text), *_PARAMETER.finditer(text)])
     old = match[0]
+    statement = old.rstrip().endswith(";")
     type = pick.choice((*REGISTER_BITS, "bf16", "texref", "samplerref", "q32"))
     count = pick.choice(("0", "1", "3", "-1", "64", "1000000000000"))
-    changes: tuple[Callable[[], tuple[str, str]], ...] = (
-        lambda: ("declared type", re.sub(r"\.(pred|[busf]\d+(x2)?)\b", f".{type}", old)),
-        lambda: ("declared type", re.sub(r"\.(pred|[busf]\d+(x2)?)\b", f".{type}", old)),
-        lambda: ("declared count", re.sub(r"<\d+>", f"<{count}>", re.sub(r"\[\d*\]", f"[{count}]", old))),
-        lambda: ("declared vector", re.sub(r"\.(pred|[busf]\d+(x2)?)\b", r".v" + pick.choice("234") + r" .\1", old)),
-        lambda: ("alignment", re.sub(r"\.align\s+\d+", f".align {pick.choice(('0', '3', '1', '256', '-4'))}", old)
-                 if ".align" in old else re.sub(r"\.(param|shared|global|const|reg)", r".\1 .align " + pick.choice("138"), old)),
-        lambda: ("space", re.sub(r"\.(param|shared|global|const|local|reg)\b", f".{pick.choice(('shared', 'global', 'const', 'local', 'reg', 'param'))}", old, count=1)),
-        lambda: ("declaration dropped", "" if old.rstrip().endswith(";") else ".param .u64 dropped"),
-        lambda: ("declaration doubled", f"{old} {old}" if old.rstrip().endswith(";") else f"{old}, {old}"),
-        lambda: ("name", re.sub(r"([%$\w]+)(<\d+>)?(\[\d*\])?;?$", lambda m: m[0].replace(m[1], m[1] + "z"), old)),
-        lambda: ("initialiser", old.rstrip(";") + " = " + pick.choice(IMMEDIATES) + (";" if old.endswith(";") else "")),
-    )  # fmt: skip
-    kind, after = pick.choice(changes)()
+    alignment = pick.choice(("0", "1", "3", "8", "256", "-4"))
+    changes = {
+        "declared type": re.sub(_DECLARED, f".{type}", old),
+        "declared count": re.sub(r"<\d+>", f"<{count}>", re.sub(r"\[\d*\]", f"[{count}]", old)),
+        "declared vector": re.sub(f"({_DECLARED})", r".v" + pick.choice("234") + r" \1", old),
+        "alignment": re.sub(r"\.align\s+\d+", f".align {alignment}", old)
+        if ".align" in old
+        else re.sub(rf"({_SPACE})", rf"\1 .align {alignment}", old),
+        "space": re.sub(_SPACE, f".{pick.choice(SPACES)}", old, count=1),
+        "declaration dropped": "" if statement else ".param .u64 dropped",
+        "declaration doubled": f"{old}{' ' if statement else ', '}{old}",
+        "name": re.sub(r"([%$\w]+)((?:<\d+>)?(?:\[\d*\])?;?)$", r"\1z\2", old),
+        "initialiser": old.rstrip(";") + f" = {pick.choice(IMMEDIATES)}" + (";" if statement else ""),
+    }
+    kind = pick.choice(["declared type", *changes])
+    after = changes[kind]
     return kind, old.strip(), after.strip(), text[: match.start()] + after + text[match.end() :]
 
 
-DIRECTIVES = (".maxntid 128", ".maxntid 32, 4, 1", ".reqntid 128", ".reqntid 64, 2", ".maxntid 0", ".reqntid 1, 2, 3, 4",
-              ".minnctapersm 2", ".maxnreg 64", ".maxnreg 0", ".reqnctapercluster 2", ".reqnctapercluster 2, 1, 1",
-              ".maxclusterrank 8", ".explicitcluster", ".blocksareclusters", ".noreturn", '.pragma "nounroll";',
-              ".maxnctapersm 2", ".bogus 3", ".reqntid", ".reqnctapercluster 0")  # fmt: skip
+SPACES = ("shared", "global", "const", "local", "reg", "param")
+_DECLARED = r"\.(?:pred|[busf]\d+(?:x2)?)\b"
+_SPACE = r"\.(?:param|shared|global|const|local|reg)\b"
+DIRECTIVES = (
+    *(".maxntid 128", ".maxntid 32, 4, 1", ".maxntid 0", ".reqntid 128", ".reqntid 64, 2", ".reqntid 1, 2, 3, 4"),
+    *(".reqntid", ".minnctapersm 2", ".maxnctapersm 2", ".maxnreg 64", ".maxnreg 0", ".maxclusterrank 8"),
+    *(".reqnctapercluster 2", ".reqnctapercluster 2, 1, 1", ".reqnctapercluster 0", ".explicitcluster"),
+    *(".blocksareclusters", ".noreturn", ".bogus 3", '.pragma "nounroll";'),
+)
 
 
 def directive(text: str, pick: Pick) -> tuple[str, str, str, str]:
@@ -373,7 +392,7 @@ class Verdict:
     ours: str
     listed: str = ""
     failed: bool = False
-    """Whether ptxas ended without a verdict."""
+    """Whether ptxas ended without a verdict, or does not know the PTX version."""
 
     @property
     def taken(self) -> bool:
@@ -387,7 +406,7 @@ class Verdict:
 
 
 _MESSAGE = re.compile(r"(?:error|fatal)\s*: (.*)")
-_CRASHED = re.compile(r"Internal error|longer than|^$")
+_CRASHED = re.compile(r"Internal|longer than|Unsupported \.version|^$")
 
 
 def judge(mutant: Mutant) -> Verdict:
@@ -397,9 +416,8 @@ def judge(mutant: Mutant) -> Verdict:
     theirs = next(iter(_MESSAGE.findall(output)), output.strip()) if failed else ""
     found = check_text(mutant.text).diagnostics
     ours = found[0].message if found else ""
-    name = re.sub(r"^(\.reg[^;]*;\s*)?(@!?\S+\s+)?", "", mutant.after)
-    opcode = re.match(r"[\w.:]*", name)
-    listed = (reason(opcode[0], ours, arch) if opcode else None) or "" if ours and not failed else ""
+    opcode = re.match(r"'?([a-z][\w.:]*?)(?:'|: )", ours)
+    listed = (reason(opcode[1], ours, arch) or "") if opcode and not failed else ""
     return Verdict(mutant, theirs, ours, listed, failed and bool(_CRASHED.match(theirs)))
 
 

@@ -81,7 +81,7 @@ def _length(variable: Variable) -> int | None:
 
 
 def _alignment(variable: Variable) -> int:
-    return variable.align or REGISTER_BITS.get(variable.type, 64) * variable.vector // 8
+    return max(variable.align or 1, REGISTER_BITS.get(variable.type, 64) * variable.vector // 8)
 
 
 def _spelled(variable: Variable) -> str:

@@ -13,13 +13,12 @@ from typing import TypeAlias
 from ...isa.targets import UnknownTargetError, named
 from ..text.constant_expressions import ConstantError, evaluate
 from ..text.syntax import Function, Label, Module, RegDecl, Variable
-from ..types import REGISTER_BITS
+from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
 
 Complaint: TypeAlias = tuple[int, int, str]
 """Line, column, message."""
 
-OPAQUE_TYPES = ("texref", "samplerref", "surfref")
 OPAQUE_SPACES = ("global", "param")
 CONSTANT_BYTES = 1 << 16
 """What the .const variables of a module may have together; each alone is looked at."""
@@ -41,10 +40,10 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
     if context.targets == module.targets:
         yield from ((*module.target_at, message) for message in _target_problems(module))
     defined: dict[str, str] = {}
-    signatures: dict[str, tuple[tuple[str, int | None], ...]] = {}
+    signatures: dict[str, tuple[tuple[str, str, int | None, int], ...]] = {}
     for item in module.items:
         if isinstance(item, Function):
-            signature = tuple((v.type, v.count) for v in (*item.returns, *item.parameters))
+            signature = tuple((v.space, v.type, v.count, v.vector) for v in (*item.returns, *item.parameters))
             if signatures.setdefault(item.name, signature) != signature:
                 yield item.line, 1, f"function '{item.name}' was declared with other parameters"
             kind = "function" if item.body is not None else ""

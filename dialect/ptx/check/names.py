@@ -31,6 +31,7 @@ from ..text.syntax import (
     Vector,
     members,
 )
+from ..types import OPAQUE_TYPES
 from ..verifier import TargetContext
 
 BRANCHES = ("bra", "brx")
@@ -121,7 +122,9 @@ class Names:
         if name not in self.variables:
             return None
         variable = self.variables[name]
-        return "function" if variable is None else variable.space.partition("::")[0]
+        if variable is None or variable.type in OPAQUE_TYPES:
+            return "function" if variable is None else variable.type
+        return variable.space.partition("::")[0]
 
     def unreadable(self, instruction: Instruction) -> bool:
         """Whether an instruction mentions a register whose declaration could not be read."""
