@@ -66,6 +66,16 @@ KINDS = (
         r"got a vector of 1 ",
         "9.7.9.4: mov packs {.b8,.b8} to {.b32,.b32}; a vector of one is none of them",
     ),
+    Kind(
+        r"setp\.[\w.]*x2",
+        r"expected a destination and a predicate",
+        "9.7.7.2: setp.CmpOp{.ftz}.f16x2 p|q, a, b; ptxas takes p alone",
+    ),
+    Kind(
+        r"mov\.b(16|32|64|128)",
+        r"operand [ad]: expected a \.b\d+ register( to write)?, got a vector",
+        "9.7.9.4: the elements of a packed vector are registers of its part's type; ptxas takes predicates among them",
+    ),
     Kind(r"mov\.[bus]16", r"an address takes 32 or 64 bits", "9.7.9.3: the address of a variable does not fit 16 bits"),
     Kind(
         r"isspacep\..*",
