@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.ptx.unmodelled import FAMILIES, family
+from warploom.dialect.ptx.instructions import roots
+from warploom.dialect.ptx.unmodelled import FAMILIES
 from warploom.runtime import WarploomError, compile
 
 HERE = Path(__file__).parent
@@ -358,7 +359,7 @@ The targets are {", ".join(TARGETS)}.
 
 """
 
-NAMES = ", ".join(f"`{name}`" for name in FAMILIES if family(name))
+NAMES = ", ".join(f"`{name}`" for name in FAMILIES if name not in roots())
 
 TAIL = f"""## What is not modelled
 
