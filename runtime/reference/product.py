@@ -25,11 +25,13 @@ FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
 
 @dataclass(frozen=True)
 class Accumulator:
-    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; and whether f32 becomes tf32."""
+    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; whether f32 becomes tf32; and of
+    how many products of 8-bit floats instructions cut the sums short, before these are added to others."""
 
     unit: float
     tiny: float
     tf32: bool = False
+    short: float = 0
 
 
 ACCUMULATORS: Mapping[str, Accumulator] = {
@@ -41,7 +43,7 @@ ACCUMULATORS: Mapping[str, Accumulator] = {
 }
 
 FP8_UNIT = 2.0**-13
-"""Products of 8-bit floats are cut at 13 bits below the largest before they are added."""
+"""By how much short sums of 8-bit floats cut each term, relative to the largest: 13 bits below it."""
 
 TF32_UNIT = 2.0**-10
 """What a tf32 lacks of the f32 that it is made of, relative to it."""
@@ -72,8 +74,7 @@ def product_of(
 ) -> Reference:
     """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
     a, b = (_multiplied(operand, accumulator) for operand in inputs)
-    if {a.dtype, b.dtype} <= FP8:
-        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
+    cut = accumulator.short if {a.dtype, b.dtype} <= FP8 else 0
     a_map, b_map, c_map = maps
     sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
         map_, operand.value.shape, strict=True)}  # fmt: skip
@@ -91,11 +92,17 @@ def product_of(
     value = c.value + multiply(a.value, b.value)
     summed = math.prod(size for loop, size in sizes.items() if loop not in c_map)
     shortened = any(_is_shortened(operand, accumulator) for operand in inputs)
-    history = History([summed], tf32=shortened).after(a.history, b.history, c.history)
+    short = int(min(cut, summed))
+    if short and short == summed:
+        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
+    history = History([summed], tf32=shortened, short=short).after(a.history, b.history, c.history)
     if c.dtype.kind in "iu":
         return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype, history)
-    magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
+    products = multiply(np.abs(a.value), np.abs(b.value))
+    magnitude = np.abs(c.value) + products
     error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
+    if 0 < short < summed:
+        error = error + (short + 2) * FP8_UNIT * products
     if a.error.any() or b.error.any():
         error_a, error_b = _rounded_anywhere(a), _rounded_anywhere(b)
         error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))

@@ -124,6 +124,20 @@ def test_products_with_scales() -> None:
     assert torch.all((out.double() - exact).abs() <= 2**-8 * exact.abs() + 1e-4)
 
 
+def test_fast_accumulation_is_asked_for() -> None:
+    """By default sums of 8-bit floats are those of f32."""
+    a, b = (drawn(n, 32, dtype=torch.float8_e4m3fn) for n in (17, 16))
+    one = torch.ones(1)
+    for fast, converted in ((False, "f16"), (True, "none")):
+
+        def scaled(a: Any, b: Any, s: Any, t: Any, fast: bool = fast) -> Any:
+            return torch._scaled_mm(a, b.t(), s, t, out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+        (schedule,) = compile(torch_to_linalg(scaled, a, b, one, one), target="sm_89").schedule
+        assert schedule is not None
+        assert schedule.operands.fp8_as == converted
+
+
 @pytest.mark.parametrize(
     "function",
     [
