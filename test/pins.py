@@ -230,7 +230,7 @@ def _result_of_function(function: Function, kernel: Kernel) -> Result:
     written = sorted(kernel.function.written)
 
     def compare() -> str:
-        accumulate = reference.accumulator_of(kernel.schedule)
+        accumulate = reference.accumulator_of(kernel.schedule, kernel.target)
         meant = host.choose(module, kernel.function.name)
         exact = reference.evaluate(meant, before, accumulate, tf32="tf32" in function.words)
         found = {i: reference.compare(exact[i], after[i]) for i in written}

@@ -19,10 +19,10 @@ from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "corpus"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from corpus.store import ARCHIVE, Store
 from refused import reason
-from store import ARCHIVE, Store
 from verdicts import UnavailableError, arch_for, ptxas, publish, require_ptxas, unjudged
 
 from warploom.dialect.ptx.instructions import ROWS
@@ -369,11 +369,11 @@ CHANGES = ((instruction, 0.80), (declaration, 0.10), (directive, 0.07), (label, 
 def mutants(count: int, seed: int) -> list[Mutant]:
     """So many mutants, each different from its text."""
     pick = Pick(seed)
-    ways, weights = zip(*CHANGES, strict=True)
+    changes, weights = [change for change, _ in CHANGES], [weight for _, weight in CHANGES]
     made: list[Mutant] = []
     while len(made) < count:
         name, text = pick.choice(texts())
-        (change,) = pick.choices(ways, weights)
+        (change,) = pick.choices(changes, weights)
         kind, before, after, mutated = change(text, pick)
         if mutated != text:
             made.append(Mutant(name, kind, before, after, mutated))
