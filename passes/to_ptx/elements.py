@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf, nan
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
@@ -24,7 +25,7 @@ from ..diagnostics import fail
 from .emitter import Emitter
 from .f32_functions import ACCURATE, APPROXIMATE, Instructions, Operand
 from .gelu import approximate_gelu, gelu
-from .held import FLOATS, INTEGERS, LAST, NARROW, SINGLE, WIDTH, HeldElement, held_as, literal, width_of
+from .held import EIGHT, FLOATS, INTEGERS, NARROW, SINGLE, WIDTH, EightBits, HeldElement, held_as, literal, width_of
 from .operands import VirtualRegister, single
 
 
@@ -75,7 +76,24 @@ class Elements:
         if element.pending == "bf16":
             # The pair (value, 0) of bf16 has the bits of the same f32.
             return HeldElement(i.of_bits(i("cvt.rn.bf16x2.f32", value, single(0.0))))
+        if element.pending in EIGHT:
+            return HeldElement(self._rounded_to_8_bits(element))
         return HeldElement(i("cvt.f32.f16", i("cvt.rn.f16.f32", value)))
+
+    def _rounded_to_8_bits(self, element: HeldElement) -> VirtualRegister:
+        """A value rounded to a type of 8 bits, in f32: by the instruction that makes two and the one that reads two."""
+        i, value, kind = self.emit, element.held, EIGHT[element.pending]
+        both = i(f"cvt.rn.f16x2.{kind.name}x2", i(f"cvt.rn.satfinite.{kind.name}x2.f32", single(0.0), value))
+        finite = i("cvt.f32.f16", i.emitter.halves(both)[0])
+        if element.clamped:
+            return finite
+        otherwise = i("copysign.f32", value, single(inf)) if kind.has_infinity else single(nan)
+        return i("selp.f32", otherwise, finite, self.overflows(value, kind))
+
+    def overflows(self, value: Operand, kind: EightBits) -> VirtualRegister:
+        """Whether a value is beyond all that are rounded to a number of a type of 8 bits."""
+        compared = "ge" if kind.has_infinity else "gt"
+        return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
@@ -110,8 +128,8 @@ def _checked(op: Operation) -> Operation:
         if not held_as(value.type):
             fail(op, f"{op.name} on elements of {value.type} is not lowered; "
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
-        if value in op.operands and type_name(value.type) in LAST:
-            fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one")
+        if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
+            fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one, or extended")
     if type(op) not in (*_HANDLERS, GeluOp):
         known = ", ".join(sorted(kind.name for kind in (*_HANDLERS, GeluOp)))
         fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
@@ -134,7 +152,7 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if held_as(kind) == "pred":
         # A comparison that is always so, for there is no literal predicate.
         return HeldElement(e.emit(f"setp.{'eq' if value.value.data else 'ne'}.s32", 0, 0))
-    if type_name(kind) in LAST:
+    if type_name(kind) in EIGHT:
         return HeldElement(single(value.value.data), type_name(kind))
     return HeldElement(literal(kind, value.value.data))
 
@@ -250,12 +268,38 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     source, kind = op.operands[0].type, str(op.results[0].type)
     (x,) = (e.rounded(element) for element in operands)
     if type_name(source) != "f64":
-        return replace(x, pending=kind) if kind in (*NARROW, *LAST) else x
+        clamped = kind in EIGHT and _is_clamped(op.operands[0], EIGHT[kind].bound)
+        return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
     if kind != "f16":
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
     return HeldElement(e.emit("cvt.f32.f16", e.emit("cvt.rn.f16.f64", x.held)))
+
+
+def _is_clamped(value: SSAValue, bound: float) -> bool:
+    """Whether a value is the greater, then the lesser, or the other way round, of another and a constant whose absolute
+    value is below a bound."""
+    for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
+        inner = _other_than_constant(value, lower, bound)
+        if inner is not None and _other_than_constant(inner, upper, bound) is not None:
+            return True
+    return False
+
+
+LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.MaxnumfOp)
+
+
+def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bound: float) -> SSAValue | None:
+    """The other operand of an operation of these kinds that has a constant below a bound; None for anything else."""
+    owner = value.owner
+    if not isinstance(owner, kinds):
+        return None
+    for other, constant in (owner.operands, owner.operands[::-1]):
+        number = constant.owner.value if isinstance(constant.owner, arith.ConstantOp) else None
+        if isinstance(number, FloatAttr) and abs(number.value.data) < bound:
+            return other
+    return None
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:

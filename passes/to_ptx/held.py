@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
@@ -17,8 +18,20 @@ from .operands import floating
 
 NARROW = ("f16", "bf16")
 """Types whose elements are held as f32."""
-LAST = ("f8E4M3FN", "f8E5M2")
-"""Types that an element can only be converted to last."""
+
+
+class EightBits(NamedTuple):
+    """What PTX calls a type of 8 bits, and the absolute value beyond which MLIR rounds to no number of it, where PTX
+    takes the largest: to an infinity, that value included, or NaN where it has none."""
+
+    name: str
+    bound: float
+    has_infinity: bool
+
+
+EIGHT = {"f8E4M3FN": EightBits("e4m3", 464.0, False), "f8E5M2": EightBits("e5m2", 61440.0, True)}
+"""Types of 8 bits that an element can be converted to, and from them to others. The bound is midway between the largest
+number and the next that more exponents would allow, and goes to the even one."""
 FLOATS = ("f32", "f64", *NARROW)
 SINGLE = ("f32", *NARROW)
 """Types whose elements are held as f32 and computed with."""
@@ -28,10 +41,12 @@ WIDTH = 32
 
 @dataclass(frozen=True)
 class HeldElement:
-    """One element: a register, or a literal. `pending` is the 16-bit type that it has yet to be rounded to."""
+    """One element: a register, or a literal. `pending` is the type, of 16 bits or 8, that it has yet to be rounded
+    to; of one of 8 bits, `clamped` says that no finite value is beyond its largest."""
 
     held: Operand
     pending: str = ""
+    clamped: bool = False
 
 
 @lru_cache
@@ -40,7 +55,7 @@ def held_as(kind: Attribute) -> str:
     name = type_name(kind)
     if name in INTEGERS:
         return "pred" if name == "i1" else "b32"
-    return "f64" if name == "f64" else "f32" if name in (*FLOATS, *LAST) else ""
+    return "f64" if name == "f64" else "f32" if name in (*FLOATS, *EIGHT) else ""
 
 
 def width_of(kind: Attribute) -> int:

@@ -1,6 +1,7 @@
 """Elementwise operations of `linalg`, and those that reduce along some loops, in float64.
 
-Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, is off by
+Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, or of f32
+if that is wider, is off by
 
     sum of the errors of the terms + (n + 1) u (|C| + sum of |terms|)
 
@@ -22,22 +23,21 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
-from .elements import Bounded, evaluate, evaluate_body, operations
+from .elements import EXACT, Bounded, Slack, bounded, evaluate, evaluate_body, operations
 from .history import History
 from .product import ROUNDINGS, Reference, letters_of
 
 UNITS: Mapping[DType, float] = {
     DTYPES["f64"]: 2.0**-52,
     DTYPES["f32"]: 2.0**-23,
-    DTYPES["f16"]: 2.0**-10,
-    DTYPES["bf16"]: 2.0**-7,
+    DTYPES["f16"]: 2.0**-23,
+    DTYPES["bf16"]: 2.0**-23,
 }
+"""The roundings of sums and products along loops, by type: those of 16 bits are made in f32 and rounded once."""
 
-APPROXIMATE = 2.0**-16
-"""How far off, relative to it, an element may be that rows were reduced for, before it is rounded to 16 bits."""
-
-LEAST_NORMAL = 2.0**-126
-"""What is smaller in f32 may be taken for 0 on the way to such an element."""
+APPROXIMATE = Slack(2.0**-16, 2.0**-126)
+"""How far off an element may be that rows were reduced for, before it is rounded to 16 bits. What is smaller in f32
+than the second may be taken for 0 on the way to it."""
 
 EXTREMES: Mapping[str, Callable[..., Floats]] = {
     "arith.maximumf": np.maximum.reduce,
@@ -47,7 +47,7 @@ EXTREMES: Mapping[str, Callable[..., Floats]] = {
     "arith.maxsi": np.maximum.reduce,
     "arith.minsi": np.minimum.reduce,
 }
-SUMS = ("arith.addf", "arith.addi")
+SUMS = ("arith.addf", "arith.addi", "arith.subf", "arith.subi")
 PRODUCTS = ("arith.mulf", "arith.muli")
 
 
@@ -89,10 +89,9 @@ def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referenc
     results: list[Reference] = []
     for at, output in enumerate(op.outputs):
         dtype, order = scope[output].dtype, _output_loops(op, at)
-        found = evaluate_body(op.body.block, inputs, at)
+        slack = APPROXIMATE if history.reductions and dtype in ROUNDINGS else EXACT
+        found = evaluate_body(op.body.block, inputs, at, slack)
         value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (found.value, found.error))
-        if history.reductions and dtype in ROUNDINGS:
-            error = error + APPROXIMATE * np.abs(value) + LEAST_NORMAL
         results.append(Reference(value, error, dtype, history))
     return results
 
@@ -104,7 +103,7 @@ def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAV
     axes = tuple(loop for loop in range(len(sizes)) if loop not in order)
     value, error = (np.broadcast_to(array, sizes) for array in (found.value, found.error))
     terms = Bounded(*(_in_order(array, axes, order) for array in (value, error)))
-    result = _combined(how.by, Bounded(out.value, out.stored_error()), terms, _unit(out.dtype))
+    result = _combined(how.by, bounded(out), terms, _unit(out.dtype))
     if out.dtype.kind in "iu":
         result = Bounded(rounded(result.value, out.dtype), result.error)
     history = History(elementwise=operations(op.body.block) - 1, reductions=1)
@@ -131,7 +130,7 @@ def _combined(by: str, start: Bounded, terms: Bounded, unit: float) -> Bounded:
         total = value.prod(axis=-1)
         largest = (np.abs(value) + error).prod(axis=-1)
         off = largest - np.abs(total) + count * unit * largest
-    return Bounded(total, np.where(np.isfinite(total), off, 0.0))
+    return Bounded(total, np.where(np.isinf(error).any(axis=-1), np.inf, np.where(np.isfinite(total), off, 0.0)))
 
 
 def _unit(dtype: DType) -> float:
@@ -147,13 +146,11 @@ def _inputs(
     op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference], sizes: Sequence[int]
 ) -> dict[SSAValue, Bounded]:
     """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
-    inputs: dict[SSAValue, Bounded] = {
-        value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
-    }
+    inputs: dict[SSAValue, Bounded] = {value: bounded(found) for value, found in scope.items() if found.value.ndim == 0}
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
-        found = scope[value]
-        both = (_along_loops(op, array, map_, sizes) for array in (found.value, found.stored_error()))
+        found = bounded(scope[value])
+        both = (_along_loops(op, array, map_, sizes) for array in (found.value, found.error))
         inputs[argument] = Bounded(*both)
     for index in op.body.block.ops:
         if isinstance(index, IndexOp):

@@ -1,4 +1,6 @@
-"""A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`."""
+"""A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`.
+
+Operands are as stored, rounded to their types."""
 
 from __future__ import annotations
 
@@ -47,6 +49,15 @@ TF32_UNIT = 2.0**-10
 """What a tf32 lacks of the f32 that it is made of, relative to it."""
 
 
+def distance(value: Floats, *others: Floats) -> Floats:
+    """How far values are from others at most; infinite where one is a number and another NaN."""
+    found = np.zeros_like(value)
+    for other in others:
+        same = (other == value) | (np.isnan(other) & np.isnan(value))
+        found = np.maximum(found, np.where(same, 0.0, np.abs(other - value)))
+    return np.where(np.isnan(found), np.inf, found)
+
+
 @dataclass(frozen=True)
 class Reference:
     """An array in float64, a bound on the error of a computed one before it is rounded, its type, and what it went
@@ -61,10 +72,15 @@ class Reference:
         """The least and the greatest value of `dtype` that a correct evaluation may give."""
         return rounded(self.value - self.error, self.dtype), rounded(self.value + self.error, self.dtype)
 
-    def stored_error(self) -> Floats:
-        """A bound on the error of the array as stored, rounded to its type."""
-        low, high = self.interval()
-        return np.where(self.error == 0, 0, np.maximum(np.abs(high - self.value), np.abs(self.value - low)))
+    def stored(self) -> Reference:
+        """The array as stored, rounded to its type, with a bound on the error of that."""
+        if self.dtype.kind in "iu" or self.dtype == np.float64:
+            return self
+        value = rounded(self.value, self.dtype)
+        if not self.error.any():
+            return replace(self, value=value)
+        off = np.where(np.isfinite(self.error), distance(value, *self.interval()), np.inf)
+        return replace(self, value=value, error=np.where(self.error == 0, 0.0, off))
 
 
 def product_of(
@@ -72,6 +88,8 @@ def product_of(
 ) -> Reference:
     """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
     a, b = (_multiplied(operand, accumulator) for operand in inputs)
+    c = c.stored()
+    c_open = np.isinf(c.error)
     if {a.dtype, b.dtype} <= FP8:
         accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
     a_map, b_map, c_map = maps
@@ -95,18 +113,24 @@ def product_of(
     if c.dtype.kind in "iu":
         return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype, history)
     magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
-    error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
+    error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.error
+    open_ = np.zeros(value.shape, bool)
     if a.error.any() or b.error.any():
         error_a, error_b = _rounded_anywhere(a), _rounded_anywhere(b)
         error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
         error = error + multiply(error_a, error_b)
+        if not (np.isfinite(error_a).all() and np.isfinite(error_b).all()):
+            open_ = multiply(np.isinf(error_a) * 1.0, np.ones_like(error_b)) > 0
+            open_ |= multiply(np.ones_like(error_a), np.isinf(error_b) * 1.0) > 0
+    # An infinity or NaN is none by a bounded error.
+    error = np.where(open_ | c_open, np.inf, np.where(np.isfinite(value), error, 0.0))
     return Reference(value, error, c.dtype, history)
 
 
 def _rounded_anywhere(operand: Reference) -> Floats:
     """The error of an operand. One that rows were reduced for may be rounded before these reductions are applied to it,
     as attention does, and so by as much as its type rounds anything."""
-    error = operand.stored_error()
+    error = operand.error
     if not operand.history.reductions or operand.dtype not in ROUNDINGS:
         return error
     unit, least = ROUNDINGS[operand.dtype]

@@ -276,3 +276,149 @@ def test_attention_that_is_not_fused_is_right() -> None:
     text = asked.mlir.replace("%O: memref", f"%S: {kind}, %O: memref", 1)
     text = text.replace("  return", f"  linalg.copy ins(%t2 : {kind}) outs(%S : {kind})\n  return")
     check(text, (20, 32), (33, 32), (33, 16), (20, 33), (20, 16), kernels=4)
+
+
+# Roundings
+
+ROUNDED_SUM = """func.func @f(%x: memref<{m}x{n}xf32>, %y: memref<{m}xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%y : memref<{m}xf32>)
+  linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>],
+                   iterator_types = ["parallel", "reduction"]}}
+      ins(%x : memref<{m}x{n}xf32>) outs(%y : memref<{m}xf32>) {{
+  ^bb0(%a: f32, %old: f32):
+    %0 = arith.truncf %a : f32 to {kind}
+    %1 = arith.extf %0 : {kind} to f32
+    %r = arith.addf %old, %1 : f32
+    linalg.yield %r : f32
+  }}
+  return
+}}"""
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f8E4M3FN", "f8E5M2"])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_what_is_rounded_before_a_sum_stays_rounded(kind: str) -> None:
+    """1.0004 is 1 in each; 1e6 is infinity or, where there is none, NaN; the middle between the largest number and the
+    next goes where `ml_dtypes` has it."""
+    x = np.random.default_rng().standard_normal((9, 32)).astype(np.float32)
+    x[0], x[1, 3], x[2, 4], x[3, 5], x[4, 6] = 1.0004, 1e6, 464, -464.01, 65520
+    x[5, 7], x[6, 8], x[7, 9], x[8, 10] = -61440, 61439, np.nan, -np.inf
+    y, before = np.full(9, POISON, np.float32), x.copy()
+    compile(text := ROUNDED_SUM.format(m=9, n=32, kind=kind))(x, y, device="interp", checks="all")
+    wanted = x.astype(DTYPES[kind]).astype(np.float64).sum(1)
+    np.testing.assert_allclose(y, wanted.astype(np.float32), rtol=1e-6, atol=1e-5)
+    assert y[0] == 32
+    reference = evaluate(host.choose(_on_memory(text), None), [before, np.zeros_like(y)])[-1]
+    assert compare(reference, y).ok
+    assert not compare(reference, x.sum(1)).ok
+
+
+def test_rows_quantised_to_8_bits() -> None:
+    """x / s, rounded to f8E4M3FN, times s, where s is 1/448 of the largest of each row."""
+    text = """
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+func.func @f(%x: memref<7x37xf32>, %y: memref<7x37xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %most = arith.constant 448.0 : f32
+  %s = memref.alloc() : memref<7xf32>
+  linalg.fill ins(%zero : f32) outs(%s : memref<7xf32>)
+  linalg.generic {indexing_maps = [#mn, #m], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<7x37xf32>) outs(%s : memref<7xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %0 = math.absf %a : f32
+    %r = arith.maximumf %old, %0 : f32
+    linalg.yield %r : f32
+  }
+  linalg.generic {indexing_maps = [#mn, #m, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : memref<7x37xf32>, memref<7xf32>) outs(%y : memref<7x37xf32>) {
+  ^bb0(%a: f32, %largest: f32, %old: f32):
+    %scale = arith.divf %largest, %most : f32
+    %0 = arith.divf %a, %scale : f32
+    %1 = arith.truncf %0 : f32 to f8E4M3FN
+    %2 = arith.extf %1 : f8E4M3FN to f32
+    %r = arith.mulf %2, %scale : f32
+    linalg.yield %r : f32
+  }
+  return
+}"""
+    x, y = check(text, (7, 37), (7, 37))
+    scale = np.abs(x).max(1, keepdims=True) / np.float32(448)
+    np.testing.assert_array_equal(y, (x / scale).astype(DTYPES["f8E4M3FN"]).astype(np.float32) * scale)
+    with pytest.raises(CompileError, match=r"needs sm_89 or later; the target is sm_80"):
+        compile(text, "sm_80")
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_rows_in_16_bits_are_rounded_after_each_operation(kind: str) -> None:
+    """A sum of 16-bit elements is made in f32 and rounded once; what follows it is rounded in each operation."""
+    text = f"""
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+func.func @f(%x: memref<6x50x{kind}>, %y: memref<6x50x{kind}>) {{
+  %zero = arith.constant 0.0 : {kind}
+  %tenth = arith.constant 0.1 : {kind}
+  %s = memref.alloc() : memref<6x{kind}>
+  linalg.fill ins(%zero : {kind}) outs(%s : memref<6x{kind}>)
+  linalg.generic {{indexing_maps = [#mn, #m], iterator_types = ["parallel", "reduction"]}}
+      ins(%x : memref<6x50x{kind}>) outs(%s : memref<6x{kind}>) {{
+  ^bb0(%a: {kind}, %old: {kind}):
+    %0 = arith.mulf %a, %a : {kind}
+    %r = arith.addf %old, %0 : {kind}
+    linalg.yield %r : {kind}
+  }}
+  linalg.generic {{indexing_maps = [#mn, #m, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%x, %s : memref<6x50x{kind}>, memref<6x{kind}>) outs(%y : memref<6x50x{kind}>) {{
+  ^bb0(%a: {kind}, %sum: {kind}, %old: {kind}):
+    %0 = arith.mulf %a, %sum : {kind}
+    %1 = arith.addf %0, %tenth : {kind}
+    %r = arith.subf %1, %a : {kind}
+    linalg.yield %r : {kind}
+  }}
+  return
+}}"""
+    x = np.random.default_rng().integers(-6, 7, (6, 50)).astype(DTYPES[kind])
+    y = np.full_like(x, POISON)
+    compile(text)(x, y, device="interp", checks="all")
+    total = (x * x).astype(np.float32).sum(1, keepdims=True).astype(x.dtype)
+    np.testing.assert_array_equal(y, x * total + DTYPES[kind].type(0.1) - x)
+
+
+def test_a_softmax_that_is_rounded_before_it_is_summed() -> None:
+    """P is truncated to bf16 and extended: each row of it is summed, and the sums stored in f32."""
+    text = """
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+func.func @f(%x: memref<5x64xf32>, %y: memref<5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %p = memref.alloc() : memref<5x64xf32>
+  linalg.softmax dimension(1) ins(%x : memref<5x64xf32>) outs(%p : memref<5x64xf32>)
+  linalg.fill ins(%zero : f32) outs(%y : memref<5xf32>)
+  linalg.generic {indexing_maps = [#mn, #m], iterator_types = ["parallel", "reduction"]}
+      ins(%p : memref<5x64xf32>) outs(%y : memref<5xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %0 = arith.truncf %a : f32 to bf16
+    %1 = arith.extf %0 : bf16 to f32
+    %r = arith.addf %old, %1 : f32
+    linalg.yield %r : f32
+  }
+  return
+}"""
+    x, y = check(text, (5, 64), (5,))
+    exact = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    p = (exact / exact.sum(1, keepdims=True)).astype(np.float32).astype(DTYPES["bf16"])
+    wanted = p.astype(np.float64).sum(1)
+    assert np.abs(wanted - 1).max() > 1e-4
+    # a few elements may lie so near a tie that f32 rounds them the other way
+    assert (np.abs(y - wanted) < 1e-6).sum() >= 3
+
+
+def test_an_fma_of_16_bits_and_f64_are_no_part_of_rows() -> None:
+    text = ROUNDED_SUM.format(m=4, n=8, kind="f16")
+    twice = text.replace("%1 = arith.extf %0 :", "%2 = math.fma %0, %0, %0 : f16\n %1 = arith.extf %2 :")
+    with pytest.raises(CompileError, match=r"error: linalg\.generic"):
+        compile(twice)
+    wide = text.replace("truncf", "extf").replace("extf %0", "truncf %0").replace("f16", "f64")
+    with pytest.raises(CompileError, match=r"error: linalg\.generic"):
+        compile(wide)

@@ -139,7 +139,7 @@ def test_errors_of_a_first_product_reach_a_second() -> None:
     second = (d.astype(np.float64) + exact(first, b)).astype(np.float16)
     assert compare(references[2], first).ok
     assert compare(references[3], second).ok
-    assert (references[3].error > 0.25 * references[2].stored_error().max()).all()
+    assert (references[3].error > 0.25 * references[2].stored().error.max()).all()
 
 
 def test_operations_without_a_meaning_are_named() -> None:
