@@ -79,10 +79,9 @@ def _run(kernel: Any, program: Program, arrays: dict[str, Any]) -> list[Any]:
     if program.tensors:
         results = kernel(*given.values(), device="interp")
         return list(results) if isinstance(results, tuple) else [results]
-    for array in program.outputs:
-        if program.memory(array) == array.name:
-            words = np.random.default_rng(1).integers(0, 256, (*program.shape(array), DTYPES[array.type].itemsize))
-            given[array.name] = words.astype(np.uint8).view(DTYPES[array.type])[..., 0]
+    for name, array in program.written().items():
+        words = np.random.default_rng(1).integers(0, 256, (*program.shape(array), DTYPES[array.type].itemsize))
+        given[name] = words.astype(np.uint8).view(DTYPES[array.type])[..., 0]
     kernel(*given.values(), device="interp")
     return [given[program.memory(a)] for a in program.outputs]
 

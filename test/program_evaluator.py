@@ -90,11 +90,20 @@ class Evaluator:
             # The instruction adds exact products.
             body = replace(body, steps=(*body.steps[:-1], replace(last, type="f64")))
         terms = self.steps(number, body, [a, b], shape)
+        if it.out.type == "f64":
+            terms = inexact(terms, a, b)
         axes = tuple(i for i in range(len(shape)) if i not in it.maps[2])
         rest = [i for i in range(len(shape)) if i not in axes]
         order = [rest.index(i) for i in it.maps[2] if i is not None]
         summed = product_sum(terms, axes, it.out.type, it.start, start)
         return summed.map(lambda v: np.ascontiguousarray(v.transpose(order)))
+
+
+def inexact(products: Any, a: Any, b: Any) -> Reals:
+    """Products in f64, of which those that have too many bits may be rounded or not."""
+    fits = np.abs(products.low) <= 2.0**53 * _last_place(a.low) * _last_place(b.low)
+    step = np.where(fits | ~np.isfinite(products.low), 0.0, np.spacing(np.abs(products.low)))
+    return Reals("f64", products.low - step, products.high + step, products.nan)
 
 
 def without_rounding(x: Any, type_: str) -> Reals:

@@ -138,6 +138,11 @@ class Program:
                 return self.memory(before)
         return array.name
 
+    def written(self) -> dict[str, Array]:
+        """The arguments that results in memory are written to, by name, but for inputs that are updated."""
+        memories = ((self.memory(a), a) for a in self.outputs)
+        return {name: array for name, array in memories if name not in self.inputs}
+
     def text(self) -> str:
         """The program as MLIR."""
         return "\n".join(_Printer(self).lines()) + "\n"
@@ -176,8 +181,8 @@ class _Printer:
             results = ", ".join(self.type(a) for a in program.outputs)
             yield f"func.func @f({', '.join(inputs)}) -> ({results}) {{"
         else:
-            own = [a for a in program.outputs if program.memory(a) == a.name]
-            yield f"func.func @f({', '.join([*inputs, *(f'%{a.name}: {self.type(a)}' for a in own)])}) {{"
+            own = [f"%{name}: {self.type(a)}" for name, a in program.written().items()]
+            yield f"func.func @f({', '.join([*inputs, *own])}) {{"
         for size in sorted(program.dynamic):
             array, place = next((a, i) for a in program.inputs.values() for i, s in enumerate(a.sizes) if s == size)
             yield f"  %at_{size} = arith.constant {place} : index"
@@ -207,7 +212,7 @@ class _Printer:
         sizes = ", ".join(f"%{s}" for s in array.sizes if s in self.program.dynamic)
         if self.program.tensors:
             yield f"  %{array.name}_new = tensor.empty({sizes}) : {self.type(array)}"
-        elif array not in self.program.outputs:
+        elif array.name not in map(self.program.memory, self.program.outputs):
             yield f"  %{array.name} = memref.alloc({sizes}) : {self.type(array)}"
 
     def start(self, array: Array, number: float) -> Iterator[str]:

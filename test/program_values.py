@@ -13,9 +13,8 @@ What is free, and therefore an interval:
 - the sign of a zero that `maxnumf` and `minnumf` choose, or that is a sum;
 - a float beyond the range of the integer that it becomes, and NaN: any integer.
 
-`truncf` to 8-bit floats saturates, as PTX's `cvt.satfinite` does: infinity becomes the largest number. `arith.truncf`
-leaves that open in words, and LLVM's software conversion gives NaN (f8E4M3FN) or infinity (f8E5M2); docs/epilogues.md
-states the difference.
+`truncf` to 8-bit floats gives what APFloat's rounding to nearest even does: NaN beyond the largest number of f8E4M3FN, and
+infinity beyond that of f8E5M2. PTX's `cvt.satfinite` saturates instead.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Format(NamedTuple):
     precision: int
     least: int
     largest: float
-    saturates: bool = False
+    has_infinity: bool = True
 
 
 FORMATS = {
@@ -49,8 +48,8 @@ FORMATS = {
     "bf16": Format(8, -126, float.fromhex("0x1.fep127")),
     "f32": Format(24, -126, float.fromhex("0x1.fffffep127")),
     "f64": Format(53, -1022, float.fromhex("0x1.fffffffffffffp1023")),
-    "f8E4M3FN": Format(4, -6, 448.0, saturates=True),
-    "f8E5M2": Format(3, -14, 57344.0, saturates=True),
+    "f8E4M3FN": Format(4, -6, 448.0, has_infinity=False),
+    "f8E5M2": Format(3, -14, 57344.0),
 }
 
 WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32}
@@ -67,8 +66,8 @@ def rounded(values: Doubles, type_: str) -> Doubles:
         _, exponent = np.frexp(values)
         quantum = np.ldexp(1.0, np.maximum(exponent - 1, form.least) - form.precision + 1)
         result = np.where(np.isfinite(values) & (values != 0), np.rint(values / quantum) * quantum, values)
-    beyond = form.largest if form.saturates else np.inf
-    return np.where(np.abs(result) > form.largest, np.copysign(beyond, values), np.copysign(result, values))
+    beyond = np.copysign(np.inf, values) if form.has_infinity else np.nan
+    return np.where(np.abs(result) > form.largest, beyond, np.copysign(result, values))
 
 
 def _keys(values: Doubles) -> Integers:
@@ -263,10 +262,8 @@ def _extreme(a: Reals, b: Reals, *, greatest: bool, numbers: bool) -> Reals:
         keys = (np.maximum if greatest else np.minimum)(_keys(np.ascontiguousarray(x)), _keys(np.ascontiguousarray(y)))
         return np.where(np.isnan(x) | np.isnan(y), np.nan, _numbers(keys))
 
-    a, b = (
-        o.map(lambda v, s=np.broadcast_shapes(a.shape, b.shape): np.ascontiguousarray(np.broadcast_to(v, s)))
-        for o in (a, b)
-    )
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    a, b = (o.map(lambda v: np.ascontiguousarray(np.broadcast_to(v, shape))) for o in (a, b))
     low, high = choose(a.low, b.low), choose(a.high, b.high)
     if not numbers:
         return Reals(a.type, low, high, a.nan | b.nan)
@@ -285,7 +282,8 @@ def _extreme(a: Reals, b: Reals, *, greatest: bool, numbers: bool) -> Reals:
 def joined_values(a: Values, b: Values, where: Flags) -> Values:
     """The values of `a`, and where `where` is true those of `b` too."""
     if isinstance(a, Whole) or isinstance(b, Whole):
-        assert isinstance(a, Whole) and isinstance(b, Whole)
+        assert isinstance(a, Whole)
+        assert isinstance(b, Whole)
         return Whole(
             a.type,
             np.where(where, np.minimum(a.low, b.low), a.low),
@@ -372,7 +370,15 @@ def _function(name: str, x: Reals, freedom: Freedom) -> Reals:
 
 def converted(x: Reals, type_: str) -> Reals:
     """extf and truncf."""
-    return Reals(type_, rounded(x.low, type_), rounded(x.high, type_), x.nan)
+    low, high = rounded(x.low, type_), rounded(x.high, type_)
+    if FORMATS[type_].has_infinity:
+        return Reals(type_, low, high, x.nan)
+    # What is beyond the largest number is NaN.
+    largest = FORMATS[type_].largest
+    same_side = x.must_be_nan | (np.isnan(low) & np.isnan(high) & (np.sign(x.low) == np.sign(x.high)))
+    nan = x.nan | np.isnan(low) | np.isnan(high)
+    low, high = np.where(np.isnan(low), -largest, low), np.where(np.isnan(high), largest, high)
+    return Reals(type_, np.where(same_side, np.nan, low), np.where(same_side, np.nan, high), nan)
 
 
 def _to_float(x: Whole, type_: str, *, unsigned: bool) -> Reals:
