@@ -10,9 +10,6 @@ import numpy as np
 from program_tree import Array, Body, Elementwise, Index, Product, Program, Reduction, Softmax, Statement
 from program_values import EXACT, FORMATS, ROWS, Doubles, Flags, Freedom, Reals, Values, Whole, apply, rounded, signed
 
-DROPPABLE = {"arith.truncf"}
-
-
 @dataclass(frozen=True)
 class Evaluator:
     """Evaluates a program. `dropped` is the (statement, step) of a rounding that is left out, to plant an error."""
@@ -29,8 +26,10 @@ class Evaluator:
 
     @property
     def freedom(self) -> Freedom:
-        """That of rows, for a program with rows."""
-        return ROWS if any(isinstance(s, Reduction | Softmax) for s in self.program.statements) else EXACT
+        """That of rows, for a program with rows that stores 16 bits."""
+        statements = self.program.statements
+        rows = any(isinstance(s, Reduction | Softmax) for s in statements)
+        return ROWS if rows and any(s.out.type in ("f16", "bf16") for s in statements) else EXACT
 
     def statement(self, number: int, it: Statement, scope: Mapping[str, Values]) -> Values:
         match it:
@@ -95,7 +94,8 @@ class Evaluator:
         axes = tuple(i for i in range(len(shape)) if i not in it.maps[2])
         rest = [i for i in range(len(shape)) if i not in axes]
         order = [rest.index(i) for i in it.maps[2] if i is not None]
-        summed = product_sum(terms, axes, it.out.type, it.start, start)
+        short = it.a.type.startswith("f8")
+        summed = product_sum(terms, axes, it.out.type, it.start, start, short=short)
         return summed.map(lambda v: np.ascontiguousarray(v.transpose(order)))
 
 
@@ -250,8 +250,11 @@ def softmax(x: Values, type_: str) -> Reals:
     return apply("arith.truncf", type_, "", (divided,))  # type: ignore[return-value]
 
 
-def product_sum(terms: Values, axes: tuple[int, ...], type_: str, number: float, start: Values | None) -> Values:
-    """What a matrix instruction gives for the sum of products and a start."""
+def product_sum(
+    terms: Values, axes: tuple[int, ...], type_: str, number: float, start: Values | None, *, short: bool
+) -> Values:
+    """What a matrix instruction gives for the sum of products and a start: `short` of 8-bit floats, whose products some
+    instructions cut off 13 bits below the largest."""
     if isinstance(terms, Whole):
         total = terms.low.sum(axis=axes) + (start.low if isinstance(start, Whole) else int(number))
         return Whole.points(type_, signed(total, type_))
@@ -259,7 +262,8 @@ def product_sum(terms: Values, axes: tuple[int, ...], type_: str, number: float,
     joined = _joined(terms, axes, Reals(type_, first.low, first.high, first.nan))
     bits = FORMATS[type_].precision
     unit, tiny = (2.0**-52, 0.0) if type_ == "f64" else (2.0 ** (1 - bits), 2.0 ** (FORMATS[type_].least - bits + 1))
-    found = summed(joined, type_, unit * (2 if type_ in ("f16", "bf16") else 1), bits, tiny)
+    unit *= 2 if type_ in ("f16", "bf16") else 1
+    found = summed(joined, type_, max(unit, 2.0**-13) if short else unit, min(bits, 13) if short else bits, tiny)
     return beyond_range(found, joined, type_)
 
 

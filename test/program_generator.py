@@ -112,6 +112,8 @@ class Generator:
         kind = self.draw.choice(self.kinds)
         result = {"elementwise": self.elementwise, "rows": self.rows, "product": self.products}[kind]()
         self.program.outputs.append(result)
+        if self.program.target == "sm_80" and "f8" in self.program.text() and self.draw.random() < 0.9:
+            self.program.target = "sm_89"
         used = {s for a in self.program.inputs.values() for s in a.sizes}
         if self.draw.random() < 0.25:
             self.program.dynamic = {s for s in sorted(used) if s != "one" and self.draw.random() < 0.6}

@@ -356,6 +356,10 @@ def _function(name: str, x: Reals, freedom: Freedom) -> Reals:
         relative = max(least, bound) + along * np.where(np.isfinite(furthest), furthest, 0.0)
     with np.errstate(all="ignore"):
         ends = [exactly(v) for v in (inside.low, inside.high)]
+    if name == "math.rsqrt":
+        # Beside -0, which gives minus infinity, lies 0.
+        beside = (inside.low == 0) & np.signbit(inside.low) & ~inside.exact
+        ends.append(np.where(beside, np.inf, ends[1]))
     no_number = np.isnan(ends[0]) & np.isnan(ends[1])
     low, high = _ends([np.where(np.isnan(v), 0.0, v) for v in ends])
     must = x.must_be_nan | no_number

@@ -29,6 +29,10 @@ from .held import EIGHT, FLOATS, INTEGERS, NARROW, SINGLE, WIDTH, EightBits, Hel
 from .operands import VirtualRegister, single
 
 
+EXACT_IN_F32 = 24
+"""Bits of the widest integers of which f32 holds all."""
+
+
 class Elements:
     """Lowers regions on elements."""
 
@@ -94,6 +98,14 @@ class Elements:
         """Whether a value is beyond all that are rounded to a number of a type of 8 bits."""
         compared = "ge" if kind.has_infinity else "gt"
         return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
+
+    def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
+        """What an instruction that rounds once to 16 bits gives, held as f32; refuses one that the target lacks."""
+        source, kind = op.operands[0].type, op.results[0].type
+        if not self.emit.emitter.has(opcode):
+            fail(op, f"{op.name} from {source} to {kind} takes {opcode}, which the target lacks; go by way of f32, which "
+                 "rounds twice")  # fmt: skip
+        return HeldElement(self.emit(f"cvt.f32.{type_name(kind)}", self.emit(opcode, value)))
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
@@ -272,9 +284,9 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
-    if kind != "f16":
+    if kind not in NARROW:
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
-    return HeldElement(e.emit("cvt.f32.f16", e.emit("cvt.rn.f16.f64", x.held)))
+    return e.narrow(op, f"cvt.rn.{kind}.f64", x.held)
 
 
 def _is_clamped(value: SSAValue, bound: float) -> bool:
@@ -313,10 +325,10 @@ def _from_integer(sign: str) -> Handler:
         width = width_of(source)
         if width == 1:
             fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
-        if type_name(kind) in NARROW and width > 24:
-            fail(op, f"{op.name} from {source} to {kind} is not lowered; go by way of f32, which rounds twice")
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
         type = held_as(kind)
+        if type_name(kind) in NARROW and width > EXACT_IN_F32:
+            return e.narrow(op, f"cvt.rn.{kind}.{sign}32", held)
         return e.final(e.emit(f"cvt.rn.{type}.{sign}32", held), kind)
 
     return handle
