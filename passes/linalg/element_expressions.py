@@ -228,9 +228,12 @@ class ElementReader:
         if names is None or len(left) != 1 or not isinstance(last, YieldOp) or self.over in at or not maps:
             return None
         combined = last.operands[0].owner
-        if not isinstance(combined, Operation) or combined.name not in REDUCTIONS:
+        if not isinstance(combined, Operation):
             return None
-        kind = REDUCTIONS[combined.name]
+        subtracted = isinstance(combined, arith.SubfOp) and combined.lhs is body.args[-1]
+        if not subtracted and combined.name not in REDUCTIONS:
+            return None
+        kind = Kind.Add if subtracted else REDUCTIONS[combined.name]
         others = [value for value in combined.operands if value is not body.args[-1]]
         if body.args[-1].uses.get_length() != 1:
             return None
@@ -239,6 +242,8 @@ class ElementReader:
         element = self._value(op, others[0], names | {left[0]: self.over})
         if element is None:
             return None
+        if subtracted:
+            element = ElementExpression("op", "arith.negf", (element,), op=arith.NegfOp(others[0]))
         taken = ElementExpression("reduce", kind.value, (element,))
         total = taken if self.starts_from(op, IDENTITIES[kind]) else self._onto(op, at, combined, taken)
         return None if total is None else total.rounded(combined.results[0].type)

@@ -25,7 +25,20 @@ from ..diagnostics import fail
 from .emitter import Emitter
 from .f32_functions import ACCURATE, APPROXIMATE, Instructions, Operand
 from .gelu import approximate_gelu, gelu
-from .held import EIGHT, FLOATS, INTEGERS, NARROW, SINGLE, WIDTH, EightBits, HeldElement, held_as, literal, width_of
+from .held import (
+    EIGHT,
+    FLOATS,
+    INTEGERS,
+    NARROW,
+    SINGLE,
+    WIDTH,
+    EightBits,
+    HeldElement,
+    held_as,
+    is_clamped,
+    literal,
+    width_of,
+)
 from .operands import VirtualRegister, single
 
 
@@ -67,7 +80,7 @@ class Elements:
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        handler = _HANDLERS[type(op)]
+        handler = _HANDLERS[op.name]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
@@ -142,8 +155,8 @@ def _checked(op: Operation) -> Operation:
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
         if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
             fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one, or extended")
-    if type(op) not in (*_HANDLERS, GeluOp):
-        known = ", ".join(sorted(kind.name for kind in (*_HANDLERS, GeluOp)))
+    if op.name not in (*_HANDLERS, GeluOp.name):
+        known = ", ".join(sorted((*_HANDLERS, GeluOp.name)))
         fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
     return op
 
@@ -280,38 +293,13 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     source, kind = op.operands[0].type, str(op.results[0].type)
     (x,) = (e.rounded(element) for element in operands)
     if type_name(source) != "f64":
-        clamped = kind in EIGHT and _is_clamped(op.operands[0], EIGHT[kind].bound)
+        clamped = kind in EIGHT and is_clamped(op.operands[0], EIGHT[kind].bound)
         return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
     if kind not in NARROW:
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
     return e.narrow(op, f"cvt.rn.{kind}.f64", x.held)
-
-
-def _is_clamped(value: SSAValue, bound: float) -> bool:
-    """Whether a value is the greater, then the lesser, or the other way round, of another and a constant whose absolute
-    value is below a bound."""
-    for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
-        inner = _other_than_constant(value, lower, bound)
-        if inner is not None and _other_than_constant(inner, upper, bound) is not None:
-            return True
-    return False
-
-
-LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.MaxnumfOp)
-
-
-def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bound: float) -> SSAValue | None:
-    """The other operand of an operation of these kinds that has a constant below a bound; None for anything else."""
-    owner = value.owner
-    if not isinstance(owner, kinds):
-        return None
-    for other, constant in (owner.operands, owner.operands[::-1]):
-        number = constant.owner.value if isinstance(constant.owner, arith.ConstantOp) else None
-        if isinstance(number, FloatAttr) and abs(number.value.data) < bound:
-            return other
-    return None
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -363,58 +351,58 @@ def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement
     return e.normal(e.emit("mov.b32", x.held), kind)
 
 
-_HANDLERS: Mapping[type[Operation], Handler] = {
-    arith.ConstantOp: _constant,
-    arith.AddfOp: _float("add.rn"),
-    arith.SubfOp: _float("sub.rn"),
-    arith.MulfOp: _float("mul.rn"),
-    arith.DivfOp: _divide,
-    arith.NegfOp: _float("neg", exact=True),
-    arith.MaximumfOp: _extreme("max"),
-    arith.MinimumfOp: _extreme("min"),
-    arith.MaxnumfOp: _float("max", exact=True),
-    arith.MinnumfOp: _float("min", exact=True),
-    math.AbsFOp: _float("abs", exact=True),
-    math.FmaOp: _float("fma.rn", ("f32", "f64")),
-    math.FloorOp: _float("cvt.rmi.f32", SINGLE, exact=True),
-    math.CeilOp: _float("cvt.rpi.f32", SINGLE, exact=True),
-    math.RoundEvenOp: _float("cvt.rni.f32", SINGLE, exact=True),
-    math.TruncOp: _float("cvt.rzi.f32", SINGLE, exact=True),
-    math.ExpOp: _function,
-    math.Exp2Op: _function,
-    math.LogOp: _function,
-    math.TanhOp: _function,
-    math.ErfOp: _function,
-    math.SqrtOp: _function,
-    math.RsqrtOp: _function,
-    arith.CmpfOp: _compare_floats,
-    arith.CmpiOp: _compare_integers,
-    arith.SelectOp: _select,
-    arith.ExtFOp: _extend,
-    arith.TruncFOp: _truncate,
-    arith.SIToFPOp: _from_integer("s"),
-    arith.UIToFPOp: _from_integer("u"),
-    arith.FPToSIOp: _to_integer("s"),
-    arith.FPToUIOp: _to_integer("u"),
-    arith.ExtSIOp: _extend_integer("s"),
-    arith.ExtUIOp: _extend_integer("u"),
-    arith.TruncIOp: _truncate_integer,
-    arith.AddiOp: _integer("add.s32"),
-    arith.SubiOp: _integer("sub.s32"),
-    arith.MuliOp: _integer("mul.lo.s32"),
-    arith.MaxSIOp: _integer("max.s32"),
-    arith.MinSIOp: _integer("min.s32"),
-    arith.DivSIOp: _integer("div.s32"),
-    arith.RemSIOp: _integer("rem.s32"),
-    arith.DivUIOp: _unsigned("div.u32"),
-    arith.RemUIOp: _unsigned("rem.u32"),
-    arith.MaxUIOp: _unsigned("max.u32"),
-    arith.MinUIOp: _unsigned("min.u32"),
-    arith.AndIOp: _integer("and.b32"),
-    arith.OrIOp: _integer("or.b32"),
-    arith.XOrIOp: _integer("xor.b32"),
-    arith.ShLIOp: _integer("shl.b32"),
-    arith.ShRSIOp: _integer("shr.s32"),
-    arith.ShRUIOp: _unsigned("shr.u32"),
+_HANDLERS: Mapping[str, Handler] = {
+    arith.ConstantOp.name: _constant,
+    arith.AddfOp.name: _float("add.rn"),
+    arith.SubfOp.name: _float("sub.rn"),
+    arith.MulfOp.name: _float("mul.rn"),
+    arith.DivfOp.name: _divide,
+    arith.NegfOp.name: _float("neg", exact=True),
+    arith.MaximumfOp.name: _extreme("max"),
+    arith.MinimumfOp.name: _extreme("min"),
+    arith.MaxnumfOp.name: _float("max", exact=True),
+    arith.MinnumfOp.name: _float("min", exact=True),
+    math.AbsFOp.name: _float("abs", exact=True),
+    math.FmaOp.name: _float("fma.rn", ("f32", "f64")),
+    math.FloorOp.name: _float("cvt.rmi.f32", SINGLE, exact=True),
+    math.CeilOp.name: _float("cvt.rpi.f32", SINGLE, exact=True),
+    math.RoundEvenOp.name: _float("cvt.rni.f32", SINGLE, exact=True),
+    math.TruncOp.name: _float("cvt.rzi.f32", SINGLE, exact=True),
+    math.ExpOp.name: _function,
+    math.Exp2Op.name: _function,
+    math.LogOp.name: _function,
+    math.TanhOp.name: _function,
+    math.ErfOp.name: _function,
+    math.SqrtOp.name: _function,
+    math.RsqrtOp.name: _function,
+    arith.CmpfOp.name: _compare_floats,
+    arith.CmpiOp.name: _compare_integers,
+    arith.SelectOp.name: _select,
+    arith.ExtFOp.name: _extend,
+    arith.TruncFOp.name: _truncate,
+    arith.SIToFPOp.name: _from_integer("s"),
+    arith.UIToFPOp.name: _from_integer("u"),
+    arith.FPToSIOp.name: _to_integer("s"),
+    arith.FPToUIOp.name: _to_integer("u"),
+    arith.ExtSIOp.name: _extend_integer("s"),
+    arith.ExtUIOp.name: _extend_integer("u"),
+    arith.TruncIOp.name: _truncate_integer,
+    arith.AddiOp.name: _integer("add.s32"),
+    arith.SubiOp.name: _integer("sub.s32"),
+    arith.MuliOp.name: _integer("mul.lo.s32"),
+    arith.MaxSIOp.name: _integer("max.s32"),
+    arith.MinSIOp.name: _integer("min.s32"),
+    arith.DivSIOp.name: _integer("div.s32"),
+    arith.RemSIOp.name: _integer("rem.s32"),
+    arith.DivUIOp.name: _unsigned("div.u32"),
+    arith.RemUIOp.name: _unsigned("rem.u32"),
+    arith.MaxUIOp.name: _unsigned("max.u32"),
+    arith.MinUIOp.name: _unsigned("min.u32"),
+    arith.AndIOp.name: _integer("and.b32"),
+    arith.OrIOp.name: _integer("or.b32"),
+    arith.XOrIOp.name: _integer("xor.b32"),
+    arith.ShLIOp.name: _integer("shl.b32"),
+    arith.ShRSIOp.name: _integer("shr.s32"),
+    arith.ShRUIOp.name: _unsigned("shr.u32"),
 }
 """What each operation becomes."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, IntegerType
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.warp.attributes import element_row, type_name
@@ -74,3 +75,29 @@ def literal(kind: Attribute, value: float) -> Operand:
     if element.name == "f16":
         bits = element_bits(ELEMENT_TYPES["f32"], struct.unpack("<e", struct.pack("<H", bits))[0])
     return floating(bits << 16 if element.name == "bf16" else bits)
+
+
+LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.MaxnumfOp)
+"""What an element is clamped by."""
+
+
+def is_clamped(value: SSAValue, bound: float) -> bool:
+    """Whether a value is the greater, then the lesser, or the other way round, of another and a constant whose absolute
+    value is below a bound."""
+    for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
+        inner = _other_than_constant(value, lower, bound)
+        if inner is not None and _other_than_constant(inner, upper, bound) is not None:
+            return True
+    return False
+
+
+def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bound: float) -> SSAValue | None:
+    """The other operand of an operation of these kinds that has a constant below a bound; None for anything else."""
+    owner = value.owner
+    if not isinstance(owner, kinds):
+        return None
+    for other, constant in (owner.operands, owner.operands[::-1]):
+        number = constant.owner.value if isinstance(constant.owner, arith.ConstantOp) else None
+        if isinstance(number, FloatAttr) and abs(number.value.data) < bound:
+            return other
+    return None

@@ -16,12 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects import memref
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
+from ...passes.linalg.elementwise import Elementwise
+from ...passes.linalg.weight_bodies import dequantised
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, evaluate_body, operations
 from .history import History
@@ -47,7 +50,8 @@ EXTREMES: Mapping[str, Callable[..., Floats]] = {
     "arith.maxsi": np.maximum.reduce,
     "arith.minsi": np.minimum.reduce,
 }
-SUMS = ("arith.addf", "arith.addi", "arith.subf", "arith.subi")
+SUMS = ("arith.addf", "arith.addi")
+SUBTRACTED = "arith.subf"
 PRODUCTS = ("arith.mulf", "arith.muli")
 
 
@@ -75,7 +79,9 @@ def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
     if len(op.outputs) != 1 or sorted(loops) != kept or not isinstance(last, YieldOp) or len(last.operands) != 1:
         return None
     combined, old = last.operands[0].owner, op.body.block.args[-1]
-    if not isinstance(combined, Operation) or combined.name not in (*EXTREMES, *SUMS, *PRODUCTS):
+    if not isinstance(combined, Operation) or combined.name not in (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED):
+        return None
+    if combined.name == SUBTRACTED and combined.operands[0] is not old:
         return None
     others = [value for value in combined.operands if value is not old]
     return Combination(combined.name, others[0]) if len(others) == 1 and old.uses.get_length() == 1 else None
@@ -92,8 +98,21 @@ def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referenc
         slack = APPROXIMATE if history.reductions and dtype in ROUNDINGS else EXACT
         found = evaluate_body(op.body.block, inputs, at, slack)
         value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (found.value, found.error))
+        error = error + _left_unrounded(op, value, dtype)
         results.append(Reference(value, error, dtype, history))
     return results
+
+
+def _left_unrounded(op: LinalgStructuredOperation, value: Floats, dtype: DType) -> Floats | float:
+    """What the roundings of integers times scales change, for a product that may multiply its sums with the scales
+    (`docs/narrow.md`)."""
+    if dtype not in ROUNDINGS or not isinstance(op.outputs[0].owner, memref.AllocOp):
+        return 0.0
+    how = dequantised(Elementwise(op, (*op.inputs, *op.outputs), (), ()))
+    if how is None or not (how.scales or how.factors or how.objection):
+        return 0.0
+    unit, least = ROUNDINGS[dtype]
+    return operations(op.body.block) * (unit * np.abs(value) + least)
 
 
 def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAValue, Reference]) -> Reference:
@@ -118,12 +137,13 @@ def _in_order(array: Floats, axes: tuple[int, ...], order: Sequence[int]) -> Flo
 
 def _combined(by: str, start: Bounded, terms: Bounded, unit: float) -> Bounded:
     """All terms along the last dimension with what was there before."""
-    value = np.concatenate([start.value[..., None], terms.value], axis=-1)
+    added = -terms.value if by == SUBTRACTED else terms.value
+    value = np.concatenate([start.value[..., None], added], axis=-1)
     error = np.concatenate([start.error[..., None], terms.error], axis=-1)
     count = value.shape[-1]
     if by in EXTREMES:
         return Bounded(EXTREMES[by](value, axis=-1), error.max(axis=-1))
-    if by in SUMS:
+    if by in (*SUMS, SUBTRACTED):
         total = value.sum(axis=-1)
         off = error.sum(axis=-1) + count * unit * np.abs(value).sum(axis=-1)
     else:
