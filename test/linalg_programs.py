@@ -4,11 +4,10 @@
     python test/linalg_programs.py --count 100 --seed 7 --kinds rows
     python test/linalg_programs.py --only 1234 --seed 7  # one program: its text, and what is wrong
 
-A program is drawn as data (`program_generator`), printed as MLIR (`program_tree`), and evaluated from the same data in
-numpy, with a rounding wherever the program has one (`program_evaluator`, `program_values`). These share no code with the
-compiler and the runtime. Printed are the seed, how many programs were compiled, how many were refused for which reason,
-and the text of each whose result is wrong, or which ends in anything but a result or one located error; exit 1 if there
-is any.
+A program is drawn as data (`program_generator`), printed as MLIR (`program_tree`), and evaluated from the same data
+in numpy, with a rounding wherever the program has one (`program_evaluator`, `program_values`). No code is shared with
+compiler and runtime. The script prints the seed, how many programs were refused and why, and each program whose
+result is wrong, or which ends in anything but a result or one located error; it exits with 1 if there is any.
 
 `--plant` tests the comparison itself: it leaves roundings out of the evaluation, and counts how many of the results that
 this changes are found to be wrong.
@@ -31,7 +30,7 @@ import numpy as np
 from program_evaluator import Evaluator
 from program_generator import DTYPES, KINDS, Generator, values_of
 from program_tree import Elementwise, Product, Program, Reduction
-from program_values import Reals, Values
+from program_values import Reals, Values, rounded
 
 from warploom.runtime import WarploomError, compile
 
@@ -123,8 +122,6 @@ def _middle(values: Reals) -> Any:
         middle = np.where(
             np.isfinite(values.low) & np.isfinite(values.high), (values.low + values.high) / 2, values.low
         )
-    from program_values import rounded
-
     return rounded(middle, values.type)
 
 

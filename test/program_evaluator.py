@@ -10,6 +10,7 @@ import numpy as np
 from program_tree import Array, Body, Elementwise, Index, Product, Program, Reduction, Softmax, Statement
 from program_values import EXACT, FORMATS, ROWS, Doubles, Flags, Freedom, Reals, Values, Whole, apply, rounded, signed
 
+
 @dataclass(frozen=True)
 class Evaluator:
     """Evaluates a program. `dropped` is the (statement, step) of a rounding that is left out, to plant an error."""

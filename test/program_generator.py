@@ -79,7 +79,7 @@ class Steps:
         source = self.types[value]
         a, b = FORMATS[source].precision, FORMATS[type_].precision
         if source.startswith("f8") or type_.startswith("f8") or {source, type_} == {"f16", "bf16"}:
-            by_way = "f16" if "f16" in (source, type_) and not {source, type_} == {"f16", "bf16"} else "f32"
+            by_way = "f16" if "f16" in (source, type_) and "bf16" not in (source, type_) else "f32"
             if by_way not in (source, type_):
                 return self.to(self.to(value, by_way), type_)
         return self.add("arith.extf" if a < b else "arith.truncf", type_, value)

@@ -263,7 +263,7 @@ class _Printer:
         yield from self.start(it.out, it.start)
         outs = self.target(it.out, "_start"), it.out
         if it.named:
-            head, after = self.call("linalg.reduce", it.inputs, outs, "")
+            head, _ = self.call("linalg.reduce", it.inputs, outs, "")
             yield f"{head} dimensions = [{it.along}]"
             yield f"    (%a0: {it.inputs[0].type}, %old: {it.out.type}) {{"
             yield f"      %r = {it.by} %a0, %old : {it.out.type}"

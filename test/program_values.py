@@ -2,7 +2,8 @@
 
 A float is an interval of float64 numbers, perhaps with NaN. Operations that round correctly map points to points, so a
 difference of one bit is seen. Functions and sums, whose last bits are free, widen the interval by a stated bound. Every
-rounding is done at the operation's own type, and it is monotone: what was an interval before a `truncf` is one after it.
+rounding is done at the operation's own type, and it is monotone: what was an interval before a `truncf` is one after
+it.
 Nothing here comes from the compiler or its runtime.
 
 What is free, and therefore an interval:
@@ -13,8 +14,8 @@ What is free, and therefore an interval:
 - the sign of a zero that `maxnumf` and `minnumf` choose, or that is a sum;
 - a float beyond the range of the integer that it becomes, and NaN: any integer.
 
-`truncf` to 8-bit floats gives what APFloat's rounding to nearest even does: NaN beyond the largest number of f8E4M3FN, and
-infinity beyond that of f8E5M2. PTX's `cvt.satfinite` saturates instead.
+`truncf` to 8-bit floats gives what APFloat's rounding to nearest even does: NaN beyond the largest number of f8E4M3FN,
+and infinity beyond that of f8E5M2. PTX's `cvt.satfinite` saturates instead.
 """
 
 from __future__ import annotations

@@ -45,7 +45,6 @@ from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
 from .views import root
 
-
 BYTE = 8
 """Bits of the widest elements of which two fill no register."""
 

@@ -42,10 +42,6 @@ from .held import (
 from .operands import VirtualRegister, single
 
 
-EXACT_IN_F32 = 24
-"""Bits of the widest integers of which f32 holds all."""
-
-
 class Elements:
     """Lowers regions on elements."""
 
@@ -114,11 +110,9 @@ class Elements:
 
     def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
         """What an instruction that rounds once to 16 bits gives, held as f32; refuses one that the target lacks."""
-        source, kind = op.operands[0].type, op.results[0].type
         if not self.emit.emitter.has(opcode):
-            fail(op, f"{op.name} from {source} to {kind} takes {opcode}, which the target lacks; go by way of f32, which "
-                 "rounds twice")  # fmt: skip
-        return HeldElement(self.emit(f"cvt.f32.{type_name(kind)}", self.emit(opcode, value)))
+            fail(op, f"{op.name} takes {opcode}, which the target lacks; go by way of f32, which rounds twice")
+        return HeldElement(self.emit(f"cvt.f32.{op.results[0].type}", self.emit(opcode, value)))
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
@@ -314,10 +308,9 @@ def _from_integer(sign: str) -> Handler:
         if width == 1:
             fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
-        type = held_as(kind)
-        if type_name(kind) in NARROW and width > EXACT_IN_F32:
+        if type_name(kind) in NARROW and width == WIDTH:
             return e.narrow(op, f"cvt.rn.{kind}.{sign}32", held)
-        return e.final(e.emit(f"cvt.rn.{type}.{sign}32", held), kind)
+        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{sign}32", held), kind)
 
     return handle
 
@@ -346,8 +339,7 @@ def _extend_integer(sign: str) -> Handler:
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
     if held_as(kind) == "pred":
-        low = e.emit("and.b32", x.held, 1)
-        return HeldElement(e.emit("setp.ne.s32", low, 0))
+        return HeldElement(e.emit("setp.ne.s32", e.emit("and.b32", x.held, 1), 0))
     return e.normal(e.emit("mov.b32", x.held), kind)
 
 

@@ -115,7 +115,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// CHECK: error: arith.sitofp from i32 to bf16 takes cvt.rn.bf16.s32, which the target lacks; go by way of f32, which rounds twice
+// CHECK: error: arith.sitofp takes cvt.rn.bf16.s32, which the target lacks; go by way of f32, which rounds twice
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xi32>, memref<16x8xbf16>) -> (), kernel}> ({
@@ -134,7 +134,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// CHECK: error: arith.truncf from f64 to bf16 takes cvt.rn.bf16.f64, which the target lacks; go by way of f32, which rounds twice
+// CHECK: error: arith.truncf takes cvt.rn.bf16.f64, which the target lacks; go by way of f32, which rounds twice
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf64>, memref<16x8xbf16>) -> (), kernel}> ({
