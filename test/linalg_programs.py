@@ -2,15 +2,15 @@
 
     python test/linalg_programs.py                       # 2,000 programs
     python test/linalg_programs.py --count 100 --seed 7 --kinds rows
-    python test/linalg_programs.py --only 1234 --seed 7  # one program: its text, and what is wrong
+    python test/linalg_programs.py --only 1000045 --kinds rows   # one program, by its number: text, and what is wrong
 
 A program is drawn as data (`program_generator`), printed as MLIR (`program_tree`), and evaluated from the same data
 in numpy, with a rounding wherever the program has one (`program_evaluator`, `program_values`). No code is shared with
 compiler and runtime. The script prints the seed, how many programs were refused and why, and each program whose
 result is wrong, or which ends in anything but a result or one located error; it exits with 1 if there is any.
 
-`--plant` tests the comparison itself: it leaves roundings out of the evaluation, and counts how many of the results that
-this changes are found to be wrong.
+`--plant` tests the comparison itself: it leaves roundings out of the evaluation, one at a time, and counts how many of
+the results that this changes are found to be wrong.
 """
 
 from __future__ import annotations
