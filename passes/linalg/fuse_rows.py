@@ -158,10 +158,10 @@ def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) ->
         while term.is_op("arith.negf"):
             (term,) = term.operands
         rounded = term.type if term.is_op(ROUNDED) else None
-        factors = (term if rounded is None else term.operands[0]).operands
-        loads = [leaf for factor in factors for leaf in factor.leaves("load")]
+        product = term if rounded is None else term.operands[0]
+        loads = [leaf for factor in product.operands for leaf in factor.leaves("load")]
         rows = {frozenset(leaf.place) - {ALONG} for leaf in loads if ALONG in leaf.place}
-        if total.name != "add" or not (term.is_op("arith.mulf") or rounded is not None) or len(rows) < 2:
+        if total.name != "add" or not product.is_op("arith.mulf") or len(rows) < 2:
             continue
         reason = "its factors are computed, or more than two"
         if rounded is not None:
