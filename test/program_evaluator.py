@@ -8,7 +8,20 @@ from typing import Any
 
 import numpy as np
 from program_tree import Array, Body, Elementwise, Index, Product, Program, Reduction, Softmax, Statement
-from program_values import EXACT, FORMATS, ROWS, Doubles, Flags, Freedom, Reals, Values, Whole, apply, rounded, signed
+from program_values import (
+    EXACT,
+    FORMATS,
+    ROWS,
+    Doubles,
+    Freedom,
+    Reals,
+    Values,
+    Whole,
+    apply,
+    converted,
+    rounded,
+    signed,
+)
 
 
 @dataclass(frozen=True)
@@ -209,7 +222,7 @@ def _multiplied(terms: Reals, type_: str) -> Reals:
         must = np.isnan(value) & terms.exact.all(axis=-1) | terms.must_be_nan.any(axis=-1)
         wide = (grown > np.log2(form.largest) - 1) | (shrunk < form.least + 1)
         # An infinity takes over what is finite, a zero too, but not each other.
-        wide = (wide | ~terms.exact.all(axis=-1) | np.isinf(value) & False) & ~must
+        wide = (wide | ~terms.exact.all(axis=-1)) & ~must
         error = np.where(integral | ~np.isfinite(value), 0.0, np.abs(value) * count * unit * (1 + 2.0**-8))
         ends = [rounded(np.where(must, 0.0, v), type_) for v in (value - error, value + error)]
     low, high = (np.where(wide, e, v) for v, e in zip(ends, (-np.inf, np.inf), strict=True))
@@ -248,7 +261,8 @@ def softmax(x: Values, type_: str) -> Reals:
     raised = apply("math.exp", "f32", "", (apart,), ROWS)
     total = reduced("arith.addf", "f32", raised, last, 0.0).map(lambda v: v[..., None])
     divided = apply("arith.divf", "f32", "", (raised, total), ROWS)
-    return apply("arith.truncf", type_, "", (divided,))  # type: ignore[return-value]
+    assert isinstance(divided, Reals)
+    return converted(divided, type_)
 
 
 def product_sum(
@@ -271,6 +285,6 @@ def product_sum(
 def beyond_range(found: Reals, terms: Reals, type_: str) -> Reals:
     """A product beyond the range of the sum's type is infinity or not: matrix instructions add it as it is."""
     largest = FORMATS[type_].largest
-    far: Flags = ((np.abs(terms.low) > largest) & np.isfinite(terms.low)).any(axis=-1)
+    far: Any = ((np.abs(terms.low) > largest) & np.isfinite(terms.low)).any(axis=-1)
     far = (far | ((np.abs(terms.high) > largest) & np.isfinite(terms.high)).any(axis=-1)) & ~found.must_be_nan
     return Reals(found.type, np.where(far, -np.inf, found.low), np.where(far, np.inf, found.high), found.nan | far)

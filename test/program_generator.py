@@ -50,7 +50,7 @@ class Steps:
             number = self.draw.choice((0.0, 1.0, 0.5, -2.0, 3.0, 0.1, 1e-3, 1000.0, -0.0, self.draw.gauss(0, 2)))
             if self.draw.random() < 0.04:
                 number = self.draw.choice((np.inf, -np.inf, np.nan, 65504.0, 1e-7))
-        value = float(rounded(np.float64(number), type_)) if type_ in FORMATS else int(number)
+        value = float(rounded(np.array(number, np.float64), type_)) if type_ in FORMATS else int(number)
         return self.add("arith.constant", type_, attribute=self.draw.choice(("outside", "body")), number=value)
 
     def to(self, value: int, type_: str) -> int:
@@ -251,7 +251,8 @@ class Generator:
     def mapped(self, value: Array, loops: Sequence[str], *, floats: bool = False) -> Array:
         """An elementwise operation on a value and drawn inputs."""
         draw = self.draw
-        inputs, maps = [value], [tuple(range(len(loops)))]
+        inputs: list[Array] = [value]
+        maps: list[Index] = [tuple(range(len(loops)))]
         for _ in range(draw.choice((0, 0, 1, 1, 2))):
             index, sizes = self.index_for(draw.randint(1, len(loops)), loops)
             inputs.append(self.input(draw.choice(("f32", "f16", "bf16", "f32", "i8", "f8E4M3FN")), sizes))

@@ -119,7 +119,7 @@ class Reals:
         """The same elements in another arrangement."""
         return Reals(self.type, change(self.low), change(self.high), change(self.nan))
 
-    def holds(self, values: Doubles) -> Flags:
+    def holds(self, values: npt.NDArray[Any]) -> Flags:
         """Where values are among those that are right."""
         with np.errstate(invalid="ignore"):
             within = (self.low <= values) & (values <= self.high)
@@ -271,7 +271,7 @@ def _extreme(a: Reals, b: Reals, *, greatest: bool, numbers: bool) -> Reals:
     zeros = (a.low == 0) & (b.low == 0) & (a.high == 0) & (b.high == 0) & (np.signbit(a.low) != np.signbit(b.low))
     result = Reals(a.type, np.where(zeros, -0.0, low), np.where(zeros, 0.0, high), a.nan & b.nan)
     for maybe, other in ((a, b), (b, a)):
-        joined = joined_values(result, other, maybe.nan & ~maybe.must_be_nan & ~other.must_be_nan)
+        joined = _joined_reals(result, other, maybe.nan & ~maybe.must_be_nan & ~other.must_be_nan)
         result = Reals(a.type, joined.low, joined.high, result.nan)
         sure = maybe.must_be_nan
         result = Reals(
@@ -282,22 +282,19 @@ def _extreme(a: Reals, b: Reals, *, greatest: bool, numbers: bool) -> Reals:
 
 def joined_values(a: Values, b: Values, where: Flags) -> Values:
     """The values of `a`, and where `where` is true those of `b` too."""
-    if isinstance(a, Whole) or isinstance(b, Whole):
-        assert isinstance(a, Whole)
-        assert isinstance(b, Whole)
-        return Whole(
-            a.type,
-            np.where(where, np.minimum(a.low, b.low), a.low),
-            np.where(where, np.maximum(a.high, b.high), a.high),
-        )
-    fill = [np.where(a.must_be_nan, b.low, a.low), np.where(a.must_be_nan, b.high, a.high)]
-    other = [np.where(b.must_be_nan, fill[0], b.low), np.where(b.must_be_nan, fill[1], b.high)]
+    if isinstance(a, Reals) and isinstance(b, Reals):
+        return _joined_reals(a, b, where)
+    low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
+    return Whole(a.type, *(np.where(where, *ends).astype(np.int64) for ends in ((low, a.low), (high, a.high))))
+
+
+def _joined_reals(a: Reals, b: Reals, where: Flags) -> Reals:
+    low, high = (np.where(a.must_be_nan, other, own) for own, other in ((a.low, b.low), (a.high, b.high)))
+    others = (np.where(b.must_be_nan, own, other) for own, other in ((low, b.low), (high, b.high)))
     neither = a.must_be_nan & b.must_be_nan
-    ends = _ends([np.where(np.isnan(v), 0.0, v) for v in (*fill, *other)])
-    low, high = (np.where(neither, np.nan, end) for end in ends)
-    return Reals(
-        a.type, np.where(where, low, a.low), np.where(where, high, a.high), np.where(where, a.nan | b.nan, a.nan)
-    )
+    least, most = _ends([np.where(np.isnan(v), 0.0, v) for v in (low, high, *others)])
+    low, high = (np.where(where, np.where(neither, np.nan, end), own) for end, own in ((least, a.low), (most, a.high)))
+    return Reals(a.type, low, high, np.where(where, a.nan | b.nan, a.nan))
 
 
 def _widened(x: Reals, relative: float | Doubles, absolute: float | Doubles) -> Reals:
@@ -387,13 +384,13 @@ def converted(x: Reals, type_: str) -> Reals:
 
 
 def _to_float(x: Whole, type_: str, *, unsigned: bool) -> Reals:
-    if unsigned and not x.exact.all():
-        return Reals(
-            type_, np.zeros(x.shape), np.full(x.shape, rounded(np.float64(2.0 ** WIDTHS[x.type]), type_)), ~x.exact
-        )
     ends = [(_unsigned(v, x.type) if unsigned else v).astype(np.float64) for v in (x.low, x.high)]
     every = [rounded(v, type_) for v in ends] + [rounded(rounded(v, "f32"), type_) for v in ends if type_ != "f64"]
     low, high = _ends(every)
+    if unsigned:
+        # The bits of a range of signed integers are any.
+        most = rounded(np.full(x.shape, 2.0 ** WIDTHS[x.type]), type_)
+        low, high = np.where(x.exact, low, 0.0), np.where(x.exact, high, most)
     return Reals(type_, low, high, np.zeros(x.shape, np.bool_))
 
 
@@ -487,7 +484,8 @@ def _compare(predicate: str, a: Reals, b: Reals) -> Whole:
 
 def _select(condition: Whole, a: Values, b: Values) -> Values:
     shape = np.broadcast_shapes(condition.shape, a.shape, b.shape)
-    condition, a, b = (v.map(lambda x: np.broadcast_to(x, shape)) for v in (condition, a, b))
+    a, b = (v.map(lambda x: np.broadcast_to(x, shape)) for v in (a, b))
+    condition = condition.map(lambda x: np.broadcast_to(x, shape))
     true, unknown = condition.low == 1, condition.low != condition.high
     if isinstance(a, Whole):
         assert isinstance(b, Whole)
