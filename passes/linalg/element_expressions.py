@@ -22,7 +22,7 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
-from ...dialect.linalg.body import contracted
+from ...dialect.linalg.body import contracted, weighted
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.elementwise import IDENTITIES, Kind
@@ -231,7 +231,7 @@ class ElementReader:
         if not isinstance(combined, Operation):
             return None
         subtracted = isinstance(combined, arith.SubfOp) and combined.lhs is body.args[-1]
-        if not subtracted and combined.name not in REDUCTIONS:
+        if (subtracted and weighted(body) is not None) or (not subtracted and combined.name not in REDUCTIONS):
             return None
         kind = Kind.Add if subtracted else REDUCTIONS[combined.name]
         others = [value for value in combined.operands if value is not body.args[-1]]
