@@ -232,14 +232,14 @@ def _multiplied(terms: Reals, type_: str) -> Reals:
 
 
 def reduced(by: str, type_: str, terms: Values, along: int, start: float) -> Values:
-    """What is taken together along one axis, and with a start."""
+    """What is taken together along one axis, and with a start: sums and products in f32, rounded once to the type."""
     assert isinstance(terms, Reals)
-    form = FORMATS[type_]
     joined = _joined(terms, (along,), Reals.points(type_, start))
-    if by == "arith.addf":
-        return summed(joined, type_, 2.0**-form.precision, form.precision)
-    if by == "arith.mulf":
-        return _multiplied(joined, type_)
+    if by in ("arith.addf", "arith.mulf"):
+        form = FORMATS["f32"]
+        unit = 2.0**-form.precision
+        total = summed(joined, "f32", unit, form.precision) if by == "arith.addf" else _multiplied(joined, "f32")
+        return converted(total, type_)
     result: Any = joined.map(lambda v: v[..., 0])
     for i in range(1, joined.shape[-1]):
         result = apply(by, type_, "", (result, joined.map(lambda v, i=i: v[..., i])))
