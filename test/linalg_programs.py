@@ -151,6 +151,8 @@ def report(outcomes: Iterator[Outcome], *, refused: bool) -> bool:
     reasons: Counter[str] = Counter()
     for found in outcomes:
         counts[found.kind] += 1
+        if sum(counts.values()) % 100 == 0:
+            print(f"{sum(counts.values())} programs", file=sys.stderr, flush=True)
         if found.kind == "refused":
             reasons[reason_of(found.reason)] += 1
             if refused:

@@ -34,8 +34,9 @@ class Evaluator:
     def evaluate(self, inputs: Mapping[str, Values]) -> dict[str, Values]:
         """The values of every array, by name."""
         scope = dict(inputs)
-        for number, statement in enumerate(self.program.statements):
-            scope[statement.out.name] = self.statement(number, statement, scope)
+        with np.errstate(all="ignore"):
+            for number, statement in enumerate(self.program.statements):
+                scope[statement.out.name] = self.statement(number, statement, scope)
         return scope
 
     @property
