@@ -118,7 +118,10 @@ def inexact(products: Any, a: Any, b: Any) -> Reals:
     """Products in f64, of which those that have too many bits may be rounded or not."""
     fits = np.abs(products.low) <= 2.0**53 * _last_place(a.low) * _last_place(b.low)
     step = np.where(fits | ~np.isfinite(products.low), 0.0, np.spacing(np.abs(products.low)))
-    return Reals("f64", products.low - step, products.high + step, products.nan)
+    # A chain of `fma` adds a product beyond the range as it is.
+    beyond = np.isinf(products.low) & np.isfinite(a.low) & np.isfinite(b.low)
+    low, high = np.where(beyond, -np.inf, products.low - step), np.where(beyond, np.inf, products.high + step)
+    return Reals("f64", low, high, products.nan)
 
 
 def without_rounding(x: Any, type_: str) -> Reals:

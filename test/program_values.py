@@ -219,7 +219,7 @@ def _multiply(a: Reals, b: Reals) -> Reals:
 
 
 def _divide(a: Reals, b: Reals, freedom: Freedom) -> Reals:
-    straddles = ~b.exact & _has_zero(b)
+    straddles = _has_zero(b) & (~b.exact | (_has_zero(a) & ~a.exact))
     endless = _has_infinity(a) & _has_infinity(b) & ~(a.exact & b.exact)
     found = _monotone(a.type, np.divide, a, b, open_=straddles | endless)
     return _widened(found, freedom.quotient, 0.0) if a.type == "f32" and freedom.quotient else found
