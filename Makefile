@@ -11,7 +11,7 @@ CUTE := build/cute/bin
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid pins docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -65,6 +65,11 @@ grid: $(TESTABLE)
 	$(BIN)/python test/grid.py
 	$(BIN)/python test/attention_grid.py --count 300
 	$(BIN)/python test/attention_grid.py --count 50 --seed 1 --checks all
+
+# 2,000 drawn programs of elementwise operations, rows and products, with roundings in every place, on the interpreter
+# against an evaluator of their own: fifteen minutes; SEED= draws others
+programs: $(TESTABLE)
+	$(BIN)/python test/linalg_programs.py --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 
 # all kernels whose PTX and results are pinned, of which the tests take a sample; test/pins.py --rewrite pins them anew
 pins: $(TESTABLE)

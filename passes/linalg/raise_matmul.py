@@ -117,7 +117,7 @@ def _generic(op: LinalgStructuredOperation) -> MatmulOp:
         plain.erase()
     end = op.body.block.last_op
     total = None if end is None else end.operands[0].owner
-    if isinstance(total, arith.AddfOp | arith.SubfOp | FmaOp) and total.fastmath:
+    if isinstance(total, arith.AddfOp | arith.SubfOp | FmaOp) and total.fastmath and total.fastmath.data:
         raised.attributes[FASTMATH] = total.fastmath
     return raised
 

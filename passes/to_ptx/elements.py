@@ -108,6 +108,12 @@ class Elements:
         compared = "ge" if kind.has_infinity else "gt"
         return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
 
+    def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
+        """What an instruction that rounds once to 16 bits gives, held as f32; refuses one that the target lacks."""
+        if not self.emit.emitter.has(opcode):
+            fail(op, f"{op.name} takes {opcode}, which the target lacks; go by way of f32, which rounds twice")
+        return HeldElement(self.emit(f"cvt.f32.{op.results[0].type}", self.emit(opcode, value)))
+
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
         return HeldElement(value, type_name(kind) if type_name(kind) in NARROW else "")
@@ -285,9 +291,9 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
-    if kind != "f16":
+    if kind not in NARROW:
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
-    return HeldElement(e.emit("cvt.f32.f16", e.emit("cvt.rn.f16.f64", x.held)))
+    return e.narrow(op, f"cvt.rn.{kind}.f64", x.held)
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -301,11 +307,10 @@ def _from_integer(sign: str) -> Handler:
         width = width_of(source)
         if width == 1:
             fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
-        if type_name(kind) in NARROW and width > 24:
-            fail(op, f"{op.name} from {source} to {kind} is not lowered; go by way of f32, which rounds twice")
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
-        type = held_as(kind)
-        return e.final(e.emit(f"cvt.rn.{type}.{sign}32", held), kind)
+        if type_name(kind) in NARROW and width == WIDTH:
+            return e.narrow(op, f"cvt.rn.{kind}.{sign}32", held)
+        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{sign}32", held), kind)
 
     return handle
 
@@ -334,8 +339,7 @@ def _extend_integer(sign: str) -> Handler:
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
     if held_as(kind) == "pred":
-        low = e.emit("and.b32", x.held, 1)
-        return HeldElement(e.emit("setp.ne.s32", low, 0))
+        return HeldElement(e.emit("setp.ne.s32", e.emit("and.b32", x.held, 1), 0))
     return e.normal(e.emit("mov.b32", x.held), kind)
 
 

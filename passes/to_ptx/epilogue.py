@@ -183,6 +183,7 @@ class _Packing:
     def __init__(self, emitter: Emitter, elements: Elements) -> None:
         self.emitter, self.elements = emitter, elements
         self._halves: dict[VirtualRegister, Fragment] = {}
+        self._pairs: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
 
     def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
         """Element number `number` of a fragment."""
@@ -196,12 +197,21 @@ class _Packing:
             # The bits of a bf16 are the upper half of the same f32.
             bits = i("and.b32", register, word(0xFFFF0000)) if place else i("shl.b32", register, 16)
             return HeldElement(i.of_bits(bits))
+        if kind.bits == 8:
+            register, place = self._extended(kind.element.name, register, place // 2), place % 2
         return HeldElement(i("cvt.f32.f16", self._half(register, place)))
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
         if register not in self._halves:
             self._halves[register] = self.emitter.halves(register)
         return self._halves[register][place]
+
+    def _extended(self, name: str, register: VirtualRegister, pair: int) -> VirtualRegister:
+        """Two elements of 8 bits as f16, which holds all of them."""
+        if (register, pair) not in self._pairs:
+            two = self._half(register, pair)
+            self._pairs[register, pair] = self.elements.emit(f"cvt.rn.f16x2.{name}x2", two)
+        return self._pairs[register, pair]
 
     def pack(self, kind: Attribute, elements: Sequence[HeldElement]) -> VirtualRegister:
         """A register full of elements, the first lowest."""

@@ -115,18 +115,18 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// expected-error @+8 {{arith.sitofp from i32 to f16 is not lowered; go by way of f32, which rounds twice}}
+// expected-error @+8 {{arith.sitofp takes cvt.rn.bf16.s32, which the target lacks; go by way of f32, which rounds twice}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<16x8xi32>, memref<16x8xf16>) -> (), kernel}> ({
-  ^bb0(%X: memref<16x8xi32>, %Y: memref<16x8xf16>):
+  "gpu.func"() <{function_type = (memref<16x8xi32>, memref<16x8xbf16>) -> (), kernel}> ({
+  ^bb0(%X: memref<16x8xi32>, %Y: memref<16x8xbf16>):
     %c0 = arith.constant 0 : index
     %x = warp.load %X[%c0, %c0] : memref<16x8xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %y = warp.map %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: i32) {
-      %0 = arith.sitofp %e : i32 to f16
-      warp.yield %0 : f16
+    %y = warp.map %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: i32) {
+      %0 = arith.sitofp %e : i32 to bf16
+      warp.yield %0 : bf16
     }
-    warp.store %y, %Y[%c0, %c0] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf16>
+    warp.store %y, %Y[%c0, %c0] : !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xbf16>
     "gpu.return"() : () -> ()
   }) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -134,7 +134,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// expected-error @+8 {{arith.truncf from f64 to bf16 is not lowered; go by way of f32, which rounds twice}}
+// expected-error @+8 {{arith.truncf takes cvt.rn.bf16.f64, which the target lacks; go by way of f32, which rounds twice}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf64>, memref<16x8xbf16>) -> (), kernel}> ({
