@@ -379,7 +379,9 @@ def of_warpgroups() -> list[Product]:
                     n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
                     tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{2 * depth if sparse else depth}"}
                     ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
-                    found.append(replace(product, schedule=tile | ctas))
+                    # a warpgroup has no room for short sums of 256 columns beside those that they are added to
+                    short = {"promote": "none"} if types.a in BYTES and n == 256 else {}
+                    found.append(replace(product, schedule=tile | ctas | short))
     return found
 
 
