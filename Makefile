@@ -11,7 +11,7 @@ CUTE := build/cute/bin
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo test lint lit pytest conformance conformance-llvm conformance-cutlass grid pins docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -22,7 +22,18 @@ test: $(TESTABLE)
 	@$(MAKE) --no-print-directory lit
 	@$(MAKE) --no-print-directory pytest
 
-lint: $(TESTABLE) build/typing
+# what a change most often breaks, in under three minutes on two cores: no type checker, and a part of the tests
+QUICK_LIT := $(wildcard test/filecheck/dialect/warp test/filecheck/passes test/filecheck/pipeline)
+QUICK := $(addprefix test/unit/test_,$(addsuffix .py,forms row_kernels isa_rows ptx_parser emitter schedule layout \
+	passes_allocate passes_types interp_matrix interp_run passes_registry))
+quick: $(TESTABLE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lit -j$(JOBS) $(QUICK_LIT)
+	$(BIN)/pytest -n $(JOBS) $(wildcard $(QUICK))
+	$(BIN)/python test/pins.py --every 16 --jobs $(JOBS)
+
+lint: $(TESTABLE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --level error --threads $(JOBS)
@@ -34,14 +45,15 @@ pytest: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS)
 
 # every candidate spelling on every target: about ten minutes; products of every type and form: another ten; and all
-# combinations of the qualifiers of the other instructions: another ten
+# combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two
 conformance: $(TESTABLE)
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_products.py test/conformance/test_register_overhead.py
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_ptx_rows.py test/conformance/test_ptx_near.py
+	$(BIN)/python test/conformance/mutations.py --jobs $(JOBS)
 
 # LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.
-# Both are fetched from GitHub; SOURCE= names a checkout or git directory that is there already. About ten minutes each.
+# Both are fetched from GitHub; SOURCE= names a checkout or git directory that is there already. Ten minutes, and one.
 conformance-llvm: $(TESTABLE)
 	$(BIN)/python test/conformance/llvm_suite.py $(if $(SOURCE),--source $(SOURCE)) $(if $(LLC),--llc $(LLC)) --jobs $(JOBS)
 
@@ -54,9 +66,15 @@ grid: $(TESTABLE)
 	$(BIN)/python test/attention_grid.py --count 300
 	$(BIN)/python test/attention_grid.py --count 50 --seed 1 --checks all
 
-# all kernels whose PTX is pinned, of which the tests take a sample: a minute; test/pins.py --rewrite pins them anew
+# 2,000 drawn programs of elementwise operations, rows and products, with roundings in every place, on the interpreter
+# against an evaluator of their own: fifteen minutes; SEED= draws others
+programs: $(TESTABLE)
+	$(BIN)/python test/linalg_programs.py --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
+
+# all kernels whose PTX and results are pinned, of which the tests take a sample; test/pins.py --rewrite pins them anew
 pins: $(TESTABLE)
-	$(BIN)/python test/pins.py
+	$(BIN)/python test/pins.py --jobs $(JOBS)
+	$(BIN)/python test/pins.py --words --jobs $(JOBS)
 
 # kernels of CUDA, Triton and CuTe, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
 corpus: $(TESTABLE) build/corpus/.installed build/cute/.installed
@@ -100,10 +118,5 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/shares.py
 	$(BIN)/python docs/rooms.py
 
-# The package as it is imported, for the type checker, which cannot follow an editable install.
-build/typing:
-	mkdir -p $@/warploom
-	for folder in dialect passes runtime; do ln -sfn ../../../$$folder $@/warploom/$$folder; done
-
 clean:
-	rm -rf $(VENV) build dist warploom.egg-info
+	rm -rf $(VENV) build dist src/warploom.egg-info

@@ -62,17 +62,16 @@ def every() -> dict[str, Source]:
 
     found: dict[str, Source] = {}
     for name, kind in KINDS.items():
-        schedule = {} if kind.promote == "none" else {"promote": kind.promote}
         for n, out, transposed in product((4096, 4095), kind.outputs, (False, True)):
             label = f"{name} -> {out}, {n}, B by {'columns' if transposed else 'rows'}"
-            found[label] = Source(kind.text((n, n, n), out, transposed), kind.tf32, schedule)
+            found[label] = Source(kind.text((n, n, n), out, transposed), kind.tf32, kind.fields)
     for name, (body, _) in EPILOGUES.items():
         found[f"bf16 and {name}, 4096"] = Source(fused((4096, 4096, 4096), body))
     for name, out in OUTPUTS.items():
         kind, dense = KINDS[name], np.random.default_rng().integers(1, 9, (4096, 4096))
         metadata = compress(prune(dense.astype(ON_HOST[kind.torch])))[1]
         problem = Problem((4096, 4096, 4096), kind, out, True, (None, None, metadata, None))
-        found[f"sparse {name} -> {out}, 4096"] = Source(problem.text, kind.tf32)
+        found[f"sparse {name} -> {out}, 4096"] = Source(problem.text, kind.tf32, kind.fields)
     return found
 
 

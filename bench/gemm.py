@@ -118,7 +118,7 @@ def product(
         for schedule in schedules:
             c.copy_(output(torch, (m, n), out))
             try:
-                asked = {"promote": kind.promote, **schedule} if kind.promote != "none" else schedule
+                asked = {**kind.fields, **schedule}
                 kernel = compile(kind.text(size, out, transposed), target=target, tf32=kind.tf32, **asked)
             except CompileError as problem:
                 print(f"{label} {name}, {schedule}: {problem}", file=sys.stderr)

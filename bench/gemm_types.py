@@ -28,7 +28,7 @@ class Kind:
 
     `peer` makes the call of the library that is compared, of A (m x k), B (k x n), its transpose and the type of C,
     which the library gives where it has it (`peer_out`); `by_columns` says that the peer takes B by columns, so that B
-    is stored transposed for the fair comparison. `promote` is that field of our schedule.
+    is stored transposed for the fair comparison. `promote` is that field of our schedule, where it is given.
     """
 
     mlir: str
@@ -39,7 +39,12 @@ class Kind:
     peer: Callable[[Any, Any, Any, Any, str], Callable[[], object]]
     by_columns: bool = False
     tf32: bool = False
-    promote: str = "none"
+    promote: str = ""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of our schedule that are given."""
+        return {"promote": self.promote} if self.promote else {}
 
     def text(
         self, size: tuple[int, int, int], out: str, transposed: bool, *, a_transposed: bool = False, batch: int = 1

@@ -46,7 +46,7 @@ def measure(
     for given in schedules:
         c, text = output(torch, (*outer, m, n), out), kind.text(size, out, bt, a_transposed=at, batch=batch)
         try:
-            kernel = compile(text, target="sm_90a", tf32=kind.tf32, **given)
+            kernel = compile(text, target="sm_90a", tf32=kind.tf32, **{**kind.fields, **given})
         except CompileError as error:
             print(f"{size}, {lies}, {given}: {error}", file=sys.stderr)
             continue

@@ -112,7 +112,7 @@ def ours(torch: Any, timer: Timer, name: str, problem: Problem, target: str, sch
     """Our kernel, checked."""
     (m, n, k), kind, (dense, values, metadata, b) = problem.size, problem.kind, problem.operands
     c = output(torch, (m, n), problem.out)
-    kernel = compile(problem.text, target=target, tf32=kind.tf32, **schedule)
+    kernel = compile(problem.text, target=target, tf32=kind.tf32, **{**kind.fields, **schedule})
     call = kernel.prepare(argument(values), metadata, argument(b), c)
     call()
     call.wait()

@@ -9,14 +9,10 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 site=$(mktemp -d)
 trap 'rm -rf "$site"' EXIT INT TERM
 
-mkdir "$site/warploom"
-for folder in dialect passes runtime; do
-    ln -s "$root/$folder" "$site/warploom/$folder"
-done
 if [ -n "${WHEELS:-}" ]; then
     for wheel in "$WHEELS"/*.whl; do
         "${PYTHON:-python3}" -m zipfile -e "$wheel" "$site"
     done
 fi
 
-PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}" "$@"
+PYTHONPATH="$root/src:$site${PYTHONPATH:+:$PYTHONPATH}" "$@"

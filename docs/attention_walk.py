@@ -162,9 +162,11 @@ def computed() -> Iterator[str]:
     yield prose("""
 ## Arithmetic
 
-Scores, the softmax and all sums are f32, whatever the types of the temporaries are. P is rounded to the type of V
-before the second product, and O is rounded once at the end. Let s be the scores of a tile, m the largest score of a row
-so far, l the sum of a row so far, and c the scale times log2(e). Then the kernel computes for each tile:
+Scores, the softmax and all sums are f32. Scores are rounded where the IR rounds them, for example if they are stored in
+f16. If the IR rounds the exponent, the exponentials or their sum, it is not an attention, and a remark says so. P is
+rounded to the type of V before the second product, and O is rounded once at the end. Let s be the scores of a tile, m
+the largest score of a row so far, l the sum of a row so far, and c the scale times log2(e). Then the kernel
+computes for each tile:
 
     m' = max(m, max s)     p = 2^(c s - c m')     a = 2^(c m - c m')     l' = a l + sum p     O' = a O + p V
 

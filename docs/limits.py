@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.ptx.unmodelled import FAMILIES, family
+from warploom.dialect.ptx.instructions import roots
+from warploom.dialect.ptx.unmodelled import FAMILIES
 from warploom.runtime import WarploomError, compile
 
 HERE = Path(__file__).parent
@@ -125,6 +126,63 @@ CARRIED = """func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16>, %C: memr
 }
 """
 
+EXP = """func.func @f(%A: memref<64x64xf32>, %C: memref<64x64xf32>) {
+  linalg.exp ins(%A : memref<64x64xf32>) outs(%C : memref<64x64xf32>)
+  return
+}
+"""
+
+CARRIED_TENSOR = """func.func @f(
+    %A: tensor<64x64xf16>, %B: tensor<64x64xf16>, %C: tensor<64x64xf32>
+) -> tensor<64x64xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %C) -> (tensor<64x64xf32>) {
+    %y = linalg.matmul ins(%A, %B : tensor<64x64xf16>, tensor<64x64xf16>)
+        outs(%x : tensor<64x64xf32>) -> tensor<64x64xf32>
+    scf.yield %y : tensor<64x64xf32>
+  }
+  return %r : tensor<64x64xf32>
+}
+"""
+
+RESOURCE = """func.func @f(%A: tensor<2x2xf16>, %C: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  %B = arith.constant dense_resource<weights> : tensor<2x2xf16>
+  %r = linalg.matmul ins(%A, %B : tensor<2x2xf16>, tensor<2x2xf16>) outs(%C : tensor<2x2xf32>) -> tensor<2x2xf32>
+  return %r : tensor<2x2xf32>
+}
+{-#
+  dialect_resources: { builtin: { weights: "0x02000000003C003C003C003C" } }
+#-}
+"""
+
+POOLING = """func.func @f(%I: memref<1x8x16x16xf32>, %W: memref<2x2xf32>, %O: memref<1x8x8x8xf32>) {
+  linalg.pooling_nchw_max {strides = dense<2> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+      ins(%I, %W : memref<1x8x16x16xf32>, memref<2x2xf32>) outs(%O : memref<1x8x8x8xf32>)
+  return
+}
+"""
+
+TWO_RESULTS = """#map = affine_map<(m, n) -> (m, n)>
+func.func @f(%A: memref<64x64xf32>, %B: memref<64x64xf32>, %C: memref<64x64xf32>) {
+  linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]}
+      ins(%A : memref<64x64xf32>) outs(%B, %C : memref<64x64xf32>, memref<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.addf %a, %a : f32
+    %1 = arith.mulf %a, %a : f32
+    linalg.yield %0, %1 : f32, f32
+  }
+  return
+}
+"""
+
+I64 = """func.func @f(%A: memref<64x64xi64>, %C: memref<64x64xi64>) {
+  linalg.add ins(%A, %A : memref<64x64xi64>, memref<64x64xi64>) outs(%C : memref<64x64xi64>)
+  return
+}
+"""
+
 SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Products": (
         Refused(
@@ -156,6 +214,12 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             CARRIED,
         ),
         Refused(
+            "loops that carry tensors",
+            "For the same reason, loops are lowered on memory only. Write such a loop on memrefs: each iteration then "
+            "adds to the memory that the one before it wrote. Outside of loops, tensors are lowered.",
+            CARRIED_TENSOR,
+        ),
+        Refused(
             "warpgroups for sums over several loops",
             "Products that sum over several loops, such as convolutions, use `mma.sync` only.",
             BATCH_REDUCE,
@@ -175,7 +239,17 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             "integers also accept two different 8-bit floats, or signed and unsigned integers.",
             square("f16", "bf16", "f32"),
         ),
-        Refused("32-bit integers", "No matrix instruction multiplies 32-bit integers.", square("i32", "i32", "i32")),
+        Refused(
+            "products of 32-bit integers",
+            "No matrix instruction multiplies 32-bit integers. Elementwise operations on them are lowered.",
+            square("i32", "i32", "i32"),
+        ),
+        Refused(
+            "64-bit integers",
+            "Neither products nor elementwise operations are lowered on elements of i64. Numbers of i64 that are no "
+            "elements, such as sizes, are no obstacle.",
+            I64,
+        ),
         Refused(
             "a type that the target lacks",
             "Later GPUs multiply more types. `warploom isa --target SM` lists the instructions of a GPU.",
@@ -198,6 +272,21 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             product("64x64xf16, strided<[128, 2]>", "64x64xf16", "64x64xf32"),
         ),
         Refused(
+            "operands of which every stride is dynamic",
+            "The free stride, strides of batches and the offset may be dynamic: `strided<[?, 1], offset: ?>` is "
+            "lowered. Of a type without a stride of 1, the compiler does not know that rows or columns are "
+            "contiguous. Elementwise operations are lowered on it. `mlir-opt --one-shot-bufferize` makes such types of "
+            "the arguments of functions, unless it has the option `function-boundary-type-conversion="
+            "identity-layout-map`.",
+            product("64x64xf16, strided<[?, ?], offset: ?>", "64x64xf16", "64x64xf32"),
+        ),
+        Refused(
+            "constants in resources",
+            "The elements of constants become part of the module, if they are written as `dense<...>`. The resources "
+            "at the end of a file are not read.",
+            RESOURCE,
+        ),
+        Refused(
             "a result that is also an operand",
             "Some CTAs write their tiles of C while other CTAs still read A. Elementwise operations may work in place.",
             product("64x64xf16", "64x64xf16", "64x64xf16", "%A"),
@@ -209,6 +298,20 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             "[epilogues.md](epilogues.md) lists the operations of epilogues. Each of them has a bound on its error, "
             "which `--check` uses.",
             TAN,
+        ),
+    ),
+    "Other operations": (
+        Refused(
+            "pooling",
+            "Of operations that reduce, the compiler lowers products and reductions of rows, which reduce over the "
+            "last loop. Pooling reduces over the two loops of a window.",
+            POOLING,
+        ),
+        Refused(
+            "operations with several results",
+            "A kernel of elementwise operations or of rows writes one result for each operation. Write one operation "
+            "for each result.",
+            TWO_RESULTS,
         ),
     ),
     "Schedules": (
@@ -232,6 +335,13 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             {"mma": "m64n128k16"},
         ),
         Refused(
+            "schedules of kernels that have none",
+            "Kernels of elementwise operations and of rows have no schedule, so a field that is given for one is an "
+            "error.",
+            EXP,
+            schedule={"stages": "3"},
+        ),
+        Refused(
             "split-K of dynamic sizes",
             "The workspace for partial sums is allocated for an M x N that is known at compile time.",
             product("?x?xf16", "?x?xf16", "?x?xf32"),
@@ -249,7 +359,7 @@ The targets are {", ".join(TARGETS)}.
 
 """
 
-NAMES = ", ".join(f"`{name}`" for name in FAMILIES if family(name))
+NAMES = ", ".join(f"`{name}`" for name in FAMILIES if name not in roots())
 
 TAIL = f"""## What is not modelled
 

@@ -111,9 +111,9 @@ runs kernels. A package of `runtime/` may import the other two layers. A package
 these rules, and `make test` runs it.
 
 The folders are installed as the packages `warploom.dialect`, `warploom.passes` and `warploom.runtime`. Inside them,
-imports are relative. For an editor or a type checker run `make build/typing` once. It links the three folders into
-`build/typing/warploom/`. `pyproject.toml` names `build/typing` as a search path for Pyright. In PyCharm, mark
-`build/typing` and `test` as source roots.
+imports are relative. `src/warploom/` has a link to each of them. An editable install (`pip install -e .`) is a path to
+`src`, which editors and type checkers follow, and a file that is new or renamed is seen at once. In PyCharm, mark `src`
+and `test` as source roots.
 """
 
 LEVELS = """

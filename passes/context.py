@@ -12,9 +12,9 @@ from xdsl.ir import Attribute, Operation, TypeAttribute
 from xdsl.universe import Universe
 
 from .diagnostics import LocatedError, LocatingParser
-from .universe import GPU, LINALG, LINALG_BASE, MEMREF, WARPLOOM_UNIVERSE
+from .universe import ARITH, GPU, LINALG, LINALG_BASE, MEMREF, WARPLOOM_UNIVERSE
 
-OWN = {"gpu": GPU, "linalg": LINALG, "memref": MEMREF}
+OWN = {"arith": ARITH, "gpu": GPU, "linalg": LINALG, "memref": MEMREF}
 """The dialects that stand in place of xDSL's of these names."""
 
 

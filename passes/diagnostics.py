@@ -7,14 +7,28 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    CallSiteLoc,
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    LocationAttr,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    UnknownLoc,
+)
+from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 from xdsl.utils.lexer import Span
+from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 _Element = TypeVar("_Element")
 
@@ -35,10 +49,29 @@ def location_of(op: Operation) -> str | None:
     """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
     ancestor: Operation | None = op
     while ancestor is not None:
-        if isinstance(location := ancestor.location, FileLineColLoc):
+        if (location := _in_file(ancestor.location)) is not None:
             return f"{location.filename.data}:{location.line.data}:{location.column.data}"
         ancestor = ancestor.parent_op()
     return None
+
+
+def _in_file(location: Attribute) -> FileLineColLoc | None:
+    """The line that a location names: of several that became one, the first; of a call, the line called."""
+    match location:
+        case FileLineColLoc():
+            return location
+        case NameLoc():
+            return _in_file(location.location)
+        case CallSiteLoc():
+            return _in_file(location.callee) or _in_file(location.caller)
+        case FusedLoc():
+            return next((found for one in _parts(location) if (found := _in_file(one)) is not None), None)
+        case _:
+            return None
+
+
+def _parts(location: FusedLoc) -> tuple[Attribute, ...]:
+    return cast("ArrayAttr[Attribute]", location.locations).data
 
 
 def fail(op: Operation, message: str) -> NoReturn:
@@ -141,6 +174,147 @@ def _with_notes(error: LocatedError, cause: BaseException) -> LocatedError:
     return error
 
 
+def _check_location(span: Span, value: Attribute) -> LocationAttr:
+    """The value of an alias that stands in a location."""
+    if not isinstance(value, LocationAttr):
+        raise ParseError(span, f"expected the alias of a location, got {span.text}, which is {value}")
+    return value
+
+
+@dataclass(frozen=True)
+class Said:
+    """A diagnostic: its kind ("error", "warning", "remark" or "note"), its text, and its place, where it has one."""
+
+    kind: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    @staticmethod
+    def of(kind: str, location: str, message: str) -> Said:
+        """A diagnostic at "file:line:col"."""
+        file, line, column = location.rsplit(":", 2)
+        return Said(kind, message, file, int(line), int(column))
+
+    @staticmethod
+    def of_error(error: Exception) -> list[Said]:
+        """An exception, and the notes at other places that come with it."""
+        if isinstance(error, LocatedError):
+            return [Said.of("error", error.location, error.message)]
+        if not isinstance(error, ParseError):
+            return [Said("error", str(error))]
+        refs = error.refs if isinstance(error, MultipleSpansParseError) else ()
+        spans = [("error", error.span, error.msg), *(("note", span, message or "") for span, message in refs)]
+        return [Said.of(kind, str(span.get_location()), message) for kind, span, message in spans]
+
+    @staticmethod
+    def of_line(line: str) -> Said:
+        """A line that `remarks` collected."""
+        match = re.fullmatch(r"(?:(\S.*?:\d+:\d+): )?(remark|warning): (.*)", line, re.DOTALL)
+        if match is None:
+            raise ValueError(f"expected a remark or a warning, got '{line}'")
+        return Said(match[2], match[3]) if match[1] is None else Said.of(match[2], match[1], match[3])
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
+        return f"{place}error: unexpected {self.kind}: {self.message}"
+
+
+@dataclass
+class _Expected:
+    """A comment that expects a diagnostic on a line; None for one without a place. `column` is where `text` stands."""
+
+    kind: str
+    text: str
+    pattern: re.Pattern[str]
+    written: int
+    column: int
+    line: int | None
+    met: bool = False
+
+
+class ExpectedDiagnostics:
+    """The diagnostics that comments of a file expect, as `mlir-opt --verify-diagnostics` reads them::
+
+        // expected-error @below {{part of the text}}
+        // expected-remark-re @+2 {{took {{[0-9]+}} steps}}
+
+    `offset` is the number of lines of the file before the text. Source: MLIR, Diagnostics,
+    SourceMgrDiagnosticVerifierHandler.
+    """
+
+    _COMMENT = re.compile(
+        r"expected-(error|note|remark|warning)(-re)? *(@([+-]\d+|above|below|unknown))? *\{\{(.*)\}\}$"
+    )
+
+    def __init__(self, text: str, name: str, offset: int = 0) -> None:
+        self._name = name
+        self._problems: list[str] = []
+        self._expected: list[_Expected] = []
+        below: list[_Expected] = []
+        above, last = offset, offset + text.count("\n") + 1
+        for number, line in enumerate(text.split("\n"), offset + 1):
+            match = self._COMMENT.search(line.removesuffix("\r"))
+            if match is None:
+                for expected in below:
+                    expected.line = number
+                below, above = [], number
+                continue
+            expected = self._read(match, number)
+            if expected is None:
+                continue
+            self._expected.append(expected)
+            match match[4]:
+                case "unknown":
+                    expected.line = None
+                case "above":
+                    expected.line = above
+                case "below":
+                    expected.line = last
+                    below.append(expected)
+                case _:
+                    expected.line = number + int(match[4] or 0)
+
+    def _read(self, match: re.Match[str], number: int) -> _Expected | None:
+        kind, text, column = match[1], match[5], match.start() + 1
+        parts = re.split(r"\{\{(.*?)\}\}", text) if match[2] else [text]
+        source = "".join(f"(?:{part})" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+        try:
+            return _Expected(kind, text, re.compile(source, re.DOTALL), number, column, number)
+        except re.error as error:
+            self._problems.append(f"{self._name}:{number}:{column}: error: invalid regex: {error}")
+            return None
+
+    def meet(self, said: Said) -> None:
+        """Compares a diagnostic with those that are expected."""
+        near: _Expected | None = None
+        for expected in self._expected:
+            placed = expected.line == said.line and said.file == self._name if said.file else expected.line is None
+            if not placed or not expected.pattern.search(said.message):
+                continue
+            if expected.kind == said.kind:
+                expected.met = True
+                return
+            near = expected
+        if near is None:
+            self._problems.append(str(said))
+            return
+        place = f"{self._name}:{near.written}:{near.column}"
+        self._problems.append(
+            f"{place}: error: '{said.kind}' diagnostic emitted when expecting a '{near.kind}': {said.message}"
+        )
+
+    def problems(self) -> list[str]:
+        """What was said unexpectedly, then what was expected and not said."""
+        missing = [
+            f'{self._name}:{e.written}:{e.column}: error: expected {e.kind} "{e.text}" was not produced'
+            for e in self._expected
+            if not e.met
+        ]
+        return [*self._problems, *missing]
+
+
 class LocatingParser(Parser):
     """xDSL's parser, which also remembers where each operation stood, and lets nothing but a
     ParseError or another diagnostic out of malformed text.
@@ -151,6 +325,9 @@ class LocatingParser(Parser):
         self._file = StringAttr(name)
         self._line_offset = line_offset
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._used_before: dict[str, Span] = {}
+        """Aliases of locations whose definitions come later, with the first use of each."""
+        self._starts: dict[Operation, int] = {}
 
     def location_at(self, position: int) -> FileLineColLoc:
         """The place of a character offset, counting lines and columns from one."""
@@ -167,13 +344,18 @@ class LocatingParser(Parser):
         except Exception as error:
             # xDSL checks some of what it reads by assertion or by the exception of a helper
             raise self._unreadable(start, error) from error
-        if op.location is UNKNOWN_LOC:
+        if isinstance(op.location, UnknownLoc):
             op.location = self.location_at(start)
+        elif self._used_before:
+            self._starts[op] = start
         return op
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         try:
-            return super().parse_module(allow_implicit_module)
+            module = super().parse_module(allow_implicit_module)
+            if self._used_before:
+                self._resolve_aliases(module)
+            return module
         except (ParseError, LocatedError, ImportError, RecursionError):
             raise
         except DiagnosticException as error:
@@ -191,6 +373,84 @@ class LocatingParser(Parser):
         if delimiter is Parser.Delimiter.PAREN and before.endswith("->") and self._current_token.text != "(":
             return [parse()]
         return super().parse_comma_separated_list(delimiter, parse, context_msg)
+
+    def parse_optional_location(self) -> LocationAttr | None:
+        """As xDSL's, and also: ranges, of which the start is kept; metadata of fused locations, which are dropped; and
+        aliases that are defined later, which `parse_module` replaces.
+        """
+        if not self.parse_optional_characters("loc"):
+            return None
+        with self.in_parens():
+            return self._location()
+
+    def _location(self) -> LocationAttr:
+        if self._current_token.kind == MLIRTokenKind.HASH_IDENT:
+            return self._alias()
+        if (name := self.parse_optional_str_literal()) is not None:
+            return self._file_or_name(name)
+        if self.parse_optional_keyword("callsite"):
+            with self.in_parens():
+                callee = self._location()
+                self.parse_keyword("at")
+                return CallSiteLoc(callee, self._location())
+        if self.parse_optional_keyword("fused"):
+            if self.parse_optional_punctuation("<"):
+                self.parse_attribute()
+                self.parse_punctuation(">")
+            return FusedLoc(tuple(self.parse_comma_separated_list(self.Delimiter.SQUARE, self._location)), NoneAttr())
+        self.parse_keyword("unknown", " or another location")
+        return UnknownLoc()
+
+    def _file_or_name(self, name: str) -> LocationAttr:
+        if self.parse_optional_punctuation(":") is None:
+            inner = NoneAttr()
+            if self.parse_optional_punctuation("("):
+                inner = self._location()
+                self.parse_punctuation(")")
+            return NameLoc(StringAttr(name), inner)
+        line = self.parse_integer(allow_boolean=False, allow_negative=False)
+        self.parse_punctuation(":")
+        column = self.parse_integer(allow_boolean=False, allow_negative=False)
+        if self.parse_optional_keyword("to"):
+            self.parse_optional_integer(allow_boolean=False, allow_negative=False)
+            self.parse_punctuation(":")
+            self.parse_integer(allow_boolean=False, allow_negative=False)
+        return FileLineColLoc(StringAttr(name), IntAttr(line), IntAttr(column))
+
+    def _alias(self) -> LocationAttr:
+        """The location that an alias stands for; under its name, where that is defined later."""
+        span = self._current_token.span
+        if span.text in self.attribute_aliases:
+            return _check_location(span, self.parse_attribute())
+        self._consume_token()
+        self._used_before.setdefault(span.text, span)
+        return NameLoc(StringAttr(span.text), NoneAttr())
+
+    def _resolve_aliases(self, module: ModuleOp) -> None:
+        """Gives operations and block arguments the locations whose aliases were defined after their use."""
+        for name, span in self._used_before.items():
+            if name not in self.attribute_aliases:
+                raise ParseError(span, f"undefined symbol alias '{name}'")
+            _check_location(span, self.attribute_aliases[name])
+        for op in module.walk():
+            op.location = self._resolved(op.location)
+            if isinstance(op.location, UnknownLoc) and op in self._starts:
+                op.location = self.location_at(self._starts[op])
+            for argument in (a for region in op.regions for block in region.blocks for a in block.args):
+                argument.location = self._resolved(argument.location)
+
+    def _resolved(self, location: Attribute) -> LocationAttr:
+        match location:
+            case NameLoc() if location.desc.data in self._used_before:
+                return self._resolved(self.attribute_aliases[location.desc.data])
+            case NameLoc() if isinstance(location.location, LocationAttr):
+                return NameLoc(location.desc, self._resolved(location.location))
+            case CallSiteLoc():
+                return CallSiteLoc(self._resolved(location.callee), self._resolved(location.caller))
+            case FusedLoc():
+                return FusedLoc(tuple(map(self._resolved, _parts(location))), location.metadata)
+            case _:
+                return cast("LocationAttr", location)
 
     def _unreadable(self, start: int, error: Exception) -> ParseError:
         """An error at the current token; where that is on a line behind an operation, at the start of that."""

@@ -11,13 +11,15 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from io import StringIO
+from io import BytesIO, StringIO
 from itertools import chain
+from time import perf_counter
 from typing import IO, Any, NoReturn, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass, PassPipeline, get_pass_option_infos
+from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
 from xdsl.utils.diagnostic import Diagnostic
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
@@ -26,7 +28,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from . import collector
 from .context import known_universe, parse_mlir
-from .diagnostics import describe, is_warning, located, remarks
+from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
 from .option_files import read_once
 from .source import InputError, begins_as_ptx, decode
 from .start import INTERRUPTED
@@ -52,6 +54,9 @@ class WarploomOptMain(xDSLOptMain):
 
     _line_offset = 0
     _stage = "starting up"
+    _started = 0.0
+    _expected: ExpectedDiagnostics | None = None
+    """With --verify-diagnostics, what the chunk expects."""
 
     def register_all_dialects(self) -> None:
         for name, factory in known_universe().all_dialects.items():
@@ -82,6 +87,8 @@ class WarploomOptMain(xDSLOptMain):
             "--remarks", action="store_true", help="Print where and why passes leave something as it is, on stderr"
         )
         arg_parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+        for option, meaning in _HELP.items():
+            arg_parser._option_string_actions[option].help = meaning  # pyright: ignore[reportPrivateUsage]
 
     def setup_pipeline(self) -> None:
         """Build the pipeline, having checked every name and option of it and of the target."""
@@ -89,7 +96,57 @@ class WarploomOptMain(xDSLOptMain):
         _check_specs("target", [parse_spec(self.args.target)], known_universe().all_targets)
         super().setup_pipeline()
         passes = tuple(chain.from_iterable(map(_expanded, self.pipeline.passes)))
-        self.pipeline = PassPipeline(passes, self.pipeline.callback)
+        self.pipeline = PassPipeline(passes, self._between)
+
+    def _between(self, before: ModulePass | None, module: ModuleOp, after: ModulePass | None) -> None:
+        """Verifies the module between two passes; what is printed of it and of time goes to stderr."""
+        if self.args.time_passes and before is not None:
+            print(f"// Pass {before.name} took {perf_counter() - self._started:.6f} seconds", file=sys.stderr)
+        if not self.args.disable_verify:
+            module.verify()
+        if before and after and self.args.print_between_passes:
+            print(f"// -----// IR Dump After {type(before).__name__} ({before.name}) //----- //", file=sys.stderr)
+            Printer(stream=sys.stderr).print_op(module)
+            print("\n\n", file=sys.stderr)
+        self._started = perf_counter()
+
+    def run(self) -> None:
+        """Read, lower and write each chunk; with --verify-diagnostics, compare what is said of it with its comments.
+
+        Raises:
+            SystemExit: 1 where they differ.
+        """
+        if not self.args.verify_diagnostics:
+            return super().run()
+        chunks, extension = self.prepare_input()
+        output, problems = self.prepare_output(), list[str]()
+        for number, (chunk, offset) in enumerate(chunks):
+            data = chunk.read()
+            chunk.close()
+            if number:
+                output.write("// -----\n")
+            self._expected = ExpectedDiagnostics(data.decode("utf-8", "replace"), self.get_input_name(), offset)
+            output.write(self._verified(data, extension, offset, self._expected))
+            output.flush()
+            problems += self._expected.problems()
+        return _exit("\n".join(problems), 1) if problems else None
+
+    def _verified(self, data: bytes, extension: str, offset: int, expected: ExpectedDiagnostics) -> str:
+        """What a chunk becomes; nothing where that fails, which `expected` is told."""
+        try:
+            module = self.parse_chunk(BytesIO(data), extension, offset)
+            if module is None:
+                return ""
+            self.apply_passes(module)
+            return self.output_resulting_program(module)
+        except ParseError as error:
+            error.span = dataclasses.replace(error.span, line_offset=offset)
+            said = Said.of_error(error)
+        except DiagnosticException as error:
+            said = Said.of_error(error)
+        for one in said:
+            expected.meet(one)
+        return ""
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
         self._stage = "reading the input"
@@ -107,15 +164,27 @@ class WarploomOptMain(xDSLOptMain):
     def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
         self._line_offset = start_offset
         self._stage = f"reading {self.get_input_name()}"
-        return super().parse_chunk(chunk, file_extension, start_offset)
+        try:
+            return super().parse_chunk(chunk, file_extension, start_offset)
+        except ParseError as error:
+            if self.args.verify_diagnostics or not self.args.parsing_diagnostics:
+                raise
+            error.span = dataclasses.replace(error.span, line_offset=start_offset)
+            print(describe(error), file=sys.stderr)
+            return None
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with located(prog), collector.paused(), read_once(), remarks() as said:
-            super().apply_passes(prog)
-        for line in said:
-            if self.args.remarks or is_warning(line):
-                print(line, file=sys.stderr)
+        with remarks() as said:
+            try:
+                with located(prog), collector.paused(), read_once():
+                    super().apply_passes(prog)
+            finally:
+                for line in said:
+                    if self._expected is not None and (self.args.remarks or is_warning(line)):
+                        self._expected.meet(Said.of_line(line))
+                    elif self.args.remarks or is_warning(line):
+                        print(line, file=sys.stderr)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
@@ -163,6 +232,16 @@ class WarploomOptMain(xDSLOptMain):
 
     def _text(self, stream: IO[bytes], language: str) -> str:
         return decode(stream.read(), self.get_input_name(), language)
+
+
+_HELP = {
+    "--print-between-passes": "Print the IR between each pass, on stderr",
+    "--time-passes": "Print timing information for each pass, on stderr",
+    "--verify-diagnostics": "Check that what is said of the input is what its comments expect, as mlir-opt does: "
+    "// expected-error @below {{part of the text}}. Remarks count with --remarks. Exit with 1 where they differ",
+    "--parsing-diagnostics": "Print an error of a chunk that cannot be read, on stderr, and go on with the next",
+}
+"""What options of xDSL do here."""
 
 
 class _OutputFile(StringIO):
@@ -218,6 +297,12 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
         if spec.name not in known:
             raise UsageError(_unknown(kind, spec.name, known))
         convertible = known[spec.name]()
+        fields = [field.name for field in dataclasses.fields(convertible) if field.init]
+        for name in spec.parameters:
+            if name.replace("-", "_") not in fields:
+                near = difflib.get_close_matches(name, fields, 1, 0.7)
+                hint = f"; did you mean '{near[0].replace('_', '-')}'?" if near else ";"
+                raise UsageError(f"{kind} '{spec.name}' has no option '{name}'{hint} {_options(convertible)}")
         if empty := _without_value(convertible, spec):
             raise UsageError(f"{kind} '{spec.name}', option {empty}: expected a value, as in {empty}=...")
         try:

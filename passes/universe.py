@@ -79,3 +79,6 @@ GPU: Callable[[], Dialect] = _lazy("..dialect.gpu", "GPU")
 
 MEMREF: Callable[[], Dialect] = _lazy("..dialect.memref", "MEMREF")
 """xDSL's `memref` with the text that MLIR has for `memref.copy` and `memref.cast`; as for `linalg`."""
+
+ARITH: Callable[[], Dialect] = _lazy("..dialect.arith", "ARITH")
+"""xDSL's `arith` with the flags and the rounding mode that MLIR has for conversions; as for `linalg`."""

@@ -54,7 +54,14 @@ def lowered(
         without_tensors(module)
         function = host.signature(host.choose(module, name))
         lower(module, make_context(), pipeline, on_phase)
-        return _kernel_of(module, function, target, file, on_phase)
+        kernel = _kernel_of(module, function, target, file, on_phase)
+        if schedule and kernel.plan.launches and not any(kernel.schedules.values()):
+            fields = ", ".join(f"{name}={value}" for name, value in schedule.items())
+            raise CompileError(
+                f"{file}: @{function.name} cannot have {fields}: its kernels have no schedule, because none "
+                "of them is a product on tensor cores or an attention"
+            )
+        return kernel
 
 
 def to_fragments(

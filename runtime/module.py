@@ -12,8 +12,7 @@ import numpy as np
 
 from ..dialect.ptx.text.syntax import Function, Module
 from .arguments.arrays import Argument, borrow
-from .arguments.launch_values import LaunchValue, Packed, PackedMap, Scalar, values, where
-from .arguments.structs import Struct
+from .arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
 from .arguments.tensor_map import EncodedMap
 from .errors import ArgumentError, DeviceUnavailableError, WarploomError
 from .grid import DEVICES, Progress
@@ -238,7 +237,8 @@ class PtxModule:
         `trace` and `max_steps` are those of `Kernel.__call__`.
 
         - `args`: scalars are passed by value, arrays as pointers to their elements. A struct (`.param .b8 p[16]`) is a
-          tuple, bytes, a numpy record or a ctypes structure; a `Struct` puts pointers into it.
+          tuple, bytes, a numpy record or a ctypes structure; a `Struct` puts pointers and tensor maps into it. For a
+          64-bit parameter, a `TensorMap`, a `Struct` or a tuple is put into global memory, and its address is passed.
         - `shared`: bytes of dynamic shared memory; by default those that the kernel is known to take, or 0.
         - `cluster`: the shape of the clusters of blocks, if the kernel does not fix it.
         - `output`: is called with the text that an interpreted kernel prints; by default it goes to standard output.
@@ -301,7 +301,7 @@ class PtxModule:
             for i, (parameter, argument) in enumerate(zip(function.parameters, launch.arguments, strict=True)):
                 value = values[argument] if isinstance(argument, int) and argument < len(values) else None
                 position = argument.position if isinstance(argument, Shifted | Mapped) else argument
-                places = {at for _, at in value.pointers} if isinstance(value, Packed) else {position}
+                places = reachable(values, argument) if isinstance(argument, int) and value is not None else {position}
                 if parameter.name in written and places & fixed:
                     raise ArgumentError(
                         f"kernel {launch.kernel}: {where(parameter, i)}: the kernel may write it, but the array is "
@@ -325,7 +325,7 @@ class PtxModule:
         self._written(launches, values)
         place = choose_place("cuda", self.target, values)
         prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values, scratch)
-        if scratch:
+        if scratch or in_memory(values):
             prepared.wait()  # The memory is there in the order of one stream; after this, for every stream.
         return prepared
 
@@ -368,10 +368,8 @@ def _passed(argument: Passed, everything: Sequence[object]) -> object:
     if isinstance(argument, Mapped):
         return EncodedMap(everything[argument.position], argument.bytes, argument.fields)
     value = everything[argument]
-    if isinstance(value, PackedMap):
-        return replace(value.map, memory=everything[value.pointers[0][1]])
     if isinstance(value, Packed):
-        return Struct(value.data, {offset: everything[at] for offset, at in value.pointers})
+        return packed_struct(value, {at: _passed(at, everything) for at in value.reached})
     return value
 
 

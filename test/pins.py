@@ -1,11 +1,17 @@
-"""Kernels whose PTX is pinned: a change of the lowering leaves their text as it was, or says which it changes.
+"""Kernels whose PTX and results are pinned: a change of the lowering leaves both as they were, or says what it changes.
 
-    python test/pins.py               # compare all of them with what is pinned; exit 1 if some differ (a minute)
-    python test/pins.py --rewrite     # pin what is generated now, and print which kernels changed
+    python test/pins.py                     # compare the PTX of all kernels; exit 1 if some differ (two minutes)
+    python test/pins.py --words             # run them on the interpreter, and compare the bytes of their results
+    python test/pins.py [--words] --rewrite # pin what is generated now, and print which kernels changed
 
 Every element type, form, target, and way for A and B to lie comes up at default schedules, the products of
-`bench/RESULTS.md` at theirs, every kind of schedule, and the examples. `data/pins/hashes.txt` has a hash of each text
+`bench/RESULTS.md` at theirs, every kind of schedule, attention in its forms, the examples, and the functions of
+`data/pins/*.mlir`, which bring in what those leave out of `passes/`. `data/pins/hashes.txt` has a hash of each text
 without its comments, with registers numbered as they come up; `data/pins/*.ptx` some small ones whole.
+
+`data/pins/words.txt` has a hash of the bytes that each kernel leaves in the arguments it writes. Operands come from a
+seed. A product of hundreds of rows is run at a smaller size of the same remainders, by the schedule of the large one.
+Results that differ are compared with float64: a new order of sums stays within the bound, an error does not.
 """
 
 from __future__ import annotations
@@ -13,25 +19,40 @@ from __future__ import annotations
 import argparse
 import difflib
 import hashlib
+import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("WARPLOOM_CACHE", "off")
 sys.path.insert(0, str(Path(__file__).with_name("gpu")))
 
+import attention_problems
+import problems
+from attentions import Attention
 from gpu.forms import LOOPS, SCHEDULES
-from products import FORMS, LIES, TYPES, Product, Size, Types, fitted
+from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, packed_for_warpgroups, shared_by_ctas
 
-from warploom.passes.pipeline import verified_after_each_pass
-from warploom.runtime import Kernel, compile
+from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.pipeline import lower, verified_after_each_pass
+from warploom.runtime import HostError, Kernel, WarploomError, compile, host
+from warploom.runtime.cli.inputs import arrays
+from warploom.runtime.lowering import parse, without_tensors
+from warploom.runtime.numerics.array import Array
+from warploom.runtime.reference import functions as reference
 
 ROOT = Path(__file__).parents[1]
 PINS = ROOT / "test" / "data" / "pins"
 HASHES = PINS / "hashes.txt"
+WORDS = PINS / "words.txt"
 
 TARGETS = ("sm_90a", "sm_80", "sm_120a", "sm_89")
 
@@ -47,29 +68,175 @@ EXAMPLES = {
 }  # fmt: skip
 """Those that are no products of `products.py`."""
 
+EXAMPLE_SIZES = {"dynamic_matmul": ["A=random:104x56", "B=random:56x80"]}
+"""What their types leave open."""
+
+SMALLEST = 320
+"""Products of no more rows, columns and K are run at their own size."""
+
 SMALL: dict[str, Any] = {"cta": (16, 16, 32), "warp": (16, 8), "stages": 2, "staging": 0}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function in a file of MLIR. Words of its first line say how it is compiled: `target=sm_90a cta=64,64,32`,
+    `tf32=yes`; `in=A=random:33x64` says how large an argument is, `function=f` which of several functions it is."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def words(self) -> dict[str, str]:
+        """The words of the first line by their names, without the sizes of arguments."""
+        listed = [word.partition("=") for word in self.text.split("\n", 1)[0].removeprefix("//").split()]
+        return {name: value for name, _, value in listed if name != "in"}
+
+    @property
+    def sizes(self) -> list[str]:
+        """Sizes of arguments, as `warploom run --in` takes them."""
+        return re.findall(r"\bin=(\S+)", self.text.split("\n", 1)[0])
+
+    def compile(self, target: str) -> Kernel:
+        options = ("target", "function", "tf32")
+        asked: dict[str, Any] = {name: value for name, value in self.words.items() if name not in options}
+        return compile(self.text, target, self.words.get("function"), tf32="tf32" in self.words, **asked)
+
+
+@dataclass(frozen=True)
+class Example(Function):
+    """A function of `examples/`, whose first line says nothing."""
+
+    @property
+    def words(self) -> dict[str, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return {}
+
+    @property
+    def sizes(self) -> list[str]:
+        return EXAMPLE_SIZES.get(self.path.stem, [])
+
+
+@dataclass(frozen=True)
+class Level:
+    """A FileCheck test whose kernels are written on a level below `linalg`, and lowered from there to PTX."""
+
+    path: Path
+    pipeline: str
+
+    def __str__(self) -> str:
+        return f"{self.path.stem} by {self.pipeline}"
+
+    def ptx(self) -> str:
+        """The PTX of all parts of the file."""
+        parts, texts = self.path.read_text(encoding="utf-8").split("// -----"), list[str]()
+        for part in parts:
+            context = make_context()
+            module = parse_mlir(context, part)
+            lower(module, context, self.pipeline)
+            texts.append(print_ptx(ptx_module(module)))
+        return "".join(texts)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a kernel leaves in the arguments it writes, and a comparison with float64: "" or what is wrong."""
+
+    outputs: Sequence[Array]
+    compare: Callable[[], str]
+
+    @property
+    def digest(self) -> str:
+        found = hashlib.sha256()
+        for output in self.outputs:
+            found.update(output.tobytes())
+        return found.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Pinned:
     """A kernel by a name of its own; one that is `whole` is kept as text too."""
 
-    product: Product | str
+    source: Product | Attention | Function | Level
     target: str
     whole: str = ""
+    schedule: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """Of an attention."""
 
     def __str__(self) -> str:
-        return f"{self.product} on {self.target}"
+        asked = "".join(f", {name}={value}" for name, value in self.schedule.items())
+        return f"{self.source}{asked}{f' on {self.target}' if self.target else ''}"
 
     def text(self) -> str:
         """The normalised PTX; the IR is verified after each pass."""
         with verified_after_each_pass():
-            return normalised(self._compile().ptx)
+            return normalised(self.source.ptx() if isinstance(self.source, Level) else self.compile().ptx)
 
-    def _compile(self) -> Kernel:
-        if isinstance(self.product, Product):
-            return self.product.compile(self.target)
-        return compile((ROOT / "examples" / f"{self.product}.mlir").read_text(encoding="utf-8"), self.target)
+    def compile(self) -> Kernel:
+        assert not isinstance(self.source, Level), "it is not launched by a function"
+        return self.source.compile(self.target, **self.schedule)
+
+    def result(self) -> Result:
+        """What the kernel, or a smaller one of the same schedule, computes on the interpreter."""
+        assert not isinstance(self.source, Level), "it is not launched by a function"
+        if isinstance(self.source, Function):
+            return _result_of_function(self.source, self.compile())
+        if isinstance(self.source, Attention):
+            problem, kernel = attention_problems.problem(self.source), self.compile()
+            kernel(*problem.arguments, device="interp")
+            return Result(problem.arguments[-1:], problem.wrong)
+        product = smaller(self.source, self.target)
+        problem, kernel = problems.problem(product), product.compile(self.target)
+        kernel(*problem.arguments, device="interp")
+        return Result([problem.arguments[problem.output]], problem.wrong)
+
+
+def smaller(product: Product, target: str) -> Product:
+    """A product with as few rows, columns and K tiles as show the loops of the schedule, which is that of the product
+    itself; of the same remainders, so that rows are aligned alike."""
+    if max(product.size) <= SMALLEST:
+        return product
+    schedule = next(found for found in product.compile(target).schedule if found is not None)
+    unroll, depth = schedule.loop.unroll, schedule.tile.cta[2]
+    m, n, k = product.size
+    m, n = (size if size <= limit + 64 else limit + size % 64 for size, limit in ((m, 192), (n, 128)))
+    deep = depth * unroll if unroll else depth * (schedule.loop.stages + 1) + k % 64
+    k = min(k, deep)
+    sized = replace(fitted(product.types, product.form, product.lies, (m, n, k)), schedule=product.schedule)
+    options = schedule.options()
+    options.pop("accumulate")
+    persistent = {"ctas": "2"} if schedule.grid.ctas else {}
+    for asked in (options | persistent, options):
+        try:
+            replace(sized, schedule=asked).compile(target)
+        except WarploomError:
+            continue
+        return replace(sized, schedule=asked)
+    return replace(sized, schedule={})
+
+
+def _result_of_function(function: Function, kernel: Kernel) -> Result:
+    """Operands are drawn as `warploom run` draws them, and the reference is that of `warploom run --check`."""
+    module = parse(function.text)
+    without_tensors(module)
+    before = arrays(kernel.function, function.sizes, 0)
+    after = arrays(kernel.function, function.sizes, 0)
+    kernel = kernel.called_with(*after)
+    kernel(*after, device="interp")
+    written = sorted(kernel.function.written)
+
+    def compare() -> str:
+        accumulate = reference.accumulator_of(kernel.schedule, kernel.target)
+        meant = host.choose(module, kernel.function.name)
+        exact = reference.evaluate(meant, before, accumulate, tf32="tf32" in function.words)
+        found = {i: reference.compare(exact[i], after[i]) for i in written}
+        return "; ".join(f"argument {i}: {each}" for i, each in found.items() if not each.ok)
+
+    return Result([after[i] for i in written], compare)
 
 
 def normalised(ptx: str) -> str:
@@ -90,7 +257,13 @@ def normalised(ptx: str) -> str:
 
 def pinned() -> list[Pinned]:
     """All of them, in order."""
-    return [*_whole(), *_defaults(), *_measured(), *_schedules(), *(Pinned(name, on) for name, on in EXAMPLES.items())]
+    examples = (Pinned(Example(ROOT / "examples" / f"{name}.mlir"), on) for name, on in EXAMPLES.items())
+    functions = (Function(path) for path in sorted(PINS.glob("*.mlir")))
+    return [
+        *_whole(), *_defaults(), *_measured(), *_schedules(), *examples,
+        *(Pinned(product, "sm_90a") for product in (*shared_by_ctas(), *packed_for_warpgroups()[::4])),
+        *_attentions(), *(Pinned(function, function.words["target"]) for function in functions), *_levels(),
+    ]  # fmt: skip
 
 
 def _defaults() -> Iterator[Pinned]:
@@ -159,13 +332,46 @@ def _whole() -> Iterator[Pinned]:
     yield Pinned(Product(BF16, "cleared", "A B", (15, 15, 63), SMALL | {"pack": "ab"}), "sm_80", "packed")
 
 
+def _levels() -> Iterator[Pinned]:
+    """Operations that no schedule chooses: FileCheck tests that print PTX, by the first pipeline of each that does."""
+    for path in sorted((ROOT / "test" / "filecheck" / "passes").glob("*.mlir")):
+        runs = (line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("// RUN:"))
+        wanted = (line for line in runs if "%s" in line and "--verify" not in line)
+        first = (match for line in wanted if (match := _PIPELINE.search(line)))
+        pipelines = (match[1] or match[2] or match[3] for match in first)
+        if pipeline := next((found for found in pipelines if found.endswith("convert-warp-to-ptx")), None):
+            yield Pinned(Level(path, pipeline), "")
+
+
+_PIPELINE = re.compile(r""" -p (?:"([^"]+)"|'([^']+)'|(\S+))""")
+
+
+def _attentions() -> Iterator[Pinned]:
+    """Both kinds of instructions, head sizes, masks, heads that share K and V, and what is done to scores."""
+    for asked, target, schedule in (
+        (Attention((40, 70, 64, 64)), "sm_80", {}),
+        (Attention((130, 150, 64, 64), "bf16", (1, 2), causal=0), "sm_90a", {}),
+        (Attention((70, 133, 128, 128), "f16", (2, 2), ("b1",), causal=-3, softmax="inverse"), "sm_80", {}),
+        (Attention((140, 200, 128, 128), "bf16", (2, 2), ("b1",), softmax="behind"), "sm_90a", {}),
+        (Attention((65, 90, 256, 256), "f16", softmax="base 2", turned=True), "sm_90a", {}),
+        (Attention((33, 61, 256, 64), "bf16", (), mask=("m", "n")), "sm_89", {}),
+        (Attention((64, 77, 72, 40), "f16", (3,), mask=("n", "b0"), function="softcap"), "sm_120a", {}),
+        (Attention((50, 80, 64, 64), "f16", (2, 3), mask=("b0", "m"), softmax="named", on_memory=True), "sm_80", {}),
+        (Attention((100, 120, 64, 64), "f16", (2,), function="alibi", dynamic=True), "sm_90a", {}),
+        (Attention((47, 85, 80, 80), "bf16", (2, 2), ("b0",), causal=5, function="slopes", dynamic=True), "sm_80", {}),
+        (Attention((1, 300, 64, 64), "bf16", (1, 4), ("b1",)), "sm_80", {}),
+        (Attention((128, 256, 64, 64), "f16", causal=128, softmax="behind"), "sm_90a", {}),
+    ):
+        yield Pinned(asked, target, schedule=schedule)
+
+
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def recorded() -> dict[str, str]:
+def recorded(path: Path = HASHES) -> dict[str, str]:
     """The hashes that are pinned, by name."""
-    lines = HASHES.read_text(encoding="utf-8").splitlines() if HASHES.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {name: value for value, name in (line.split("  ", 1) for line in lines)}
 
 
@@ -188,33 +394,76 @@ def difference(kernel: Pinned, known: dict[str, str]) -> str:
     return "\n".join((f"{kernel}: its text changed", *lines))
 
 
-def _rewrite(kernels: Sequence[Pinned]) -> list[str]:
-    """Pins what is generated now; the names of what changed, came or went."""
-    before = recorded()
-    texts = [(kernel, kernel.text()) for kernel in kernels]
-    after = {str(kernel): digest(text) for kernel, text in texts}
-    PINS.mkdir(parents=True, exist_ok=True)
-    HASHES.write_text("".join(f"{value}  {name}\n" for name, value in after.items()), encoding="utf-8")
-    for old in PINS.glob("*.ptx"):
-        old.unlink()
-    for kernel, text in texts:
-        if kernel.whole:
-            file_of(kernel).write_text(text, encoding="utf-8")
-    return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+def difference_of_words(kernel: Pinned, known: dict[str, str]) -> str:
+    """How the results of a kernel differ from what is pinned, "" if they do not: by rounding, or by more."""
+    result = kernel.result()
+    if known.get(str(kernel)) == result.digest:
+        return ""
+    if str(kernel) not in known:
+        return f"{kernel}: its results are not pinned"
+    try:
+        wrong = result.compare()
+    except HostError as error:
+        return f"{kernel}: its results changed; {error}"
+    if wrong:
+        return f"{kernel}: its results changed and are wrong: {wrong}"
+    return f"{kernel}: its results changed, within the bound of their rounding"
+
+
+def written(kernel: Pinned) -> str:
+    """The text of a kernel, written to its file if it is kept whole."""
+    text = kernel.text()
+    if kernel.whole:
+        file_of(kernel).write_text(text, encoding="utf-8")
+    return digest(text)
+
+
+def verified(kernel: Pinned) -> str:
+    """The hash of the results of a kernel.
+
+    Raises:
+        ValueError: if they are not what float64 gives, within the bound. A few functions have no such reference.
+    """
+    result = kernel.result()
+    with suppress(HostError):
+        if wrong := result.compare():
+            raise ValueError(f"{kernel}: {wrong}")
+    return result.digest
+
+
+def runnable(kernels: Sequence[Pinned]) -> list[Pinned]:
+    """Those that a function launches, so that they have results."""
+    return [kernel for kernel in kernels if not isinstance(kernel.source, Level)]
+
+
+def _rewrite(path: Path, values: dict[str, str]) -> list[str]:
+    """Pins these hashes; the names of what changed, came or went."""
+    before = recorded(path)
+    path.write_text("".join(f"{value}  {name}\n" for name, value in values.items()), encoding="utf-8")
+    return [name for name in dict.fromkeys([*before, *values]) if before.get(name) != values.get(name)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rewrite", action="store_true", help="pin what is generated now")
-    rewrite, kernels = parser.parse_args().rewrite, pinned()
-    if rewrite:
-        changed = _rewrite(kernels)
-    else:
-        known = recorded()
-        changed = [found for found in (difference(kernel, known) for kernel in kernels) if found]
+    parser.add_argument("--words", action="store_true", help="results on the interpreter instead of PTX")
+    parser.add_argument("--every", type=int, default=1, help="compare one kernel of so many")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    asked, kernels = parser.parse_args(), pinned()
+    path = WORDS if asked.words else HASHES
+    kernels = runnable(kernels) if asked.words else kernels
+    os.environ["WARPLOOM_CORES"] = "1"
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        if asked.rewrite:
+            found = pool.map(verified if asked.words else written, kernels)
+            changed = _rewrite(path, dict(zip(map(str, kernels), found, strict=True)))
+        else:
+            compare = partial(difference_of_words if asked.words else difference, known=recorded(path))
+            kernels = kernels[:: asked.every]
+            changed = [each for each in pool.map(compare, kernels) if each]
     print(*changed, sep="\n", end="\n" if changed else "")
     print(f"{len(changed)} of {len(kernels)} kernels changed")
-    return 1 if changed and not rewrite else 0
+    return 1 if changed and not asked.rewrite else 0
 
 
 if __name__ == "__main__":

@@ -379,7 +379,9 @@ def of_warpgroups() -> list[Product]:
                     n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
                     tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{2 * depth if sparse else depth}"}
                     ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
-                    found.append(replace(product, schedule=tile | ctas))
+                    # a warpgroup has no room for short sums of 256 columns beside those that they are added to
+                    short = {"promote": "none"} if types.a in BYTES and n == 256 else {}
+                    found.append(replace(product, schedule=tile | ctas | short))
     return found
 
 
@@ -433,6 +435,6 @@ def shared_by_ctas() -> list[Product]:
             "gelu by tanh",
             "At B",
             (272, 80, 144),
-            along_m | {"cta": (128, 64, 128), "mma": "m64n64k32", "transpose": "b", "ctas": 3},
+            along_m | {"cta": (128, 64, 128), "mma": "m64n64k32", "transpose": "b", "ctas": 3, "promote": "none"},
         ),
     ]

@@ -26,7 +26,7 @@ def held(type: str) -> str:
 
 def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
     """An operand that fits the slot: a register wherever one may stand."""
-    if slot.kind == "[]":
+    if slot.kind[0] == "[":
         return "[%b64_7]"
     if slot.kind.startswith("tensor"):
         count = int(slot.kind[7:-1] or bindings["D"][0])
@@ -37,7 +37,7 @@ def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
         return re.search(r"\d+", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
     if slot.kind == "label":
         return "TARGETS" if row.root == "brx" else "LABEL"
-    text = re.split(r"[@(]", slot.kind)[0].strip("!+*_")
+    text = re.split(r"[@(]", slot.kind)[0].strip("!+*_%&^")
     count, _, type = text.rpartition("*")
     if text[0] == "2" and not count:
         narrow = bindings.get(text[1:], text[1:])

@@ -5,6 +5,7 @@ Written from the rules alone, to be compared with the interpreter's arrays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -45,8 +46,8 @@ def multiply(a: Value, b: Value) -> Value:
     return a[0] * b[0], a[1] + b[1]
 
 
-def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType) -> int:
-    """One truncated fused sum, to a word of D; what rounds to zero is +0."""
+def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType, exponents: Sequence[int] = ()) -> int:
+    """One truncated fused sum, to a word of D; what rounds to zero is +0. `exponents` count as those of terms do."""
     terms = [*products, addend]
     specials = {t for t in terms if isinstance(t, str)}
     nan, infinity = (0x7FFFFFFF, 0x7F800000) if d.bits == 32 else (0x7FFF, 0x7C00)
@@ -56,7 +57,7 @@ def block(core: Arithmetic, products: list[Value], addend: Value, d: ElementType
         return infinity if INF in specials else infinity | 1 << (d.bits - 1)
     finite = [t for t in terms if not isinstance(t, str)]
     zero = core.zero_exponent + (112 if d.bits == 16 else 0)
-    largest = max([zero, *(e for v, e in finite if v)])
+    largest = max([zero, *(e for v, e in finite if v), *exponents])
     unit = Fraction(2) ** (largest - core.fraction)
     total = sum(int(v / unit) for v, _ in finite) * unit
     word = encode_f32(total, core.mantissa) if d.bits == 32 else encode_f16(total)

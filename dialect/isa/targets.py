@@ -43,6 +43,11 @@ class Target:
         """32-bit registers of one SM; one thread may have at most 255 of them."""
         return 64 * 1024
 
+    @property
+    def static_shared(self) -> int:
+        """The most static shared memory of one CTA, in bytes. Source: what ptxas 13.0 takes."""
+        return self.shared if self.suffix == "a" else 48 * KIB
+
     def runs_on(self, sm: int) -> bool:
         """Whether a GPU of that number runs code for this target: exactly (sm_90a), in a family (sm_100f), or from an
         sm on."""
@@ -199,3 +204,12 @@ def _row(name: str, known: Mapping[str, Target]) -> Target:
         return row
     hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
     raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(known)}")
+
+
+_LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 8, 8: 8}
+
+
+def exists(version: Version) -> bool:
+    """Whether there is a PTX version; after 8.8, whether there may be one."""
+    major, minor = version
+    return 0 <= minor <= _LAST_MINOR.get(major, 9 if 9 <= major < 20 else -1)

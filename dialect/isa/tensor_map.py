@@ -19,6 +19,9 @@ from .pixel_box import PixelBox
 SIZE = 128
 """Bytes of a map."""
 
+MAP_ALIGNMENT = 64
+"""Bytes that addresses of maps are multiples of."""
+
 SWIZZLES = (0, 32, 64, 128)
 """Bytes within which units change places, by code."""
 

@@ -5,6 +5,7 @@ Source: PTX ISA 5.2 (Types) and 9.7.14.2 (Matrix Data-types).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 NOT_IN_MLIR = "-"
@@ -47,6 +48,15 @@ class ElementType:
             return float((1 << self.bits - self.signed) - 1)
         bias = (1 << (self.exponent - 1)) - 1
         return (2.0 - 2.0**-self.mantissa) * 2.0**bias
+
+    def nearest(self, value: float) -> float:
+        """A number rounded to an IEEE binary format, to nearest even; an infinity beyond its largest."""
+        if value == 0 or not math.isfinite(value):
+            return value
+        least = 2 - (1 << (self.exponent - 1))
+        unit = 2.0 ** (max(math.frexp(value)[1] - 1, least) - self.mantissa)
+        found = round(value / unit) * unit
+        return found if abs(found) <= self.largest else math.copysign(math.inf, value)
 
     @property
     def per_register(self) -> int:

@@ -9,6 +9,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
@@ -60,6 +61,20 @@ def converted_to(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
         cast = (arith.TruncFOp if narrows else arith.ExtFOp).build(operands=[value], result_types=[kind])
     block.add_op(cast)
     return cast.results[0]
+
+
+def contracted(op: Operation) -> SSAValue | None:
+    """The value that an extension may take in place of its truncation, unrounded: both say `fastmath<contract>`, and
+    the value has the extension's type, as in MLIR's own folding. None where a rounding is kept."""
+    if not isinstance(op, arith.ExtFOp) or not isinstance(truncated := op.input.owner, arith.TruncFOp):
+        return None
+    both = _may_contract(op) and _may_contract(truncated)
+    return truncated.input if both and truncated.input.type == op.result.type else None
+
+
+def _may_contract(op: Operation) -> bool:
+    flags = op.properties.get("fastmath")
+    return isinstance(flags, arith.FastMathFlagsAttr) and FastMathFlag.ALLOW_CONTRACT in flags.data
 
 
 class Weighted(NamedTuple):

@@ -158,6 +158,37 @@ class Traits:
         spaces = {word.partition("::")[0] for word in self.qualifiers} & {"global", "shared"}
         return self.name == "fence.proxy" and "async" in self.qualifiers and (not spaces or space in spaces)
 
+    @cached_property
+    def fences_grid(self) -> bool:
+        """Whether it is a fence of memory for other CTAs."""
+        return self.is_fence and self.releases_to_cluster and not self.fences_objects
+
+    @property
+    def fences_maps(self) -> str:
+        """Which side of a fence between the generic proxy and that of tensor maps: "release", "acquire"; "" of none."""
+        if self.name != "fence.proxy" or "tensormap::generic" not in self.qualifiers:
+            return ""
+        return "acquire" if "acquire" in self.qualifiers else "release"
+
+    @property
+    def copies_maps(self) -> bool:
+        """Whether it copies a tensor map, and is the release side of such a fence."""
+        return self.name == "tensormap.cp_fenceproxy"
+
+    @property
+    def fences_objects(self) -> bool:
+        """Whether it is a fence that is made for the initialisation of mbarrier objects."""
+        return self.is_fence and "mbarrier_init" in self.qualifiers
+
+    @cached_property
+    def releases_to_cluster(self) -> bool:
+        """Whether what its thread did before is ordered for other CTAs of the cluster by what it does later or by
+        itself: a fence, or a release, of such a scope. `barrier.cluster.arrive` releases if it is not `.relaxed`."""
+        if self.name == "barrier.cluster.arrive":
+            return "relaxed" not in self.qualifiers
+        wide = not self.qualifiers.isdisjoint(("gl", "cluster", "gpu", "sys"))
+        return wide and self.name != "fence.proxy" and (self.is_fence or self.releases)
+
     @property
     def aligned(self) -> bool:
         """Whether it says that all lanes of a warp execute it together."""

@@ -5,7 +5,7 @@ Source: PTX ISA 5.1 (State Spaces), 5.2 (Types), 9.1 to 9.4 (type checking).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from xdsl.dialects.builtin import StringAttr
@@ -28,6 +28,9 @@ REGISTER_BITS = {
 }
 """Width in bits of every type `.reg` may declare (5.2.1). Other formats (bf16, e4m3) live in `.b` registers."""
 
+OPAQUE_TYPES = ("texref", "samplerref", "surfref")
+"""Types of variables that no load reads (5.3)."""
+
 PACKED_BITS = {
     "bf16": 16,
     "bf16x2": 32,
@@ -43,8 +46,12 @@ PACKED_BITS = {
 
 
 @lru_cache(4096)
-def compatible(instruction: str, register: str, *, wider: bool = False) -> bool:
-    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1."""
+def compatible(instruction: str, register: str, *, wider: bool = False, own: bool = True) -> bool:
+    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1.
+
+    ptxas takes a register of floats for bits, and two halves for an integer, only where the operand has the type that
+    the opcode names: that is `own`.
+    """
     if "pred" in (instruction, register):
         return instruction == register
     bits, held = bits_of(instruction), REGISTER_BITS[register]
@@ -52,13 +59,21 @@ def compatible(instruction: str, register: str, *, wider: bool = False) -> bool:
         return False
     if register[0] == "b" or instruction == register:
         return True
-    if instruction in PACKED_BITS and instruction[0] not in "us":
-        return False
+    if instruction in PACKED_BITS:
+        return register == "f16x2" and instruction[0] in "us"
     if instruction[0] == "b":
-        return True
+        return own or register[0] in "us"
     if instruction[0] in "us":
-        return register[0] in "us" or register == "f16x2"
+        return register[0] in "us" or (own and register == "f16x2")
     return False
+
+
+def alike(types: Iterable[str]) -> bool:
+    """Whether registers of these types may be the elements of one vector: of one width, and bits beside one other type,
+    where integers are one."""
+    held = {type for type in types if type}
+    others = {"u" if type[0] in "us" else type for type in held if type[0] != "b"}
+    return len({REGISTER_BITS[type] for type in held}) < 2 and len(others) < 2
 
 
 def bits_of(type: str) -> int:

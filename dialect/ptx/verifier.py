@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
 from ..isa.targets import NAMED, Target, Version
+from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, nowhere
 from .instructions import find, nearest
+from .kinds import ValueKind, kind_of
 from .literals import immediate, outside
 from .rows.grammar import Bindings, Row, Slot
-from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import REGISTER_BITS, bits_of, compatible
+from .special import SPECIAL_REGISTERS
+from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
+from .types import REGISTER_BITS, alike, bits_of, compatible
 from .unmodelled import family
 
 TypeOf = Callable[[Register], str | None]
@@ -33,6 +36,7 @@ class TargetContext(NamedTuple):
 
     version: Version
     targets: tuple[str, ...]
+    address_size: int = 64
 
     @property
     def rows(self) -> tuple[Target, ...]:
@@ -62,20 +66,6 @@ def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
     return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in found if m)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A slot's kind with its names bound: `count` 0 is a scalar, `span` are the integers that may be literals."""
-
-    type: str
-    count: int = 0
-    wider: bool = False
-    anything: bool = False
-    negatable: bool = False
-    parts: int = 0
-    span: str = ""
-    spare: bool = False
-
-
 class _Miss(NamedTuple):
     """Why a row is not what an instruction is, and how far it is: -1 for another number of operands, else those that
     fit before the first that does not, one more where only the target does not."""
@@ -85,23 +75,31 @@ class _Miss(NamedTuple):
 
 
 def check(
-    opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: TargetContext | None = None
+    opcode: str,
+    operands: Sequence[Operand],
+    type_of: TypeOf,
+    context: TargetContext | None = None,
+    space_of: SpaceOf = nowhere,
 ) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
     if not find(opcode) and family(opcode):
         return None
-    found = resolve(opcode, operands, type_of, context)
+    found = resolve(opcode, operands, type_of, context, space_of)
     return found if isinstance(found, str) else None
 
 
 def resolve(
-    opcode: str, operands: Sequence[Operand], type_of: TypeOf, context: TargetContext | None = None
+    opcode: str,
+    operands: Sequence[Operand],
+    type_of: TypeOf,
+    context: TargetContext | None = None,
+    space_of: SpaceOf = nowhere,
 ) -> tuple[Row, Bindings] | str:
     """The first row that spells an opcode and takes the operands, with what the qualifiers bind; or why none does.
 
     Without a context, targets are not looked at.
     """
-    found = fitting(opcode, operands, type_of)
+    found = fitting(opcode, operands, type_of, AddressRules(space_of, 64 if context is None else context.address_size))
     if isinstance(found, str) or context is None:
         return found if isinstance(found, str) else found[0]
     problems: list[str] = []
@@ -113,12 +111,14 @@ def resolve(
     return f"{opcode}: {problems[0]} (PTX ISA {section(opcode)})"
 
 
-def fitting(opcode: str, operands: Sequence[Operand], type_of: TypeOf) -> Sequence[tuple[Row, Bindings]] | str:
+def fitting(
+    opcode: str, operands: Sequence[Operand], type_of: TypeOf, rules: AddressRules = ANYWHERE
+) -> Sequence[tuple[Row, Bindings]] | str:
     """All rows that spell an opcode and take the operands, with what the qualifiers bind; or why there is none."""
     matches = find(opcode)
     if not matches:
         return unknown(opcode)
-    misses = [_check_operands(row, bindings, operands, type_of) for row, bindings in matches]
+    misses = [_check_operands(row, bindings, operands, type_of, rules) for row, bindings in matches]
     if found := [match for match, miss in zip(matches, misses, strict=True) if miss is None]:
         return found
     nearest_miss = max((miss for miss in misses if miss is not None), key=lambda miss: miss.fits)
@@ -135,7 +135,7 @@ def type_of_result(row: Row, bindings: Bindings) -> str | None:
     slots = row.slots_of(bindings)
     if not slots or not slots[0].written or _named(slots[0].kind):
         return None
-    kind = _kind(slots[0], bindings)
+    kind = kind_of(slots[0], bindings)
     return None if kind.count else kind.type
 
 
@@ -146,7 +146,9 @@ def unknown(opcode: str) -> str:
     return f"'{opcode}' is not a PTX instruction known here{hint}"
 
 
-def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf) -> _Miss | None:
+def _check_operands(
+    row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf, rules: AddressRules
+) -> _Miss | None:
     slots = row.slots_of(bindings)
     if slots and slots[0].kind == "...":
         return None
@@ -158,7 +160,7 @@ def _check_operands(row: Row, bindings: Bindings, operands: Sequence[Operand], t
     if needed < len(slots):
         slots = _given(slots, len(operands) - needed)
     for fits, (slot, operand) in enumerate(zip(slots, operands, strict=True)):
-        problem = _check_slot(slot, operand, bindings, type_of)
+        problem = _check_slot(slot, operand, bindings, type_of, rules)
         if problem is not None:
             return _Miss(f"operand {slot.name}: {problem}", fits)
     problem = row.problem(operands)
@@ -171,26 +173,30 @@ def _given(slots: Sequence[Slot], more: int) -> list[Slot]:
     return [slot for slot in slots if not slot.optional or next(numbers) < more]
 
 
-def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeOf) -> str | None:
+def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeOf, rules: AddressRules) -> str | None:
     if isinstance(operand, Pair):
         if not slot.pair:
             return "expected one register, got a pair"
         if operand.first == operand.second == _SINK:
             return "one of the two results must be kept"
         problem = _check_predicate(slot, operand.second, type_of)
-        return problem or _check_value(slot, operand.first, _kind(slot, bindings), type_of)
+        return problem or _check_value(slot, operand.first, kind_of(slot, bindings), type_of)
     if slot.pair == "||":
         return "expected a destination and a predicate, written d|p"
     if not _named(slot.kind):
-        return _check_value(slot, _unbraced(slot, operand), _kind(slot, bindings), type_of)
+        kind = kind_of(slot, bindings)
+        if kind.pointer and bits_of(kind.type) != rules.address_size:
+            return f"a generic address takes {rules.address_size} bits, .{kind.type} has {bits_of(kind.type)}"
+        problem = _check_value(slot, _unbraced(slot, operand), kind, type_of)
+        return problem or (check_symbol(operand, bindings, rules) if isinstance(operand, Symbol) else None)
     if slot.kind == "_":
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
-    if slot.kind == "[]":
-        return _check_address(operand, type_of)
+    if slot.kind[0] == "[":
+        return _check_address(slot.kind[1:-1], bindings, operand, type_of, rules)
     if slot.kind.startswith("imm"):
         return immediate(slot.kind, operand)
     if slot.kind.startswith("tensor"):
-        return _check_box(operand, int(slot.kind[7:-1] or bindings["D"][0]), type_of)
+        return _check_box(operand, int(slot.kind[7:-1] or bindings["D"][0]), type_of, rules)
     if slot.kind == "flag":
         return _check_flag(slot, operand, type_of)
     if slot.kind.startswith("select"):
@@ -201,7 +207,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
 @lru_cache(1024)
 def _named(kind: str) -> bool:
     """Whether a kind is one with a name of its own, and not a type."""
-    return kind in ("_", "[]", "flag", "label") or kind.startswith(("imm", "tensor", "select"))
+    return kind in ("_", "flag", "label") or kind.startswith(("[", "imm", "tensor", "select"))
 
 
 def _unbraced(slot: Slot, operand: Operand) -> Operand:
@@ -209,30 +215,7 @@ def _unbraced(slot: Slot, operand: Operand) -> Operand:
     return operand.items[0] if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 else operand
 
 
-def _kind(slot: Slot, bindings: Bindings) -> _Kind:
-    return _bound(slot.kind, tuple(bindings.items()))
-
-
-@lru_cache(4096)
-def _bound(text: str, bound: tuple[tuple[str, str], ...]) -> _Kind:
-    bindings = dict(bound)
-    text, _, parts = text.partition("@")
-    text, _, span = text.removesuffix(")").partition("(")
-    negatable, spare = text[0] == "!", text[-1] == "_"
-    text = text.rstrip("_")
-    wider, anything = text[-1] == "+", text[-1] == "*"
-    text = text.strip("!+*")
-    count, star, type = text.rpartition("*")
-    count = bindings.get(count, count).lstrip("v")
-    doubled = type[0] == "2" and not star
-    type = type.removeprefix("2") if doubled else type
-    type = bindings.get(type, type)
-    if doubled:
-        type = f"{type[0]}{2 * int(type[1:])}"
-    return _Kind(type, int(count or 0), wider, anything, negatable, int(parts or 0), span, spare)
-
-
-def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> str | None:
+def _check_value(slot: Slot, operand: Operand, kind: ValueKind, type_of: TypeOf) -> str | None:
     if kind.count:
         return _check_vector(slot, operand, kind, type_of)
     if isinstance(operand, Register):
@@ -245,18 +228,18 @@ def _check_value(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> 
         if kind.type != "pred" or slot.written:
             return "only a predicate that is read may be negated"
         return _check_value(slot, operand.register, kind, type_of)
-    if slot.written or kind.parts > 1:
+    if slot.written or kind.parts > 1 or kind.register:
         write = " to write" if slot.written else ""
         return f"expected a .{kind.type} register{write}, got {_describe(operand, type_of)}"
-    if isinstance(operand, Immediate) or operand == Symbol("WARP_SZ"):
+    if isinstance(operand, Immediate) or (isinstance(operand, Symbol) and operand.name in WARP_SIZE):
         return _check_literal(operand, kind)
-    if isinstance(operand, Symbol) and kind.anything:
+    if isinstance(operand, Symbol) and kind.address:
         bits = bits_of(kind.type)
         return None if bits >= 32 else f"an address takes 32 or 64 bits, .{kind.type} has {bits}"
     return f"expected a .{kind.type} register, got {_describe(operand, type_of)}"
 
 
-def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) -> str | None:
+def _check_vector(slot: Slot, operand: Operand, kind: ValueKind, type_of: TypeOf) -> str | None:
     if not isinstance(operand, Vector):
         return f"expected a vector of {kind.count} x .{kind.type}, got {_describe(operand, type_of)}"
     items = operand.items
@@ -265,28 +248,33 @@ def _check_vector(slot: Slot, operand: Operand, kind: _Kind, type_of: TypeOf) ->
     if isinstance(items[0], Symbol) and all(item == _SINK for item in items):
         return f"one of the {kind.count} elements must be kept"
     scalar = fitting = None
+    mixed = False
     for index, item in enumerate(items):
         # Most vectors are registers of one type: what fits once fits again.
         if isinstance(item, Register) and (declared := type_of(item)) is not None:
             if declared == fitting:
                 continue
-            if "." not in item.name and compatible(kind.type, declared, wider=kind.wider):
+            if compatible(kind.type, declared, wider=kind.wider, own=kind.own):
+                mixed = mixed or fitting is not None
                 fitting = declared
                 continue
-        scalar = scalar or _Kind(kind.type, 0, kind.wider, kind.anything, spare=slot.written or kind.spare)
+        scalar = scalar or replace(kind, count=0, spare=slot.written or kind.spare)
         problem = _check_value(slot, item, scalar, type_of)
         if problem is not None:
             return f"element {index}: {problem}"
+    if mixed and not alike(type_of(item) or "" for item in items if isinstance(item, Register)):
+        return "the elements of a vector have one type, or .b types of its width"
     return None
 
 
-def _check_register(slot: Slot, register: Register, kind: _Kind, type_of: TypeOf) -> str | None:
+def _check_register(slot: Slot, register: Register, kind: ValueKind, type_of: TypeOf) -> str | None:
     declared = type_of(register)
     if declared is None:
-        if slot.written or not (kind.anything or kind.wider):
+        if slot.written or not kind.special:
             return f"the special register {register.name} can be read by mov and cvt only"
-        return None
-    if compatible(kind.type, declared, wider=kind.wider):
+        special = SPECIAL_REGISTERS.get(register.name)
+        return None if special is None else special.misfit(bits_of(kind.type), wider=kind.wider)
+    if compatible(kind.type, declared, wider=kind.wider, own=kind.own):
         return None
     at_least = " or wider" if kind.wider else ""
     return f"expected a register that holds .{kind.type}{at_least}, got .{declared}"
@@ -303,7 +291,7 @@ _PARTS = {
 """What may stand behind a register, by the numbers it holds and whether they are written (9.7.18)."""
 
 
-def _check_parts(slot: Slot, register: Register, kind: _Kind) -> str | None:
+def _check_parts(slot: Slot, register: Register, kind: ValueKind) -> str | None:
     selector = register.name.partition(".")[2]
     if not selector or (not kind.parts and not re.fullmatch(r"[bh]\d+", selector)):
         return None
@@ -312,18 +300,22 @@ def _check_parts(slot: Slot, register: Register, kind: _Kind) -> str | None:
     return f".{selector} chooses no parts of {register.name.partition('.')[0]} here"
 
 
-def _check_literal(operand: Operand, kind: _Kind) -> str | None:
-    floating = isinstance(operand, Immediate) and isinstance(operand.value, float)
+def _check_literal(operand: Immediate | Symbol, kind: ValueKind) -> str | None:
+    if isinstance(operand, Symbol):
+        operand = Immediate(str(WARP_SIZE[operand.name]))
+    floating = isinstance(operand.value, float)
     if kind.type in ("f32", "f64"):
-        if not isinstance(operand, Immediate) or not floating:
+        if not floating:
             return f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
         return outside(kind.span, operand) if kind.span else None
     if kind.type[0] in "us" or kind.type == "pred":
         if floating:
             return f"expected an integer literal for .{kind.type}"
-        return outside(kind.span, operand) if kind.span and isinstance(operand, Immediate) else None
+        return outside(kind.span, operand) if kind.span else None
     if kind.type[0] == "b" and kind.type in REGISTER_BITS:
-        return None
+        if not floating or (kind.own and bits_of(kind.type) == (32 if operand.text[:2] in ("0f", "0F") else 64)):
+            return None
+        return f"the literal {operand.text} is no .{kind.type}"
     return f"a .{kind.type} operand cannot be a literal: move it into a register first"
 
 
@@ -335,33 +327,28 @@ def _check_predicate(slot: Slot, operand: Operand, type_of: TypeOf) -> str | Non
     return f"expected a predicate after '|', got {_describe(operand, type_of)}"
 
 
-def _check_address(operand: Operand, type_of: TypeOf) -> str | None:
+def _check_address(kind: str, bindings: Bindings, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:
     if not isinstance(operand, Address):
         return f"expected an address in brackets, got {_describe(operand, type_of)}"
-    if not isinstance(operand.base, Register):
-        return None
-    declared = type_of(operand.base)
-    if declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
-        return f"expected an address in a 32 or 64-bit integer register, got {_describe(operand.base, type_of)}"
-    return None
+    declared = type_of(operand.base) if isinstance(operand.base, Register) else None
+    problem = check_address(kind, bindings, operand.base, declared, rules)
+    return problem and problem.replace("{}", _describe(operand.base, type_of))
 
 
-def _check_box(operand: Operand, rank: int, type_of: TypeOf) -> str | None:
+def _check_box(operand: Operand, rank: int, type_of: TypeOf, rules: AddressRules) -> str | None:
     """`[map, {c0, ...}]`: the generic address of a tensor map, and a coordinate for each dimension."""
     if not isinstance(operand, Indexed) or len(operand.items) != 2:
         return f"expected [map, {{coordinates}}], got {_describe(operand, type_of)}"
     base, where = operand.items
-    address = Slot("map", "b64")
-    if not isinstance(base, Register):
-        return f"expected the address of a tensor map in a register, got {_describe(base, type_of)}"
-    problem = _check_register(address, base, _Kind("b64"), type_of)
-    return problem or _check_vector(Slot("coordinates", "b32"), where, _Kind("b32", rank), type_of)
+    address = base if isinstance(base, Address) else Address(base) if isinstance(base, Register | Symbol) else base
+    problem = _check_address("global", {}, address, type_of, rules)
+    return problem or _check_vector(Slot("coordinates", "b32"), where, ValueKind("b32", rank), type_of)
 
 
 def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if isinstance(operand, Immediate):
         return immediate("imm(0/1)", operand)
-    return _check_value(slot, operand, _Kind("pred", negatable=True), type_of)
+    return _check_value(slot, operand, ValueKind("pred", negatable=True), type_of)
 
 
 def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
@@ -370,7 +357,7 @@ def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
         return f"expected {{byte-id, thread-id}}, got {_describe(operand, type_of)}"
     for what, legal, item in zip(("byte-id", "thread-id"), kind[7:-1].split(";"), operand.items, strict=True):
         if isinstance(item, Register):
-            problem = _check_register(Slot(what, "u16"), item, _Kind("u16"), type_of)
+            problem = _check_register(Slot(what, "u16"), item, ValueKind("u16"), type_of)
         else:
             problem = immediate(f"imm({legal})", item)
         if problem is not None:

@@ -19,8 +19,8 @@ class OperandSchedule(ScheduleRecord):
     )
     fp8_as: str = rare(
         15,
-        "the type to which 8-bit floats are converted in registers before they are multiplied (`none`: they are not "
-        "converted)",
+        "the type to which 8-bit floats are converted in registers before they are multiplied; chosen where their own "
+        "instruction is slower or its sums are short (`none`: they are not converted)",
         "none",
         ("none", "f16"),
     )

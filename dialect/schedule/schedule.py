@@ -161,7 +161,11 @@ def field_named(name: str) -> ScheduleField:
         ScheduleError: if there is none.
     """
     if name not in FIELDS:
-        raise ScheduleError(f"unknown schedule option '{name}'; known: {', '.join(NAMES)}")
+        import difflib  # for messages alone
+
+        near = difflib.get_close_matches(name, NAMES, 1, 0.7)
+        hint = f", did you mean '{near[0]}'?" if near else ";"
+        raise ScheduleError(f"unknown schedule option '{name}'{hint} known: {', '.join(NAMES)}")
     return FIELDS[name]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
+from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
@@ -17,6 +18,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
 )
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -50,6 +52,10 @@ from .operand_forms import verify_held
 from .product import word_properties
 from .stored import group_scales_of
 from .text import TypeOfOptional
+
+FASTMATH = "warp.fastmath"
+"""The attribute with the `fastmath` flags of the additions of a product, on `linalg` operations without a body of their
+own, too."""
 
 USUAL = "warp.usual"
 """The attribute that says how many rows and columns a product usually has whose sizes are not known: two numbers."""
@@ -92,6 +98,9 @@ class MatmulOp(FactorsOp, WithEpilogue):
 
     If sizes are dynamic, `{warp.usual = array<i64: 64, 4096>}` gives the usual numbers of rows and columns of D. It
     affects only the choice of a schedule. The product is correct for all sizes.
+
+    `{warp.fastmath = #arith.fastmath<afn>}` are the flags of the additions in the body of the product. With `afn`, sums
+    may be approximate: of 8-bit floats, those that the instruction cuts short.
 
     In a kernel, the operation computes the tile of one CTA, `... into %D tile [%m, %n] ...`. The tile has the size of
     the schedule's CTA tile, and its first element has these indices.
@@ -146,6 +155,12 @@ class MatmulOp(FactorsOp, WithEpilogue):
         if not isinstance(found, DenseArrayBase):
             return {}
         return dict(zip((self.outer + M, self.outer + N), found.get_values(), strict=False))
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether sums may be approximate."""
+        flags = self.attributes.get(FASTMATH)
+        return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:

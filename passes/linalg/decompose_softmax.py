@@ -1,4 +1,8 @@
-"""`linalg.softmax` as four `linalg.generic`: the largest of each row, the exponentials, their sum, the quotients."""
+"""`linalg.softmax` as four `linalg.generic`: the largest of each row, the exponentials, their sum, the quotients.
+
+What the operation computes between its input and its result has no type in the IR. It is f32 for elements of 16 bits,
+so that a result is rounded once.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     TensorType,
+    f32,
 )
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
@@ -29,14 +34,16 @@ from ..diagnostics import fail
 
 
 def decompose(op: SoftmaxOp) -> None:
-    """Replaces one softmax, as MLIR's `softmax` decomposes by its own interface."""
+    """Replaces one softmax, as MLIR's `softmax` decomposes by its own interface; of 16 bits in f32."""
     builder = _Softmax(op)
-    largest = builder.rows(float("-inf"), lambda x, m: arith.MaximumfOp(x, m).result, op.input)
+    largest = builder.rows(float("-inf"), lambda x, m: arith.MaximumfOp(builder.wide(x), m).result, op.input)
     powers = builder.elements(
-        lambda x, m: math.ExpOp(arith.SubfOp(x, m)).result, (op.input, largest), builder.temporary(builder.shape)
+        lambda x, m: math.ExpOp(arith.SubfOp(builder.wide(x), m)).result,
+        (op.input, largest),
+        builder.temporary(builder.shape),
     )
     sums = builder.rows(0.0, lambda x, s: arith.AddfOp(x, s).result, powers)
-    result = builder.elements(lambda x, s: arith.DivfOp(x, s).result, (powers, sums), op.output)
+    result = builder.elements(lambda x, s: builder.stored(arith.DivfOp(x, s).result), (powers, sums), op.output)
     Rewriter.replace_op(op, [], [result] if op.results else [])
 
 
@@ -48,6 +55,7 @@ class _Softmax:
         if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):
             fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
         self.op, self.element, self.shape = op, kind.element_type, kind.get_shape()
+        self.inner: AnyFloat = f32 if self.element.bitwidth < f32.bitwidth else self.element
         self.on_tensors = isinstance(kind, TensorType)
         self.builder = Builder(InsertPoint.before(op))
         at, rank = op.dimension.value.data, len(self.shape)
@@ -55,13 +63,21 @@ class _Softmax:
         self.whole, self.row = AffineMap.identity(rank), AffineMap(rank, 0, tuple(map(AffineDimExpr, self.kept)))
         self.reduction = [IteratorType.REDUCTION if d == at else IteratorType.PARALLEL for d in range(rank)]
 
+    def wide(self, value: SSAValue) -> SSAValue:
+        """An element in the type that is computed with."""
+        return value if value.type == self.inner else arith.ExtFOp(value, self.inner).result
+
+    def stored(self, value: SSAValue) -> SSAValue:
+        """A value in the type of the result."""
+        return value if value.type == self.element else arith.TruncFOp(value, self.element).result
+
     def temporary(self, shape: Sequence[int]) -> SSAValue:
         """A tensor to write, or memory; its dynamic sizes are those of the input."""
         dimensions = range(len(self.shape)) if len(shape) == len(self.shape) else self.kept
         sizes = [self._size(d) for d, size in zip(dimensions, shape, strict=True) if size == DYNAMIC_INDEX]
         if self.on_tensors:
-            return self.builder.insert(tensor.EmptyOp(sizes, TensorType(self.element, shape))).tensor
-        return self.builder.insert(memref.AllocOp(sizes, [], MemRefType(self.element, shape))).memref
+            return self.builder.insert(tensor.EmptyOp(sizes, TensorType(self.inner, shape))).tensor
+        return self.builder.insert(memref.AllocOp(sizes, [], MemRefType(self.inner, shape))).memref
 
     def _size(self, dimension: int) -> SSAValue:
         number = self.builder.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
@@ -70,7 +86,7 @@ class _Softmax:
 
     def rows(self, start: float, combine: Callable[[SSAValue, SSAValue], SSAValue], value: SSAValue) -> SSAValue:
         """What becomes of each row, from a number on."""
-        first = self.builder.insert(arith.ConstantOp(FloatAttr(start, self.element))).result
+        first = self.builder.insert(arith.ConstantOp(FloatAttr(start, self.inner))).result
         into = self.temporary([self.shape[d] for d in self.kept])
         fill = FillOp([first], [into], [into.type] if self.on_tensors else [])
         fill.location = self.op.location
@@ -93,7 +109,7 @@ class _Softmax:
         maps: Sequence[AffineMap],
         iterators: Sequence[IteratorType],
     ) -> SSAValue:
-        block = Block(arg_types=[self.element] * (len(inputs) + 1))
+        block = Block(arg_types=[_element(value) for value in (*inputs, into)])
         with ImplicitBuilder(block):
             YieldOp(compute(block.args[0], block.args[1]))
         results: list[Attribute] = [into.type] if self.on_tensors else []
@@ -108,3 +124,8 @@ class _Softmax:
         generic.location = self.op.location
         self.builder.insert(generic)
         return generic.results[0] if self.on_tensors else into
+
+
+def _element(value: SSAValue) -> Attribute:
+    """The type of the elements of a tensor, or of memory."""
+    return value.type.element_type if isa(value.type, TensorOrMemory) else value.type

@@ -1,28 +1,32 @@
 """What an element of memory is, as an expression of elements that were there before: through every operation of
 `linalg` that makes it, however the work is divided among them.
 
-Two ways to write the same elements give equal expressions. Conversions between floating-point types are left out: who
-takes an expression computes it in f32 throughout.
+Two ways to write the same elements give equal expressions, which are computed in f32. An `arith.truncf` is a rounding
+to its `type`; so is arithmetic in a narrower type, which is arithmetic in f32 rounded once more. An extension changes
+nothing, and neither does rounding what has the type already.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.dialects.math import FmaOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
+from ...dialect.linalg.body import contracted, weighted
+from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.elementwise import IDENTITIES, Kind
-from ...dialect.warp.loops import loops_of, shape_of
+from ...dialect.warp.loops import element_type, loops_of, shape_of
 from . import contraction
 from .elementwise import FIXED
 from .views import root
@@ -33,7 +37,11 @@ Name: TypeAlias = int | str
 Subscripts: TypeAlias = tuple[Name, ...]
 """Where in memory an element lies: a loop for each dimension, `FIXED` for one that is always at 0."""
 
-CONVERSIONS = (arith.ExtFOp, arith.TruncFOp)
+ROUNDED = "arith.truncf"
+
+EXACT = ("arith.negf", "math.absf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
+         "arith.select", "math.floor", "math.ceil", "math.trunc", "math.roundeven")  # fmt: skip
+"""Operations whose result has the type of their operands, unrounded."""
 
 REDUCTIONS = {
     "arith.addf": Kind.Add,
@@ -52,7 +60,8 @@ class ElementExpression:
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
-    reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it.
+    reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it. `type`
+    is what an `arith.truncf` rounds to.
     """
 
     kind: str
@@ -63,6 +72,7 @@ class ElementExpression:
     place: Subscripts = ()
     properties: tuple[tuple[str, str], ...] = ()
     product: LinalgStructuredOperation | None = None
+    type: Attribute | None = None
     op: Operation | None = field(default=None, compare=False)
 
     def leaves(self, kind: str) -> dict[ElementExpression, None]:
@@ -75,6 +85,44 @@ class ElementExpression:
     def is_op(self, *names: str) -> bool:
         """Whether it is one of these operations."""
         return self.kind == "op" and self.name in names
+
+    def is_of(self, kind: Attribute) -> bool:
+        """Whether its value is always one of a floating-point type."""
+        if self.kind in ("load", "outside"):
+            return self.value is not None and element_type(self.value) == kind
+        if self.kind == "constant":
+            return self.number is not None and nearest(self.number, kind) == self.number
+        if self.is_op(ROUNDED):
+            return self.type == kind
+        if self.kind == "reduce":
+            return self.name not in ("add", "mul") and self.operands[0].is_of(kind)
+        values = self.operands[1:] if self.is_op("arith.select") else self.operands
+        return self.is_op(*EXACT) and all(value.is_of(kind) for value in values)
+
+    def rounded(self, kind: Attribute) -> ElementExpression:
+        """It rounded to a type of floats; itself if it has that type, or f32 has no more digits."""
+        if not isinstance(kind, AnyFloat) or kind.bitwidth >= f32.bitwidth or self.is_of(kind):
+            return self
+        if self.kind == "constant" and self.number is not None and (number := nearest(self.number, kind)) is not None:
+            return replace(self, number=number)
+        return ElementExpression("op", ROUNDED, (self,), type=kind)
+
+    def unrounded(self, kind: Attribute) -> ElementExpression:
+        """What is rounded to a type last; itself if nothing is."""
+        return self.operands[0] if self.is_op(ROUNDED) and self.type == kind else self
+
+
+def is_computed_in_f32(op: Operation) -> bool:
+    """Whether f32, rounded once more if the operation's type is narrower, gives its result: f64 has more digits, and an
+    `fma` of 16 bits would be rounded twice to another one."""
+    floats = [result.type.bitwidth for result in op.results if isinstance(result.type, AnyFloat)]
+    return all(bits == f32.bitwidth or (bits < f32.bitwidth and not isinstance(op, FmaOp)) for bits in floats)
+
+
+def nearest(number: float, kind: Attribute) -> float | None:
+    """A constant as f16 or bf16 holds it; None for another type."""
+    element = element_row(kind)
+    return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
 class ElementReader:
@@ -142,29 +190,34 @@ class ElementReader:
             return self._from_outside(value)
         if isinstance(owner, IndexOp):
             return ElementExpression("index", names[owner.dim.value.data])
-        if not owner.operands or not only_computes(owner):
+        if not owner.operands or not only_computes(owner) or not is_computed_in_f32(owner):
             return None
+        if (wide := contracted(owner)) is not None:
+            return self._value(op, wide, names)
         given = [self._value(op, operand, names) for operand in owner.operands]
         operands = tuple(operand for operand in given if operand is not None)
         if len(operands) != len(given):
             return None
-        if isinstance(owner, CONVERSIONS):
+        if isinstance(owner, arith.ExtFOp):
             return operands[0]
+        kind = owner.results[0].type
+        if isinstance(owner, arith.TruncFOp):
+            return operands[0].rounded(kind)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))
-        return ElementExpression("op", owner.name, operands, properties=properties, op=owner)
+        return ElementExpression("op", owner.name, operands, properties=properties, op=owner).rounded(kind)
 
     @staticmethod
     def _from_outside(value: SSAValue) -> ElementExpression:
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-            return ElementExpression("constant", number=owner.value.value.data, op=owner)
+            return ElementExpression("constant", number=owner.value.value.data, op=owner).rounded(value.type)
         return ElementExpression("outside", value=value)
 
     def _product(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         """A product of matrices that starts from zero."""
         if read_product(op) is None or not self.starts_from(op, 0.0):
             return None
-        return ElementExpression("product", product=op, place=at)
+        return ElementExpression("product", product=op, place=at).rounded(element_type(op.outputs[0]))
 
     def _reduced(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         """A reduction over one loop, from what changes nothing."""
@@ -175,9 +228,12 @@ class ElementReader:
         if names is None or len(left) != 1 or not isinstance(last, YieldOp) or self.over in at or not maps:
             return None
         combined = last.operands[0].owner
-        if not isinstance(combined, Operation) or combined.name not in REDUCTIONS:
+        if not isinstance(combined, Operation):
             return None
-        kind = REDUCTIONS[combined.name]
+        subtracted = isinstance(combined, arith.SubfOp) and combined.lhs is body.args[-1]
+        if (subtracted and weighted(body) is not None) or (not subtracted and combined.name not in REDUCTIONS):
+            return None
+        kind = Kind.Add if subtracted else REDUCTIONS[combined.name]
         others = [value for value in combined.operands if value is not body.args[-1]]
         if body.args[-1].uses.get_length() != 1:
             return None
@@ -186,8 +242,11 @@ class ElementReader:
         element = self._value(op, others[0], names | {left[0]: self.over})
         if element is None:
             return None
+        if subtracted:
+            element = ElementExpression("op", "arith.negf", (element,), op=arith.NegfOp(others[0]))
         taken = ElementExpression("reduce", kind.value, (element,))
-        return taken if self.starts_from(op, IDENTITIES[kind]) else self._onto(op, at, combined, taken)
+        total = taken if self.starts_from(op, IDENTITIES[kind]) else self._onto(op, at, combined, taken)
+        return None if total is None else total.rounded(combined.results[0].type)
 
     def _onto(
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression

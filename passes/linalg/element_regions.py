@@ -16,7 +16,7 @@ from ...dialect.warp.elementwise import Kind
 from ...dialect.warp.indices import IndexOp
 from ...dialect.warp.loops import map_along
 from ...dialect.warp.row_wise import AcrossOp
-from .element_expressions import ElementExpression, Name, Subscripts
+from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts
 
 
 class NotFusedError(Exception):
@@ -77,6 +77,8 @@ class ElementBuilder(NamedTuple):
         """A value in f32 as an element of memory."""
         if kind == value.type:
             return value
+        if isinstance(value.owner, arith.ExtFOp) and value.owner.input.type == kind:
+            return value.owner.input
         if not isinstance(kind, Float16Type | BFloat16Type):
             decline(f"it is stored as {kind}")
         self.block.add_op(op := arith.TruncFOp(value, kind))
@@ -96,6 +98,10 @@ class ElementBuilder(NamedTuple):
         if expression.kind == "reduce" and self.across:
             self.block.add_op(taken := AcrossOp(Kind(str(expression.name)), self.built(expression.operands[0])))
             return taken.result
+        if expression.is_op(ROUNDED) and expression.type is not None:
+            narrow = arith.TruncFOp(self.built(expression.operands[0]), expression.type)
+            self.block.add_op(narrow)
+            return self.widened(narrow.result)
         op = expression.op
         if op is None:
             decline(f"it depends on a {expression.kind} from outside")
@@ -104,7 +110,7 @@ class ElementBuilder(NamedTuple):
         operands = [self.built(operand) for operand in expression.operands]
         properties = dict(op.properties)
         if isinstance(op, arith.ConstantOp):
-            properties["value"] = _number_of(op)
+            properties["value"] = _number_of(op, expression.number)
         types = [_computed_as(result.type) for result in op.results]
         made = type(op).create(operands=operands, result_types=types, properties=properties)
         self.block.add_op(made)
@@ -118,10 +124,10 @@ def _computed_as(kind: Attribute) -> Attribute:
     return kind if isa(kind, IntegerType) else f32
 
 
-def _number_of(op: arith.ConstantOp) -> FloatAttr | IntegerAttr:
+def _number_of(op: arith.ConstantOp, number: float | None) -> FloatAttr | IntegerAttr:
     value = op.value
-    if isinstance(value, FloatAttr):
-        return FloatAttr(value.value.data, f32)
+    if isinstance(value, FloatAttr) and number is not None:
+        return FloatAttr(number, f32)
     if isinstance(value, IntegerAttr):
         kind = _computed_as(value.type)
         return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)

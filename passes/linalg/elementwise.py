@@ -13,6 +13,7 @@ from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
+from ...dialect.linalg.body import contracted
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.loops import loops_of, shape_of
 from .narrow_indices import indexed, is_wide, narrowed, objection
@@ -72,6 +73,9 @@ class Elementwise(NamedTuple):
                 return _known(op.operands[0], known, block, narrow=bool(found))
             if isinstance(op, IndexOp):
                 known[op.result] = found.get(op.dim.value.data, op.result)
+                continue
+            if (wide := contracted(op)) is not None:
+                known[op.results[0]] = _known(wide, known, block, narrow=bool(found))
                 continue
             for operand in op.operands:
                 _known(operand, known, block, narrow=bool(found))

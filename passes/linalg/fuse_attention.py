@@ -7,7 +7,9 @@ not which operations make them, in which order, and with how many memories betwe
     E = exp(X - M),   M = max over n of X,   L = sum over n of E,   X = f(Q K^T)
 
 f may scale scores, add or multiply what lies in memory, compare indices, and whatever else `arith` and `math` can do
-with one score. All of it is computed in f32, without the roundings of memories between.
+with one score, its roundings among them: scores that the first product leaves in f16 are rounded to f16. Of E and L
+nothing may be rounded, for a kernel computes them in f32. P is rounded to the type of V, which it may be before or
+after it is divided by L: a kernel does it before.
 
 Where a product of that kind is not fused, `warploom-opt --remarks` says why.
 """
@@ -28,7 +30,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import element_type, loops_of
 from ...dialect.warp.pointwise import PointwiseOp
 from ..diagnostics import remark
-from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
+from .element_expressions import ROUNDED, ElementExpression, ElementReader, Name, Subscripts, names_of, read_product
 from .element_regions import NotFusedError, decline, map_of, region_of
 from .extents import fold_dimensions
 from .overlap import check_attention
@@ -66,7 +68,7 @@ class AttentionMatch:
         names |= {batch: QUERY, batch + 1: COLUMN, batch + 2: KEY}
         p, v = (values.inputs[number] for number in found.inputs)
         self.batch, self.last = batch, values
-        element = self.reader.element(p, names_of(of_p, names), values)
+        element = self.reader.element(p, names_of(of_p, names), values).unrounded(memory_of(v).element_type)
         if not any(element.leaves("product")) or not (
             self._is_exponential(element) or self._quotient(element) is not None
         ):
@@ -78,6 +80,8 @@ class AttentionMatch:
         if self._quotient(element) is None:
             element = self._divided_behind(element)
         exponential, total = self._quotient(element) or (element, element)
+        _check_unrounded("its exponentials are", exponential)
+        _check_unrounded("the sum of each row is", total)
         if total != ElementExpression("reduce", "add", (exponential,)):
             decline("what P is divided by is not the sum of each row of it")
         self.scores = self._scores(exponential)
@@ -120,7 +124,7 @@ class AttentionMatch:
         probe = following.next_op or following
         result = self.reader.element(output, place, probe)
         product = ElementExpression("product", product=self.values, place=at)
-        quotient = self._quotient(result)
+        quotient = self._quotient(result.unrounded(memory_of(output).element_type))
         if quotient is None or quotient[0] != product:
             decline("what follows its result is not the division by the sum of each row")
         self.last, self.o = following, (output, place)
@@ -132,6 +136,7 @@ class AttentionMatch:
         """What is behind E = exp(X - M)."""
         logarithm = EXPONENTIALS.get(str(exponential.name), 1.0)
         (inner,) = exponential.operands
+        _check_unrounded("the exponent is", inner)
         if not inner.is_op("arith.subf"):
             decline("the exponent is no score less the largest of its row")
         x, largest = inner.operands
@@ -215,6 +220,12 @@ class AttentionMatch:
             diagonal=self.scores.diagonal,
             scores=None if score is None else score.function,
         )
+
+
+def _check_unrounded(what: str, part: ElementExpression) -> None:
+    """Declines a part of a softmax that the IR rounds to fewer bits than a kernel computes it with."""
+    if part.is_op(ROUNDED):
+        decline(f"{what} rounded to {part.type}, and would be computed in f32")
 
 
 class FuseAttentionPass(ModulePass):

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from xdsl.context import Context
 from xdsl.dialects import memref
 from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp, f64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -32,7 +32,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.effects import is_pure
-from ...dialect.warp.attributes import in_place_of
+from ...dialect.warp.attributes import element_row, in_place_of
 from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.elements import YieldOp, yielded
 from ...dialect.warp.indices import IndexOp
@@ -44,6 +44,9 @@ from ..diagnostics import remark
 from .elementwise import FIXED, Elementwise, read_elementwise
 from .raise_matmul import raise_products
 from .views import root
+
+BYTE = 8
+"""Bits of the widest elements of which two fill no register."""
 
 
 class Match(NamedTuple):
@@ -90,7 +93,15 @@ class Match(NamedTuple):
             return "it reads the product's result in another order than it is written"
         if self.temporary != self.elementwise.output and not self._is_private():
             return "others use the product's result too"
+        if product.product_type == f64 and (narrow := self._fill_no_register()):
+            return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
         return "" if self._is_unshared() else "its output shares memory with what the product or it reads"
+
+    def _fill_no_register(self) -> str:
+        """The type of the elements beside the product of which a lane's fill no register; "" if there are none."""
+        values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
+        rows = [element_row(element_type(v)) for v in values if isinstance(v.type, MemRefType)]
+        return next((row.mlir for row in rows if row is not None and row.bits <= BYTE), "")
 
     def _is_private(self) -> bool:
         """Whether the temporary is an allocation of which nothing is read but this."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from xdsl.context import Context
-from xdsl.dialects import memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.loops import element_type
 from ...dialect.warp.row_wise import RowsOp
 from ..diagnostics import remark
-from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, multiplies, writer_before
+from .element_expressions import ROUNDED, ElementExpression, ElementReader, Name, Subscripts, multiplies, writer_before
 from .element_regions import NotFusedError, decline, map_of, region_of
 from .extents import fold_dimensions
 from .overlap import check_rows
@@ -52,6 +52,8 @@ class RowReader(ElementReader):
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
     ) -> ElementExpression:
         before = self.element(op.outputs[0], at, op)
+        if isinstance(combined, arith.SubfOp):
+            combined = arith.AddfOp(combined.lhs, combined.rhs)
         return ElementExpression("op", combined.name, (before, taken), op=combined)
 
 
@@ -138,6 +140,7 @@ def _fuse(found: LinalgStructuredOperation) -> None:
         try:
             match = RowsMatch(found, kept)
             match.replace()
+            _tell_products(found, match.element)
             return
         except NotFusedError as declined:
             if reason := str(declined):
@@ -146,3 +149,21 @@ def _fuse(found: LinalgStructuredOperation) -> None:
         if match is None or match.temporaries <= kept:
             return
         kept = match.temporaries
+
+
+def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:
+    """Says of each product of matrices in an expression why no tensor core multiplies it."""
+    for total in element.leaves("reduce"):
+        (term,) = total.operands
+        while term.is_op("arith.negf"):
+            (term,) = term.operands
+        rounded = term.type if term.is_op(ROUNDED) else None
+        product = term if rounded is None else term.operands[0]
+        loads = [leaf for factor in product.operands for leaf in factor.leaves("load")]
+        rows = {frozenset(leaf.place) - {ALONG} for leaf in loads if ALONG in leaf.place}
+        if total.name != "add" or not product.is_op("arith.mulf") or len(rows) < 2:
+            continue
+        reason = "its factors are computed, or more than two"
+        if rounded is not None:
+            reason = f"each product is rounded to {rounded} before it is added; extend the factors, not their product"
+        remark(op, FuseRowsPass.name, f"a product of matrices uses no tensor core: {reason}")

@@ -46,6 +46,7 @@ class Product:
     a B of integers, in memory as B.
     `batch` are the sizes of the loops around the product, `summed` those of the loops that are summed over beside k.
 
+    With `short_sums`, sums of 8-bit floats may be those of the instruction, which cuts them short.
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
     nothing but its divisors may be concluded from.
     """
@@ -67,6 +68,7 @@ class Product:
     batch: tuple[int, ...] = ()
     summed: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
+    short_sums: bool = False
 
     def is_known(self, axis: str) -> bool:
         """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""
@@ -165,7 +167,7 @@ def read(op: MatmulOp) -> Product:
     product = Product(
         op, m, n, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
         _group_scales(op),
-        tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic,
+        tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
     )  # fmt: skip
     return product
 

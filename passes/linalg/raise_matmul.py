@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
+from xdsl.dialects.math import FmaOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
@@ -32,7 +33,7 @@ from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, Convolution
 from ...dialect.linalg.body import weighted
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.loops import loops_of
-from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operand_forms import OperandForm
 from ...dialect.warp.pointwise import with_functions
 from ...dialect.warp.sparse import SparseOp
@@ -111,11 +112,14 @@ def _generic(op: LinalgStructuredOperation) -> MatmulOp:
     found = contraction.read_matrices(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
     raised = _raised(op, a, b, found.maps, found.unsigned, c)
-    if found.body.is_plain:
-        return raised
-    weighted_product = weigh(op, raised, found.body)
-    raised.erase()
-    return weighted_product
+    if not found.body.is_plain:
+        plain, raised = raised, weigh(op, raised, found.body)
+        plain.erase()
+    end = op.body.block.last_op
+    total = None if end is None else end.operands[0].owner
+    if isinstance(total, arith.AddfOp | arith.SubfOp | FmaOp) and total.fastmath and total.fastmath.data:
+        raised.attributes[FASTMATH] = total.fastmath
+    return raised
 
 
 def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:

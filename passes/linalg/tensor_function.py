@@ -102,6 +102,11 @@ class TensorFunction:
             self.done.append(op)
         elif isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr):
             self._constant(op, op.value)
+        elif isinstance(op, arith.ConstantOp) and _is_tensor(op.result.type):
+            fail(
+                op,
+                f"expected the elements of a constant as dense<...>, got {op.value}; or pass the tensor as an argument",
+            )
         elif isinstance(op, tensor.DimOp):
             self._size(op)
         elif isinstance(op, SHAPED):

@@ -63,8 +63,8 @@ class _Reader:
                 return self._converted(value)
 
     def _scale(self, value: SSAValue) -> bool:
-        while isinstance(value.owner, CASTS):
-            value = value.owner.operands[0]
+        while isinstance(value.owner, arith.ExtFOp):
+            value = value.owner.input
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr):
             self.found.factors.append(owner.value.value.data)

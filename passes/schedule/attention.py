@@ -175,7 +175,10 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
     if (needed := _shared_bytes(read, schedule)) > target.shared:
-        raise ScheduleError(f"the tiles take {needed} bytes of shared memory, {target} has {target.shared} for a CTA")
+        raise ScheduleError(
+            f"Q, O and {schedule.loop.stages} stages of K and V take {needed} bytes of shared memory, {target} has "
+            f"{target.shared} for a CTA; use fewer stages or a smaller tile"
+        )
 
 
 def _shared_bytes(read: Attention, schedule: Schedule) -> int:

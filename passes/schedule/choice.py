@@ -47,6 +47,7 @@ from .model import (
     cycles,
     memory_cycles,
     rounded,
+    widened,
 )
 from .packing import WIDEST, access_bytes, choices, roles, through_registers
 from .register_overhead import even, functions, nibbles_widened, overhead
@@ -186,7 +187,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         _tiles(tile, cta_k, row),
         LoopSchedule(stages),
         grid=GridSchedule(split_k=parts),
-        operands=OperandSchedule(pack, "f16" if as_halves(row, target) and product.sparsity == 1 else "none"),
+        operands=OperandSchedule(pack, "f16" if widened(product, row, target) else "none"),
         arithmetic=ArithmeticSchedule(accumulate),
     )
     needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)

@@ -24,7 +24,7 @@ from ..linalg.operand import MatrixOperand, VectorOperand
 from ..linalg.product import Product
 from .laid_out import can_change, laid_out
 from .register_overhead import register_spills
-from .resources import multiplied, warpgroup_rows
+from .resources import multiplied, promotes, warpgroup_rows
 from .warpgroup import GROUP, group_of, is_large
 from .warpgroup_model import (
     LINE,
@@ -113,6 +113,8 @@ def why_not(product: Product, target: Target, role: str) -> str:
     for each in (operand,) if moved else (product.a, product.b):
         if reason := not_copied(each):
             return f"{each.name} {reason}"
+    if promotes(product, "f32"):
+        return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
     return ""
 
 
@@ -229,5 +231,3 @@ def check_operands(schedule: Schedule, product: Product) -> None:
             raise ScheduleError(f"{name} = {given}: {held} takes operands as they lie")
     if _turns(product, OTHER[role]):
         raise ScheduleError(f"{other.name} of {other.element.name} must lie along k; or transpose it")
-    if (promoted := schedule.arithmetic.promote) != "none":
-        raise ScheduleError(f"promote = {promoted}: with {held} each step's products are added to one sum")

@@ -122,6 +122,9 @@ FP8_AS_HALVES = range(90, 104)
 sums to the accumulators (machine code for sm_90a and sm_100a): no faster than f16, and slower for the additions. If we
 widen them, sums stay in the accumulators (H200, 8192: 528 TFLOP/s instead of 376)."""
 
+FP8_CUT = (89,)
+"""Targets whose `mma` of 8-bit floats cuts every term 13 bits below the largest (docs/arithmetic.md)."""
+
 
 BITS_TWICE_SM = {"xor": 90, "and": 100}
 """The first target on which ptxas takes about twice the registers for operands of single bits: of an xor it makes two
@@ -138,12 +141,19 @@ def as_halves(row: Row, target: Target) -> bool:
     return row.a.name in FP8 and target.sm in FP8_AS_HALVES
 
 
-def _rate(row: Row, target: Target, warp: tuple[int, int]) -> float:
+def widened(product: Product, row: Row, target: Target) -> bool:
+    """Whether 8-bit floats are best converted to f16 in registers: where the machine code does that, too, and where the
+    instruction cuts their sums short, which are to be those of f32."""
+    cut = row.a.name in FP8 and target.sm in FP8_CUT and not product.short_sums
+    return product.sparsity == 1 and (as_halves(row, target) or cut)
+
+
+def _rate(product: Product, row: Row, target: Target, warp: tuple[int, int]) -> float:
     """How many times as fast as f16 an instruction is; one for the narrow floats takes as many bytes at once.
 
     Of products on widened operands, a warp tile of M x N takes 32 / M + 32 / N instructions that widen for each.
     """
-    if as_halves(row, target):
+    if as_halves(row, target) or widened(product, row, target):
         return 1.0 / (1.0 + WIDENING * sum(32 / size for size in warp))
     return 16 / row.operand_bits if row.kind else RATES.get(row.a.name, 1.0)
 
@@ -153,7 +163,7 @@ def cycles(product: Product, k: int, tile: Tile, target: Target, row: Row) -> fl
     rows, columns = tile.cta
     tiles = product.tiles(rows, columns)
     stored = row.layout("a").columns / row.shape.k
-    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(row, target, tile.warp) * (1.0 if stored == 1.0 else SPARSE_RATE)
+    rate = MULTIPLY_ADDS_PER_CYCLE * _rate(product, row, target, tile.warp) * (1.0 if stored == 1.0 else SPARSE_RATE)
     arriving, bytes_ = rows * stored + columns, row.operand_bits / 8
     loaded = tile.warps // tile.sliced_k * (tile.warp[0] * stored + tile.warp[1])
     per_k = max(

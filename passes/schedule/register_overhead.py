@@ -18,7 +18,7 @@ from ...dialect.isa.types import FP8
 from ..linalg.operand import VectorOperand
 from ..linalg.product import Product
 from .h200 import LOOP_WARPS
-from .model import Tile, as_halves
+from .model import Tile, as_halves, widened
 from .packing import WIDEST, access_bytes
 
 NIBBLES_AS_BYTES = 90
@@ -68,7 +68,7 @@ class Case:
     @property
     def as_halves(self) -> bool:
         """Whether 8-bit floats are multiplied as f16."""
-        return as_halves(self.row, self.target)
+        return as_halves(self.row, self.target) or widened(self.product, self.row, self.target)
 
     @cached_property
     def edges(self) -> bool:

@@ -9,6 +9,7 @@ from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import having
 from ...dialect.isa.product import ProductForm as Row
 from ...dialect.isa.targets import KIB, Target
+from ...dialect.isa.types import FP8
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
@@ -71,6 +72,12 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
     a, b = (b, a) if exchanged else (a, b)
     return having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
+
+
+def promotes(product: Product, accumulate: str) -> bool:
+    """Whether f32 registers are to add the sums of K tiles, as warpgroups cut sums of 8-bit floats short."""
+    of_bytes = product.a.element.name in FP8 and product.b.element.name in FP8
+    return of_bytes and accumulate == "f32" and not product.short_sums
 
 
 def default_accumulator(product: Product) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, make_dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -94,6 +94,8 @@ class SchedulePass(ScheduleOptions):
         target, product = target_for(matmul), read(matmul)
         try:
             options = parse_options(self.options())
+            asked = [options.get(name) for name in ("promote", "fp8_as")]
+            product = replace(product, short_sums="none" in asked or (not any(asked) and product.short_sums))
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             if chosen is None:
                 accumulate = str(options.get("accumulate", ""))

@@ -20,7 +20,7 @@ from ..linalg.product import Product
 from .laid_out import can_change, laid_out
 from .packing import SHORTEST_PACKED_ROW, roles, row_bytes
 from .register_overhead import group_spills
-from .resources import multiplied, warpgroup_rows
+from .resources import multiplied, promotes, warpgroup_rows
 from .warpgroup_model import GroupTile, cost, k_of, panel_of_b, tiles_of
 from .warpgroup_resources import STAGED_BITS, not_copied, schedule_of_tile
 
@@ -53,6 +53,10 @@ TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 
 PLAIN, MOST_PROMOTED = "none", 192
 """No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
 of all of it."""
+
+MOST_PROMOTED_BY_THREE = 128
+"""The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
+spills)."""
 
 
 def why_not(product: Product, target: Target, *, packed: bool = False) -> str:
@@ -104,6 +108,8 @@ def pays(product: Product, target: Target) -> bool:
     """Whether warpgroups can multiply, and are worth their start."""
     if why_not(product, target, packed=True):
         return False
+    if promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
+        return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
     return is_large(product, laid_out=_transposed(product) != PLAIN or _packed(product) != PLAIN)
 
 
@@ -135,6 +141,8 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str) -> Iter
     operands = prepared(product)
     product = laid_out(product, operands)
     held = (tile for tile in tiles_of(product, operands.pack, target) if tile.n in rows)
+    if promotes(product, accumulate):
+        held = (tile for tile in held if tile.n <= (MOST_PROMOTED if tile.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE))
     padded = operands.padded != PLAIN
     fitting = (tile for tile in held if not group_spills(product, tile.m, tile.n, padded=padded))
     for of_d in sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target)):

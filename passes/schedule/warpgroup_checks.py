@@ -113,5 +113,5 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
     if row.shape.n > MOST_PROMOTED:
         raise ScheduleError(
             f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
-            f"of both, got mma = {row.shape}"
+            f"of both, got mma = {row.shape}; use fewer columns, or promote = none for the sums of the instruction"
         )

@@ -12,11 +12,8 @@ from ...dialect.schedule import Schedule
 from ...dialect.schedule.loop import LEAST_RING
 from ..linalg.product import Product
 from .laid_out import laid_out
-from .warpgroup import MOST_PROMOTED, PLAIN, schedules_by_cost
+from .warpgroup import PLAIN
 from .warpgroup_resources import fitting_stages, staged_part
-
-FOLLOWING = ("cta", "warp", "mma", "stages", "ctas", "group", "staging", "split_k", "cluster")
-"""Fields that depend on the tile."""
 
 OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
 """Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
@@ -37,14 +34,9 @@ def asked_of(given: Mapping[str, object]) -> str:
 
 
 def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
-    """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged. Sums that are
-    promoted take another tile where the one chosen has too many."""
+    """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged."""
     changed = {name: given[name] for name in ("transpose", "padded") if name in given}
     mma, seen = given.get("mma", chosen.tile.mma), laid_out(product, chosen.with_fields(**changed).operands)
-    if given.get("promote", PLAIN) != PLAIN and "mma" not in given and chosen.tile.mma.n > MOST_PROMOTED:
-        every = schedules_by_cost(product, target, chosen.arithmetic.accumulate)
-        narrow = next(schedule for schedule in every if schedule.tile.mma.n <= MOST_PROMOTED)
-        return {name: narrow[name] for name in FOLLOWING} | around_given(narrow, given, product, target)
     given = _settled(chosen, given)
     if not isinstance(mma, Shape) or all(
         given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")

@@ -22,7 +22,7 @@ from ...dialect.warp.sparse import METADATA_ROWS, metadata_span
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
-from .resources import multiplied, warpgroup_rows
+from .resources import multiplied, promotes, warpgroup_rows
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns, tile_count
 
 STAGED_BITS, STAGED_BYTES = (16, 32), 64 * LINE
@@ -143,7 +143,7 @@ def schedule_of_tile(
         grid=GridSchedule(group, of_d.parts, cluster=of_d.cluster),
         epilogue=EpilogueSchedule(staged_part(product, tile)[0]),
         operands=operands or OperandSchedule(),
-        arithmetic=ArithmeticSchedule(accumulate),
+        arithmetic=ArithmeticSchedule(accumulate, "f32" if promotes(product, accumulate) else "none"),
     )
     stages = fitting_stages(product, schedule, target)
     if tile_count(product, of_d) > target.sms:

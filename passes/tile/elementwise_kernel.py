@@ -45,6 +45,9 @@ LARGEST_ROW = 1 << 31
 """Bytes: indices and rows stay below."""
 
 
+HAVE_KERNELS = "floats of 8, 16, 32 and 64 bits, and integers of 8 and 32 bits"
+
+
 @dataclass(frozen=True)
 class Stream(Traversal):
     """An elementwise operation with the memory of each of its inputs, and of its output."""
@@ -59,7 +62,8 @@ class Stream(Traversal):
         output = TraversedMemory.of(found.output, range(found.loops))
         for place in (*places.values(), output):
             if place.bits < 8 and (place is output or place.bits != PACKED_BITS):
-                fail(found.op, f"{found.op.name} on elements of {place.kind.element_type} has no kernel of its own")
+                kind = place.kind.element_type
+                fail(found.op, f"{found.op.name} on elements of {kind} has no kernel of its own; {HAVE_KERNELS} have")
         if any(p.value == output.value and p.loops != output.loops for p in places.values()):
             fail(found.op, f"{found.op.name} reads its own output in another order than it writes it")
         if not found.loops or 0 in output.kind.get_shape():

@@ -1,8 +1,9 @@
 """The region of `warp.rows` on fragments: `warp.across` becomes `warp.reduce`, what is between them `warp.map`.
 
 What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
-Where 16 bits of each element are stored, exp is `ex2.approx`, and a quotient by a value of the row a product with its
-inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far below what storing rounds.
+Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a value
+of the row a product with its inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far below what
+storing rounds.
 """
 
 from __future__ import annotations
@@ -56,8 +57,12 @@ class RowRegion(NamedTuple):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether 16 bits of each element are stored, so that approximate instructions are close enough."""
-        return yielded(self.region).type != f32
+        """Whether 16 bits of each element are stored, and nothing is rounded before, so that approximate instructions
+        are close enough."""
+        last = yielded(self.region)
+        return last.type != f32 and not any(
+            isinstance(op, arith.TruncFOp) and op.result is not last for op in self.region.block.ops
+        )
 
     def build(self, index: IndexBuilder, end: Index, step: int | None, store: Store, *, reduces: bool) -> None:
         """Whole rows at once, or `step` columns at a time up to `end`; of rows that give one element that is stored."""

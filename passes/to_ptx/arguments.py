@@ -8,6 +8,7 @@ from xdsl.dialects import gpu
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.ptx.text.syntax import Address, Symbol
 from ...dialect.ptx.types import ParamAttr
@@ -23,8 +24,6 @@ from .operands import IndexValue, VirtualRegister
 from .scalars import Scalars
 
 INDEX_LIMIT = 1 << 31
-
-MAP_ALIGNMENT = 64
 
 
 NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", "i16": "b16", "i32": "b32"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf, nan
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
@@ -24,7 +25,20 @@ from ..diagnostics import fail
 from .emitter import Emitter
 from .f32_functions import ACCURATE, APPROXIMATE, Instructions, Operand
 from .gelu import approximate_gelu, gelu
-from .held import FLOATS, INTEGERS, LAST, NARROW, SINGLE, WIDTH, HeldElement, held_as, literal, width_of
+from .held import (
+    EIGHT,
+    FLOATS,
+    INTEGERS,
+    NARROW,
+    SINGLE,
+    WIDTH,
+    EightBits,
+    HeldElement,
+    held_as,
+    is_clamped,
+    literal,
+    width_of,
+)
 from .operands import VirtualRegister, single
 
 
@@ -62,7 +76,7 @@ class Elements:
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        handler = _HANDLERS[type(op)]
+        handler = _HANDLERS[op.name]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
@@ -75,7 +89,30 @@ class Elements:
         if element.pending == "bf16":
             # The pair (value, 0) of bf16 has the bits of the same f32.
             return HeldElement(i.of_bits(i("cvt.rn.bf16x2.f32", value, single(0.0))))
+        if element.pending in EIGHT:
+            return HeldElement(self._rounded_to_8_bits(element))
         return HeldElement(i("cvt.f32.f16", i("cvt.rn.f16.f32", value)))
+
+    def _rounded_to_8_bits(self, element: HeldElement) -> VirtualRegister:
+        """A value rounded to a type of 8 bits, in f32: by the instruction that makes two and the one that reads two."""
+        i, value, kind = self.emit, element.held, EIGHT[element.pending]
+        both = i(f"cvt.rn.f16x2.{kind.name}x2", i(f"cvt.rn.satfinite.{kind.name}x2.f32", single(0.0), value))
+        finite = i("cvt.f32.f16", i.emitter.halves(both)[0])
+        if element.clamped:
+            return finite
+        otherwise = i("copysign.f32", value, single(inf)) if kind.has_infinity else single(nan)
+        return i("selp.f32", otherwise, finite, self.overflows(value, kind))
+
+    def overflows(self, value: Operand, kind: EightBits) -> VirtualRegister:
+        """Whether a value is beyond all that are rounded to a number of a type of 8 bits."""
+        compared = "ge" if kind.has_infinity else "gt"
+        return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
+
+    def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
+        """What an instruction that rounds once to 16 bits gives, held as f32; refuses one that the target lacks."""
+        if not self.emit.emitter.has(opcode):
+            fail(op, f"{op.name} takes {opcode}, which the target lacks; go by way of f32, which rounds twice")
+        return HeldElement(self.emit(f"cvt.f32.{op.results[0].type}", self.emit(opcode, value)))
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
@@ -110,10 +147,10 @@ def _checked(op: Operation) -> Operation:
         if not held_as(value.type):
             fail(op, f"{op.name} on elements of {value.type} is not lowered; "
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
-        if value in op.operands and type_name(value.type) in LAST:
-            fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one")
-    if type(op) not in (*_HANDLERS, GeluOp):
-        known = ", ".join(sorted(kind.name for kind in (*_HANDLERS, GeluOp)))
+        if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
+            fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one, or extended")
+    if op.name not in (*_HANDLERS, GeluOp.name):
+        known = ", ".join(sorted((*_HANDLERS, GeluOp.name)))
         fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
     return op
 
@@ -134,7 +171,7 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if held_as(kind) == "pred":
         # A comparison that is always so, for there is no literal predicate.
         return HeldElement(e.emit(f"setp.{'eq' if value.value.data else 'ne'}.s32", 0, 0))
-    if type_name(kind) in LAST:
+    if type_name(kind) in EIGHT:
         return HeldElement(single(value.value.data), type_name(kind))
     return HeldElement(literal(kind, value.value.data))
 
@@ -250,12 +287,13 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     source, kind = op.operands[0].type, str(op.results[0].type)
     (x,) = (e.rounded(element) for element in operands)
     if type_name(source) != "f64":
-        return replace(x, pending=kind) if kind in (*NARROW, *LAST) else x
+        clamped = kind in EIGHT and is_clamped(op.operands[0], EIGHT[kind].bound)
+        return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
-    if kind != "f16":
+    if kind not in NARROW:
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
-    return HeldElement(e.emit("cvt.f32.f16", e.emit("cvt.rn.f16.f64", x.held)))
+    return e.narrow(op, f"cvt.rn.{kind}.f64", x.held)
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -269,11 +307,10 @@ def _from_integer(sign: str) -> Handler:
         width = width_of(source)
         if width == 1:
             fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
-        if type_name(kind) in NARROW and width > 24:
-            fail(op, f"{op.name} from {source} to {kind} is not lowered; go by way of f32, which rounds twice")
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
-        type = held_as(kind)
-        return e.final(e.emit(f"cvt.rn.{type}.{sign}32", held), kind)
+        if type_name(kind) in NARROW and width == WIDTH:
+            return e.narrow(op, f"cvt.rn.{kind}.{sign}32", held)
+        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{sign}32", held), kind)
 
     return handle
 
@@ -302,63 +339,62 @@ def _extend_integer(sign: str) -> Handler:
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
     if held_as(kind) == "pred":
-        low = e.emit("and.b32", x.held, 1)
-        return HeldElement(e.emit("setp.ne.s32", low, 0))
+        return HeldElement(e.emit("setp.ne.s32", e.emit("and.b32", x.held, 1), 0))
     return e.normal(e.emit("mov.b32", x.held), kind)
 
 
-_HANDLERS: Mapping[type[Operation], Handler] = {
-    arith.ConstantOp: _constant,
-    arith.AddfOp: _float("add.rn"),
-    arith.SubfOp: _float("sub.rn"),
-    arith.MulfOp: _float("mul.rn"),
-    arith.DivfOp: _divide,
-    arith.NegfOp: _float("neg", exact=True),
-    arith.MaximumfOp: _extreme("max"),
-    arith.MinimumfOp: _extreme("min"),
-    arith.MaxnumfOp: _float("max", exact=True),
-    arith.MinnumfOp: _float("min", exact=True),
-    math.AbsFOp: _float("abs", exact=True),
-    math.FmaOp: _float("fma.rn", ("f32", "f64")),
-    math.FloorOp: _float("cvt.rmi.f32", SINGLE, exact=True),
-    math.CeilOp: _float("cvt.rpi.f32", SINGLE, exact=True),
-    math.RoundEvenOp: _float("cvt.rni.f32", SINGLE, exact=True),
-    math.TruncOp: _float("cvt.rzi.f32", SINGLE, exact=True),
-    math.ExpOp: _function,
-    math.Exp2Op: _function,
-    math.LogOp: _function,
-    math.TanhOp: _function,
-    math.ErfOp: _function,
-    math.SqrtOp: _function,
-    math.RsqrtOp: _function,
-    arith.CmpfOp: _compare_floats,
-    arith.CmpiOp: _compare_integers,
-    arith.SelectOp: _select,
-    arith.ExtFOp: _extend,
-    arith.TruncFOp: _truncate,
-    arith.SIToFPOp: _from_integer("s"),
-    arith.UIToFPOp: _from_integer("u"),
-    arith.FPToSIOp: _to_integer("s"),
-    arith.FPToUIOp: _to_integer("u"),
-    arith.ExtSIOp: _extend_integer("s"),
-    arith.ExtUIOp: _extend_integer("u"),
-    arith.TruncIOp: _truncate_integer,
-    arith.AddiOp: _integer("add.s32"),
-    arith.SubiOp: _integer("sub.s32"),
-    arith.MuliOp: _integer("mul.lo.s32"),
-    arith.MaxSIOp: _integer("max.s32"),
-    arith.MinSIOp: _integer("min.s32"),
-    arith.DivSIOp: _integer("div.s32"),
-    arith.RemSIOp: _integer("rem.s32"),
-    arith.DivUIOp: _unsigned("div.u32"),
-    arith.RemUIOp: _unsigned("rem.u32"),
-    arith.MaxUIOp: _unsigned("max.u32"),
-    arith.MinUIOp: _unsigned("min.u32"),
-    arith.AndIOp: _integer("and.b32"),
-    arith.OrIOp: _integer("or.b32"),
-    arith.XOrIOp: _integer("xor.b32"),
-    arith.ShLIOp: _integer("shl.b32"),
-    arith.ShRSIOp: _integer("shr.s32"),
-    arith.ShRUIOp: _unsigned("shr.u32"),
+_HANDLERS: Mapping[str, Handler] = {
+    arith.ConstantOp.name: _constant,
+    arith.AddfOp.name: _float("add.rn"),
+    arith.SubfOp.name: _float("sub.rn"),
+    arith.MulfOp.name: _float("mul.rn"),
+    arith.DivfOp.name: _divide,
+    arith.NegfOp.name: _float("neg", exact=True),
+    arith.MaximumfOp.name: _extreme("max"),
+    arith.MinimumfOp.name: _extreme("min"),
+    arith.MaxnumfOp.name: _float("max", exact=True),
+    arith.MinnumfOp.name: _float("min", exact=True),
+    math.AbsFOp.name: _float("abs", exact=True),
+    math.FmaOp.name: _float("fma.rn", ("f32", "f64")),
+    math.FloorOp.name: _float("cvt.rmi.f32", SINGLE, exact=True),
+    math.CeilOp.name: _float("cvt.rpi.f32", SINGLE, exact=True),
+    math.RoundEvenOp.name: _float("cvt.rni.f32", SINGLE, exact=True),
+    math.TruncOp.name: _float("cvt.rzi.f32", SINGLE, exact=True),
+    math.ExpOp.name: _function,
+    math.Exp2Op.name: _function,
+    math.LogOp.name: _function,
+    math.TanhOp.name: _function,
+    math.ErfOp.name: _function,
+    math.SqrtOp.name: _function,
+    math.RsqrtOp.name: _function,
+    arith.CmpfOp.name: _compare_floats,
+    arith.CmpiOp.name: _compare_integers,
+    arith.SelectOp.name: _select,
+    arith.ExtFOp.name: _extend,
+    arith.TruncFOp.name: _truncate,
+    arith.SIToFPOp.name: _from_integer("s"),
+    arith.UIToFPOp.name: _from_integer("u"),
+    arith.FPToSIOp.name: _to_integer("s"),
+    arith.FPToUIOp.name: _to_integer("u"),
+    arith.ExtSIOp.name: _extend_integer("s"),
+    arith.ExtUIOp.name: _extend_integer("u"),
+    arith.TruncIOp.name: _truncate_integer,
+    arith.AddiOp.name: _integer("add.s32"),
+    arith.SubiOp.name: _integer("sub.s32"),
+    arith.MuliOp.name: _integer("mul.lo.s32"),
+    arith.MaxSIOp.name: _integer("max.s32"),
+    arith.MinSIOp.name: _integer("min.s32"),
+    arith.DivSIOp.name: _integer("div.s32"),
+    arith.RemSIOp.name: _integer("rem.s32"),
+    arith.DivUIOp.name: _unsigned("div.u32"),
+    arith.RemUIOp.name: _unsigned("rem.u32"),
+    arith.MaxUIOp.name: _unsigned("max.u32"),
+    arith.MinUIOp.name: _unsigned("min.u32"),
+    arith.AndIOp.name: _integer("and.b32"),
+    arith.OrIOp.name: _integer("or.b32"),
+    arith.XOrIOp.name: _integer("xor.b32"),
+    arith.ShLIOp.name: _integer("shl.b32"),
+    arith.ShRSIOp.name: _integer("shr.s32"),
+    arith.ShRUIOp.name: _unsigned("shr.u32"),
 }
 """What each operation becomes."""

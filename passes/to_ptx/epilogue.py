@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -24,13 +25,12 @@ from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import Elements
 from .emitter import Emitter, common_divisor, divisor_of
-from .f32_functions import Operand
 from .fragments import PAIRED, Fragment, per_register, register_type
 from .gelu import TOGETHER
-from .held import LAST, NARROW, HeldElement, held_as
+from .held import EIGHT, NARROW, EightBits, HeldElement, held_as
 from .kernel import KernelLowering
 from .memory import offsets
-from .operands import IndexValue, VirtualRegister, word
+from .operands import IndexValue, VirtualRegister, single, word
 from .registry import lowers
 
 READERS = (
@@ -183,6 +183,7 @@ class _Packing:
     def __init__(self, emitter: Emitter, elements: Elements) -> None:
         self.emitter, self.elements = emitter, elements
         self._halves: dict[VirtualRegister, Fragment] = {}
+        self._pairs: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
 
     def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
         """Element number `number` of a fragment."""
@@ -196,6 +197,8 @@ class _Packing:
             # The bits of a bf16 are the upper half of the same f32.
             bits = i("and.b32", register, word(0xFFFF0000)) if place else i("shl.b32", register, 16)
             return HeldElement(i.of_bits(bits))
+        if kind.bits == 8:
+            register, place = self._extended(kind.element.name, register, place // 2), place % 2
         return HeldElement(i("cvt.f32.f16", self._half(register, place)))
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
@@ -203,9 +206,16 @@ class _Packing:
             self._halves[register] = self.emitter.halves(register)
         return self._halves[register][place]
 
-    def pack(self, kind: Attribute, held: Sequence[Operand]) -> VirtualRegister:
+    def _extended(self, name: str, register: VirtualRegister, pair: int) -> VirtualRegister:
+        """Two elements of 8 bits as f16, which holds all of them."""
+        if (register, pair) not in self._pairs:
+            two = self._half(register, pair)
+            self._pairs[register, pair] = self.elements.emit(f"cvt.rn.f16x2.{name}x2", two)
+        return self._pairs[register, pair]
+
+    def pack(self, kind: Attribute, elements: Sequence[HeldElement]) -> VirtualRegister:
         """A register full of elements, the first lowest."""
-        i, name = self.elements.emit, str(kind)
+        i, name, held = self.elements.emit, str(kind), [element.held for element in elements]
         if len(held) == 1:
             return self.emitter.compute(f"mov.{held_as(kind)}", held[0])
         if isinstance(kind, IntegerType):
@@ -213,17 +223,29 @@ class _Packing:
             while len(words) > 2:
                 words = [i("prmt.b32", a, b, word(0x0040, 4)) for a, b in zip(words[::2], words[1::2], strict=True)]
             return i("prmt.b32", *words, word(0x5410, 4))
-        if name in LAST:
-            return self._bytes(name, held)
+        if name in EIGHT:
+            return self._bytes(EIGHT[name], elements)
         if self.emitter.has(paired := f"cvt.rn.{name}{PAIRED}.f32"):
             return self.emitter.compute(paired, held[1], held[0])
         return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in held])
 
-    def _bytes(self, name: str, held: Sequence[Operand]) -> VirtualRegister:
-        short = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}[name]
-        opcode, i = f"cvt.rn.satfinite.{short}x2.f32", self.elements.emit
-        halves = [i(opcode, high, low) for low, high in zip(held[::2], held[1::2], strict=True)]
-        return self.emitter.compute("mov.b32", halves)
+    def _bytes(self, kind: EightBits, held: Sequence[HeldElement]) -> VirtualRegister:
+        """Four elements of 8 bits."""
+        opcode, i = f"cvt.rn.satfinite.{kind.name}x2.f32", self.elements.emit
+        beyond = [None if one.clamped else self.elements.overflows(one.held, kind) for one in held]
+        values = [one.held for one in held]
+        if not kind.has_infinity:
+            values = [
+                value if over is None else i("selp.f32", single(math.nan), value, over)
+                for value, over in zip(values, beyond, strict=True)
+            ]
+        halves = [i(opcode, high, low) for low, high in zip(values[::2], values[1::2], strict=True)]
+        packed = self.emitter.compute("mov.b32", halves)
+        for place, over in enumerate(beyond):
+            if kind.has_infinity and over is not None:
+                # The bits of infinity are one more than those of the largest number.
+                packed = i("add.u32", packed, i("selp.b32", 1 << 8 * place, 0, over))
+        return packed
 
 
 @lowers(MapOp)
@@ -233,7 +255,7 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     packing = _Packing(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
-    each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, Operand]()
+    each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
 
     def arguments(number: int) -> dict[SSAValue, HeldElement]:
         found: dict[SSAValue, HeldElement] = {}
@@ -263,9 +285,9 @@ def _groups(op: MapOp, count: int) -> list[list[int]]:
     return [row[n : n + TOGETHER] for row in rows.values() for n in range(0, len(row), TOGETHER)]
 
 
-def _final(elements: Elements, element: HeldElement, kind: str) -> Operand:
+def _final(elements: Elements, element: HeldElement, kind: str) -> HeldElement:
     """What an element is packed from: the instruction that packs 8- and 16-bit floats rounds."""
-    return element.held if kind in (*NARROW, *LAST) else elements.rounded(element).held
+    return element if kind in (*NARROW, *EIGHT) else elements.rounded(element)
 
 
 def _check(op: MapOp, kind: Attribute) -> None:

@@ -43,6 +43,17 @@ integers read as signed."""
 
 _ELEMENTS = {name: element for element, name in NUMPY_NAMES.items()}
 
+_PTX_NAMES = {
+    **{f"u{bits}": f"ui{bits}" for bits in (4, 8, 16, 32, 64)},
+    **{f"b{bits}": f"ui{bits}" for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": f"i{bits}" for bits in (4, 8, 16, 32, 64)},
+    "pred": "i1", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "ue8m0": "f8E8M0FNU",
+    "e2m3": "f6E2M3FN", "e3m2": "f6E3M2FN", "e2m1": "f4E2M1FN",
+}  # fmt: skip
+
+SPELLINGS: Mapping[str, str] = {**{element: element for element in NUMPY_NAMES}, **_ELEMENTS, **_PTX_NAMES}
+"""What MLIR, numpy and PTX call an element type, and its name in MLIR."""
+
 
 class _DTypes(Mapping[str, DType]):
     """The types of `NUMPY_NAMES`, each made when it is asked for: a run with numpy's own waits for no ml_dtypes."""

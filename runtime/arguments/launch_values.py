@@ -7,57 +7,84 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 import numpy as np
 
-from ...dialect.isa.tensor_map import SIZE, TensorMapFields
+from ...dialect.isa.tensor_map import MAP_ALIGNMENT, SIZE, TensorMapFields
 from ...dialect.ptx.text.syntax import Function, Variable
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from .arrays import Argument, borrow, is_array
 from .dtypes import DTYPES, DType
-from .structs import POINTER, Image, image, is_bytes, is_ctypes, is_record, is_struct
+from .structs import POINTER, Image, Struct, image, is_bytes, is_ctypes, is_map, is_record, is_struct
 from .tensor_map import EncodedMap, TensorMap
 
 Scalar: TypeAlias = int | float | np.generic | bytes
 
+Encode: TypeAlias = Callable[[TensorMapFields, int], bytes]
+"""The bytes of a tensor map, of its fields and the bytes of its L2 promotion."""
+
 
 @dataclass(frozen=True)
 class Packed:
-    """The bytes of a struct passed by value, and where addresses of arrays go into them: offsets, with the positions
-    of the arrays among the values of the call."""
+    """The bytes of a struct, and what goes into them once addresses are known.
+
+    `pointers` has offsets with the positions, among the values of the call, of what lies there: arrays, and structs
+    that are `in_memory`. `maps` has offsets with the position of the array of the tensor map, and the map. A struct
+    that is `in_memory` lies in global memory, and its address is passed.
+    """
 
     data: bytes
-    pointers: tuple[tuple[int, int], ...]
+    pointers: tuple[tuple[int, int], ...] = ()
+    maps: tuple[tuple[int, int, TensorMap | EncodedMap], ...] = ()
+    in_memory: bool = False
 
-    def filled(self, address: Callable[[int], int]) -> bytes:
-        """The bytes with the addresses of the arrays, by position, put in."""
+    def filled(self, address: Callable[[int], int], encode: Encode | None = None) -> bytes:
+        """The bytes with the addresses of what lies at positions, and the tensor maps of arrays there, put in.
+
+        `encode` makes the bytes of a map from its fields and the bytes of its L2 promotion; without it they are those
+        whose fields are known.
+        """
         data = bytearray(self.data)
         for offset, position in self.pointers:
             data[offset : offset + POINTER] = address(position).to_bytes(POINTER, "little")
+        for offset, position, map_ in self.maps:
+            fields = map_.fields(address(position))
+            data[offset : offset + SIZE] = fields.encode() if encode is None else encode(fields, map_.l2_promotion)
         return bytes(data)
 
-
-@dataclass(frozen=True)
-class PackedMap(Packed):
-    """A tensor map, whose bytes follow from the address of its array."""
-
-    map: TensorMap | EncodedMap
-
-    def filled(self, address: Callable[[int], int]) -> bytes:
-        """The bytes for an array of this address, as far as their fields are known."""
-        return self.fields(address).encode()
-
-    def fields(self, address: Callable[[int], int]) -> TensorMapFields:
-        """What the map says of the array at its address."""
-        ((_, position),) = self.pointers
-        return self.map.fields(address(position))
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """The positions of what its pointers and maps reach."""
+        return (*(at for _, at in self.pointers), *(at for _, at, _ in self.maps))
 
 
 LaunchValue: TypeAlias = Argument | Scalar | Packed
+
+
+def in_memory(values: Sequence[LaunchValue]) -> list[int]:
+    """The positions of the structs that lie in global memory, each behind those that it points to."""
+    positions = [i for i, value in enumerate(values) if isinstance(value, Packed) and value.in_memory]
+    return sorted(positions, key=lambda i: len(reachable(values, i)))
+
+
+def reachable(values: Sequence[LaunchValue], position: int) -> set[int]:
+    """The position of a value, and those of all that lies behind its pointers and maps."""
+    value = values[position]
+    behind = value.reached if isinstance(value, Packed) else ()
+    return {position}.union(*(reachable(values, at) for at in behind))
+
+
+def packed_struct(packed: Packed, values: Mapping[int, object]) -> Struct:
+    """A struct again, with what stands at the positions of its pointers and maps."""
+    return Struct(
+        packed.data,
+        {offset: values[at] for offset, at in packed.pointers},
+        {offset: replace(map_, memory=values[at]) for offset, at, map_ in packed.maps},
+    )
 
 
 _KINDS = {"u": "u", "s": "i", "b": "u", "f": "f"}
@@ -91,7 +118,7 @@ def values(function: Function, args: Sequence[object]) -> list[LaunchValue]:
     if len(args) != len(parameters):
         raise ArgumentError(_miscounted(function, args))
     found: list[LaunchValue] = []
-    behind: list[Argument] = []
+    behind: list[LaunchValue] = []
     for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
         try:
             found.append(_value(parameter, arg, len(args), behind))
@@ -142,30 +169,35 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.generic)
 
 
-def _value(parameter: Variable, arg: object, first: int, behind: list[Argument]) -> LaunchValue:
-    """One argument; arrays in it go to `behind`, of which the positions count from `first`."""
-    if isinstance(arg, TensorMap | EncodedMap):
-        return _map(parameter, arg, first, behind)
+def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValue]) -> LaunchValue:
+    """One argument; what lies behind its pointers and maps goes to `behind`, whose positions count from `first`."""
     if parameter.count is None:
-        return _pointer(parameter, arg) if is_array(arg) else _number(parameter, arg)
+        if is_array(arg):
+            return _pointer(parameter, arg)
+        if not (is_map(arg) or isinstance(arg, tuple | Struct)):
+            return _number(parameter, arg)
+        _check_pointer(parameter, cast(object, arg))
+        return _packed(image(cast(object, arg)), first, behind, in_memory=True)
     found = _image(parameter, arg)
-    if not found.pointers:
-        return found.data
-    places: list[tuple[int, int]] = []
-    for offset, array in found.pointers:
-        places.append((offset, first + len(behind)))
-        behind.append(_whole(array))
-    return Packed(found.data, tuple(places))
-
-
-def _map(parameter: Variable, arg: TensorMap | EncodedMap, first: int, behind: list[Argument]) -> PackedMap:
-    size = (parameter.count or 1) * parameter_dtype(parameter).itemsize
-    if size != SIZE or (parameter.align or 1) % 64:
+    if found.maps and (parameter.align or 1) % MAP_ALIGNMENT:
         raise ArgumentError(
-            f"a tensor map takes a parameter of {SIZE} bytes at a multiple of 64, .align 64 .b8 map[128]"
+            f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes, which .align {parameter.align or 1} does not "
+            f"promise; such a parameter is .align {MAP_ALIGNMENT} .b8 map[{SIZE}]"
         )
-    behind.append(arg.borrowed() if arg.memory is None else borrow(arg.memory))
-    return PackedMap(b"", ((0, first + len(behind) - 1),), arg)
+    return _packed(found, first, behind) if found.pointers or found.maps else found.data
+
+
+def _packed(found: Image, first: int, behind: list[LaunchValue], *, in_memory: bool = False) -> Packed:
+    """A struct whose pointers and maps are positions; arrays and structs that they reach go to `behind`."""
+    pointers: list[tuple[int, int]] = []
+    maps: list[tuple[int, int, TensorMap | EncodedMap]] = []
+    for offset, target in found.pointers:
+        behind.append(_whole(target) if is_array(target) else _packed(image(target), first, behind, in_memory=True))
+        pointers.append((offset, first + len(behind) - 1))
+    for offset, map_ in found.maps:
+        behind.append(map_.borrowed() if map_.memory is None else borrow(map_.memory))
+        maps.append((offset, first + len(behind) - 1, map_))
+    return Packed(found.data, tuple(pointers), tuple(maps), in_memory)
 
 
 def _number(parameter: Variable, arg: object) -> Scalar:
@@ -184,6 +216,11 @@ def _image(parameter: Variable, arg: object) -> Image:
     if not (is_array(arg) or is_struct(arg) or _is_numpy(arg)):
         raise ArgumentError(f"expected {size} bytes, got {given(arg)}; {_FIELDS}")
     found = image(arg)
+    if is_map(arg) and size != SIZE:
+        raise ArgumentError(
+            f"a tensor map has {SIZE} bytes, the parameter {size}; pass all fields of a struct that holds a map, as in "
+            f"Struct(bytes({size}), maps={{0: map}})"
+        )
     if len(found.data) != size:
         at = ", ".join(str(offset) for offset, _ in found.pointers)
         raise ArgumentError(
@@ -212,10 +249,15 @@ def _by_value(arg: object, parameter: Variable, size: int) -> bool:
 
 
 def _pointer(parameter: Variable, arg: object) -> Argument:
+    _check_pointer(parameter, arg)
+    return _whole(arg)
+
+
+def _check_pointer(parameter: Variable, arg: object) -> None:
     dtype = parameter_dtype(parameter)
     if dtype.itemsize != POINTER or dtype.kind == "f":
-        raise ArgumentError(f"expected a scalar, got the array {given(arg)}; pointers are 64-bit parameters")
-    return _whole(arg)
+        got = f"the array {given(arg)}" if is_array(arg) else "a tensor map" if is_map(arg) else "a struct"
+        raise ArgumentError(f"expected a scalar, got {got}; pointers are 64-bit parameters")
 
 
 def _whole(arg: object) -> Argument:
@@ -236,7 +278,7 @@ def pack(parameter: Variable, value: Scalar) -> bytes:
     """
     if parameter.count is not None:
         found = _image(parameter, value)
-        if found.pointers:
+        if found.pointers or found.maps:
             raise ArgumentError(f"expected {len(found.data)} bytes, got an array")
         return found.data
     dtype = parameter_dtype(parameter)

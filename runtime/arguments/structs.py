@@ -1,4 +1,4 @@
-"""Parameters that are passed by value and have fields: their bytes, and which of them are pointers to arrays.
+"""Values with fields: their bytes, and which of them are pointers to arrays, or tensor maps.
 
 Source: PTX ISA 5.1.6.1 (`.param .align 8 .b8 p[16]`); a tuple is laid out as C lays out a struct of its items.
 """
@@ -12,9 +12,11 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from ...dialect.isa.tensor_map import MAP_ALIGNMENT, SIZE
 from ..errors import ArgumentError
 from ..numerics.array import Array
 from .arrays import is_array
+from .tensor_map import EncodedMap, TensorMap
 
 POINTER = 8
 """Bytes of a pointer, and what its address in a struct is a multiple of."""
@@ -24,35 +26,41 @@ _CTYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)  #
 
 @dataclass(frozen=True)
 class Struct:
-    """A parameter passed by value, with pointers inserted: bytes, a numpy record, a ctypes structure or a tuple.
+    """Bytes, a numpy record, a ctypes structure or a tuple, with pointers and tensor maps inserted.
 
-    `pointers` maps the offset of a pointer in bytes, or the name of its field, to an array. The name of a field in a
-    nested struct has dots::
+    `pointers` maps the offset of a pointer in bytes, or the name of its field, to what it points to: an array, a tensor
+    map or another struct. `maps` maps the offset of 128 bytes, or the name of such a field, to a tensor map. The name
+    of a field in a nested struct has dots::
 
         Struct(bytes(24), {0: a, 16: b})
         Struct(record, {"x.data": a})
+        Struct(bytes(384), {0: c}, maps={64: TensorMap(a, (64, 64))})
     """
 
     data: object
     pointers: Mapping[int | str, object] = field(default_factory=dict[int | str, object])
+    maps: Mapping[int | str, TensorMap | EncodedMap] = field(default_factory=dict[int | str, TensorMap | EncodedMap])
 
 
 @dataclass(frozen=True)
 class Image:
-    """The bytes of a struct, in which pointers are 0, and the arrays they are to point to, by offset."""
+    """The bytes of a struct, in which pointers and tensor maps are 0, and by offset what the pointers are to point to
+    and the maps."""
 
     data: bytes
     alignment: int = 1
     pointers: tuple[tuple[int, object], ...] = ()
-
-    def moved(self, offset: int) -> tuple[tuple[int, object], ...]:
-        """The pointers, counted from the beginning of a struct that this one lies in."""
-        return tuple((offset + at, array) for at, array in self.pointers)
+    maps: tuple[tuple[int, TensorMap | EncodedMap], ...] = ()
 
 
 def is_struct(value: object) -> bool:
     """Whether a value has fields or is raw bytes."""
-    return is_bytes(value) or isinstance(value, tuple | Struct | np.void) or is_ctypes(value)
+    return is_bytes(value) or isinstance(value, tuple | Struct | np.void) or is_map(value) or is_ctypes(value)
+
+
+def is_map(value: object) -> TypeGuard[TensorMap | EncodedMap]:
+    """Whether a value is a tensor map."""
+    return isinstance(value, TensorMap | EncodedMap)
 
 
 def is_bytes(value: object) -> TypeGuard[bytes]:
@@ -75,6 +83,8 @@ def image(value: object) -> Image:
         return _with_pointers(value)
     if isinstance(value, tuple):
         return _fields(cast("tuple[object, ...]", value))
+    if is_map(value):
+        return Image(bytes(SIZE), MAP_ALIGNMENT, maps=((0, value),))
     if is_bytes(value):
         return Image(bytes(value))
     if is_ctypes(value):
@@ -103,32 +113,47 @@ def _numpy(value: np.generic | Array) -> Image:
 
 
 def _fields(items: tuple[object, ...]) -> Image:
-    data, pointers, alignment = b"", (), 1
+    data, pointers, maps, alignment = b"", (), (), 1
     for item in items:
         part = image(item)
         data += bytes(-len(data) % part.alignment)
-        pointers += part.moved(len(data))
+        pointers += tuple((len(data) + at, target) for at, target in part.pointers)
+        maps += tuple((len(data) + at, map_) for at, map_ in part.maps)
         data += part.data
         alignment = max(alignment, part.alignment)
-    return Image(data + bytes(-len(data) % alignment), alignment, pointers)
+    return Image(data + bytes(-len(data) % alignment), alignment, pointers, maps)
 
 
 def _with_pointers(struct: Struct) -> Image:
     base = image(struct.data)
-    data, pointers = bytearray(base.data), dict(base.pointers)
-    for place, array in struct.pointers.items():
-        offset = place if isinstance(place, int) else _offset(struct.data, place)
-        if not is_array(array):
-            raise ArgumentError(f"expected an array for the pointer {place!r}, got {_kind(array)}")
-        if not 0 <= offset <= len(data) - POINTER:
-            raise ArgumentError(f"a pointer at byte {offset} does not lie in the {len(data)} bytes of the struct")
-        data[offset : offset + POINTER] = bytes(POINTER)
-        pointers[offset] = array
-    return Image(bytes(data), base.alignment, tuple(pointers.items()))
+    data, pointers, maps, alignment = bytearray(base.data), dict(base.pointers), dict(base.maps), base.alignment
+    for place, target in struct.pointers.items():
+        if not (is_array(target) or is_struct(target)):
+            raise ArgumentError(
+                f"expected an array, a tensor map or a struct for the pointer {place!r}, got {_kind(target)}"
+            )
+        pointers[_cleared(data, struct.data, place, POINTER, "pointer")] = target
+    for place, map_ in struct.maps.items():
+        if not is_map(map_):
+            raise ArgumentError(f"expected a tensor map at {place!r}, got {_kind(map_)}")
+        offset = _cleared(data, struct.data, place, SIZE, "tensor map")
+        if offset % MAP_ALIGNMENT:
+            raise ArgumentError(f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes, got byte {offset}")
+        maps[offset], alignment = map_, max(alignment, MAP_ALIGNMENT)
+    return Image(bytes(data), alignment, tuple(pointers.items()), tuple(maps.items()))
 
 
-def _offset(data: object, path: str) -> int:
-    """Where a field of a record or a ctypes structure begins, named by the way to it: `x.data`."""
+def _cleared(data: bytearray, struct: object, place: int | str, size: int, what: str) -> int:
+    """The offset of a pointer or a map in the bytes of a struct, which are zero there from now on."""
+    offset = place if isinstance(place, int) else _offset(struct, place, size, what)
+    if not 0 <= offset <= len(data) - size:
+        raise ArgumentError(f"a {what} at byte {offset} does not lie in the {len(data)} bytes of the struct")
+    data[offset : offset + size] = bytes(size)
+    return offset
+
+
+def _offset(data: object, path: str, wanted: int, what: str) -> int:
+    """Where a field of a record or a ctypes structure begins, named by the path to it: `x.data`."""
     kind: Any = cast(Any, type(data)) if is_ctypes(data) else getattr(data, "dtype", None)
     offset = 0
     for name in path.split("."):
@@ -137,8 +162,8 @@ def _offset(data: object, path: str) -> int:
             raise ArgumentError(f"{_kind(data)} has no field '{path}'; name one, or its offset in bytes")
         kind, offset = found[0], offset + found[1]
     size = ctypes.sizeof(kind) if isinstance(kind, type) else kind.itemsize
-    if size != POINTER:
-        raise ArgumentError(f"the field '{path}' has {size} bytes, a pointer has {POINTER}")
+    if size != wanted:
+        raise ArgumentError(f"the field '{path}' has {size} bytes, a {what} has {wanted}")
     return offset
 
 

@@ -51,7 +51,8 @@ class EncodedMap:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor map of an array. Pass it for a parameter `.param .align 64 .b8 map[128]`.
+    """A tensor map of an array. Pass it for a parameter `.param .align 64 .b8 map[128]`, as a field of a struct, or for
+    a pointer to a map, such as `.param .u64 map`.
 
     - `box`: the extents of the box that one copy moves, in elements, with the slowest dimension first. With a
       `PixelBox` the map is one of im2col mode. Its corners are in numpy's order as well: D, H, W.

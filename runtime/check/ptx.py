@@ -68,7 +68,9 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     found = [Diagnostic(error.line, error.column, error.message) for error in errors]
     if module is None:
         return Checked(found)
-    checker = Checker(module, TargetContext(module.version, (target,) if target else module.targets))
+    checker = Checker(
+        module, TargetContext(module.version, (target,) if target else module.targets, module.address_size)
+    )
     found.extend(checker.problems())
     found.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
     return Checked(found, sorted(checker.notes()), checker.unmodelled)

@@ -297,7 +297,8 @@ def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportP
     group.add_argument(
         "--arg", dest="arguments", action="append", default=[], metavar="VALUE",
         help="an argument: a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64; {a.npy, i32:5} is a struct with a "
-        "pointer to an array, hex:0a0b raw bytes",
+        "pointer to an array, hex:0a0b raw bytes, map(a.npy, box=64x64, swizzle=128) a tensor map, or for a 64-bit "
+        "parameter a pointer to one; &map(...) is such a pointer in a struct",
     )  # fmt: skip
     group.add_argument(
         "--problem",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ..arguments.dtypes import DTYPES, DType, dtype_of, element_of, integer_limits
+from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
 from ..arguments.launch_values import Scalar
 from ..arguments.outputs import laid_out
 from ..arguments.parameter import Parameter, describe
+from ..arguments.structs import POINTER, Struct
+from ..arguments.tensor_map import TensorMap
 from ..errors import ArgumentError, WarploomError
 from ..numerics.array import Array
 from ..reference.functions import poison
@@ -196,49 +198,112 @@ def save(path: str, array: Array) -> None:
 
 
 _SIZED = re.compile(rf"({'|'.join(WORDS)}):(\d+(?:x\d+)*)")
-_SCALAR = re.compile(r"([a-z]+\d+):(\S+)$")
+_SCALAR = re.compile(rf"(?!(?:{'|'.join(WORDS)}|hex):)(\w+):(\S+)$")
 _BYTES = re.compile(r"hex:((?:[0-9a-fA-F]{2})+)")
 _GENERATED = re.compile(rf"({'|'.join(WORDS)}):(\w+):(\d+(?:x\d+)*)$")
+_MAP = re.compile(r"map\((.*)\)")
 
 
-Fields: TypeAlias = "tuple[Array | Scalar | Fields, ...]"
-"""A struct passed by value: its fields, of which arrays are pointers and tuples are structs."""
+Field: TypeAlias = "Array | Scalar | TensorMap | Struct | tuple[Field, ...]"
+"""An argument, or a field of one: arrays are pointers, tuples are structs."""
 
 
-def kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fields:
+def kernel_argument(text: str, seed: int, position: int) -> Field:
     """A kernel argument as the command takes it: `a.npy`, `i32:5`, `f32:1.5`, `random:f16:256x192`, `zeros:f32:64`,
-    `hex:0a0b` for bytes, and `{a.npy, i32:5}` for a struct of such fields.
+    `hex:0a0b` for bytes, `map(a.npy, box=64x64, swizzle=128)` for a tensor map with the options of `TensorMap`, and
+    `{a.npy, i32:5}` for a struct of such fields, of which `&map(...)` and `&{...}` are pointers to what follows.
 
     Raises:
         ArgumentError: saying what may be written.
     """
     try:
-        return _kernel_argument(text.strip(), seed, position)
+        # a parameter that is a pointer takes what it points to
+        return _kernel_argument(text.strip().removeprefix("&").lstrip(), seed, position)
     except ArgumentError as error:
         raise ArgumentError(f"--arg: argument {position}: {error}") from error
 
 
-def _kernel_argument(text: str, seed: int, position: int) -> Array | Scalar | Fields:
+def _kernel_argument(text: str, seed: int, position: int) -> Field:
     if text[:1] == "{" and text[-1:] == "}":
         return tuple(_kernel_argument(field.strip(), seed + i, position) for i, field in enumerate(_fields(text[1:-1])))
+    if text[:1] == "&":
+        return Struct(bytes(POINTER), {0: _kernel_argument(text[1:].strip(), seed, position)})
+    if match := _MAP.fullmatch(text):
+        return _tensor_map(match[1], seed, position)
     if match := _GENERATED.match(text):
         shape = tuple(int(extent) for extent in match[3].split("x"))
-        return make(match[1], shape, dtype_of(match[2]), seed, position)
+        return make(match[1], shape, _dtype(match[2], text), seed, position)
     if match := _BYTES.fullmatch(text):
         return bytes.fromhex(match[1])
     if match := _SCALAR.match(text):
         return _scalar(match[1], match[2])
     if text.endswith(".npy"):
         return np.ascontiguousarray(read_npy(text))
-    forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64, {a.npy, i32:5}, hex:0a0b"
+    forms = "a.npy, i32:5, f32:1.5, random:f16:256x192, zeros:f32:64, {a.npy, i32:5}, hex:0a0b, map(a.npy, box=64x64)"
     raise ArgumentError(f"cannot read '{text}'; it is written like one of {forms}")
 
 
+_EXTENTS = ("box", "element_strides")
+_WORDS = ("fill", "type")
+_OPTIONS = (*_EXTENTS, "swizzle", "interleave", "l2_promotion", *_WORDS)
+"""The options of `TensorMap` that the command has."""
+
+
+def _tensor_map(text: str, seed: int, position: int) -> TensorMap:
+    """A tensor map, of what stands between its parentheses: an array, and options with their values."""
+    array, *rest = map(str.strip, _fields(text))
+    options: dict[str, Any] = {}
+    for option in rest:
+        name, equals, value = map(str.strip, option.partition("="))
+        if not equals or name not in _OPTIONS:
+            raise ArgumentError(f"expected an option of a tensor map ({', '.join(_OPTIONS)}), got '{option}'")
+        try:
+            options[name] = _option(name, value)
+        except ValueError:
+            raise ArgumentError(f"tensor map: expected {'extents' if name in _EXTENTS else 'a number'} for {name}, "
+                                f"got '{value}'") from None  # fmt: skip
+    if "box" not in options:
+        raise ArgumentError(f"a tensor map needs a box, as in map({array}, box=64x64)")
+    of = _kernel_argument(array, seed, position)
+    if not isinstance(of, np.ndarray):
+        raise ArgumentError(f"a tensor map is one of an array, such as map(a.npy, box=64x64), got '{array}'")
+    return TensorMap(of, **options)
+
+
+def _option(name: str, value: str) -> object:
+    """The value of an option of a tensor map. Raises ValueError if it has none such."""
+    if name in _EXTENTS:
+        return tuple(map(int, value.split("x")))
+    return value if name in _WORDS else int(value)
+
+
+def field_at(value: object, place: Sequence[int]) -> object:
+    """The array at a place in an argument: the numbers of the fields of structs. A map stands for its array, and a
+    pointer for what it points to. None if there is none."""
+    if isinstance(value, TensorMap):
+        return field_at(value.array, place)
+    if isinstance(value, Struct):
+        return field_at(value.pointers[0], place)
+    if not place:
+        return value
+    fields = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    return field_at(fields[place[0]], place[1:]) if place[0] < len(fields) else None
+
+
+def arrays_of(name: str, value: object) -> Iterator[tuple[str, Array]]:
+    """The arrays that an argument is, points to or maps, with the names of their places."""
+    inner = field_at(value, ())
+    if isinstance(inner, np.ndarray):
+        yield name, cast(Array, inner)
+    for i, field in enumerate(cast("tuple[object, ...]", inner) if isinstance(inner, tuple) else ()):
+        yield from arrays_of(f"{name}.{i}", field)
+
+
 def _fields(text: str) -> list[str]:
-    """What stands between the commas of a struct, those of structs within it aside."""
+    """What stands between the commas of a struct or a map, those of structs and maps within it aside."""
     fields, depth = [""], 0
     for letter in text:
-        depth += (letter == "{") - (letter == "}")
+        depth += (letter in "{(") - (letter in "})")
         if letter == "," and not depth:
             fields.append("")
         else:
@@ -247,13 +312,17 @@ def _fields(text: str) -> list[str]:
 
 
 def _scalar(element: str, text: str) -> Scalar:
-    name = re.sub(r"^[usb](\d+)$", lambda m: f"{'' if element[0] == 's' else 'u'}i{m[1]}", element)
-    if name not in DTYPES:
-        raise ArgumentError(f"unknown type '{element}' in '{element}:{text}'; known: {', '.join(DTYPES)}")
-    dtype = DTYPES[name]
+    dtype = _dtype(element, f"{element}:{text}")
     try:
         return dtype.type(int(text, 0) if dtype.kind in "iu" else float(text))
     except OverflowError as error:
         raise ArgumentError(f"{text} does not fit in {element}") from error
     except ValueError as error:
         raise ArgumentError(f"expected a number for {element}, got '{text}'") from error
+
+
+def _dtype(name: str, text: str) -> DType:
+    """The type that MLIR, numpy or PTX calls so."""
+    if name not in SPELLINGS:
+        raise ArgumentError(f"unknown type '{name}' in '{text}'; known: {', '.join(SPELLINGS)}")
+    return DTYPES[SPELLINGS[name]]

@@ -120,6 +120,11 @@ class Report:
 
     def checked(self, name: str, found: Comparison, bound: str) -> None:
         """How a result compares with float64; `bound` says what it is held against."""
+        if found.unbounded and not found.outside:
+            reason = "where a divisor may be 0 or a number infinite, any result would be within the bound"
+            self.line("check", f"%{name} cannot be checked: the bound of {found.unbounded} elements is infinite", "red")
+            self.line("", reason)
+            return
         verdict = "within" if found.ok else f"{found.outside} elements outside"
         self.line(
             "check",

@@ -168,14 +168,13 @@ def _check(
     tf32: bool,
 ) -> bool:
     """Compare every written argument with float64 and report it; whether all are within the bound."""
-    accumulate = reference.accumulator_of(kernel.schedule)
+    accumulator = reference.accumulator_of(kernel.schedule, kernel.target)
     with report.timed("check"):
-        exact = reference.evaluate(function, before, accumulate, tf32=tf32)
+        exact = reference.evaluate(function, before, accumulator, tf32=tf32)
     ok, parameters = True, kernel.function.parameters
-    elements = {parameter.element for parameter in parameters}
     for position in sorted(kernel.function.written):
         found = reference.compare(exact[position], after[position])
-        bound = reference.bound_of(exact[position], accumulate, elements)
+        bound = reference.bound_of(exact[position], accumulator)
         report.checked(parameters[position].name, found, bound)
         ok = ok and found.ok
     return ok

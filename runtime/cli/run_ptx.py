@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, text: str) -> int:
     report.times()
     report.line("ran on", str(place))
     for i, value in enumerate(values):
-        for name, array in _arrays(function.parameters[i].name, value):
+        for name, array in inputs.arrays_of(function.parameters[i].name, value):
             _summary(report, name, array)
     for place, path in outputs.items():
         inputs.save(path, _array_at(values, place))
@@ -122,28 +122,13 @@ def _kernel_name(module: PtxModule, name: str | None) -> str:
     raise ArgumentError(f"{module.name}: expected --kernel, as the file has {len(module.kernels)} kernels ({listed})")
 
 
-def _arrays(name: str, value: object) -> Iterator[tuple[str, Array]]:
-    """An argument that is an array, or the arrays that a struct points to."""
-    if isinstance(value, np.ndarray):
-        yield name, cast(Array, value)
-    for i, field in enumerate(_fields(cast(object, value))):
-        yield from _arrays(f"{name}.{i}", field)
-
-
-def _fields(value: object) -> tuple[object, ...]:
-    """The fields of a struct; anything else has none."""
-    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
-
-
 def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
     """The array at a position among the arguments, or at one of the fields of a struct.
 
     Raises:
         ArgumentError: if there is none.
     """
-    found: object = tuple(values)
-    for i in place:
-        found = _fields(found)[i] if i < len(_fields(found)) else None
+    found = inputs.field_at(tuple(values), place)
     if not isinstance(found, np.ndarray):
         path = ".".join(map(str, place))
         raise ArgumentError(f"--out: argument {path} is no array, so nothing can be written from it")

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from ...dialect.ptx.text.syntax import Function, instructions
 from ..arguments.arrays import Argument
-from ..arguments.launch_values import LaunchValue, Packed, PackedMap, check_alignment, pack
+from ..arguments.launch_values import LaunchValue, Packed, check_alignment, in_memory, pack
 from ..errors import ArgumentError, CudaError
 from ..launch import Launch, Mapped, ScratchBuffer, Shifted, Word
 from .driver import Gpu, LoadedKernel, LoadedModule, call, device_count, encode_tensor_map, explain, gpu
@@ -79,6 +80,9 @@ class Prepared:
         self._owners = tuple(values)
         module = gpu.load(ptx)
         everything = [*values, *map(self._allocate, scratch)]
+        for i in in_memory(values):
+            data = cast(Packed, values[i]).filled(lambda at: _address(everything[at]), partial(encode_tensor_map, gpu))
+            everything[i] = self._allocate(ScratchBuffer(len(data), data=data))
         self._queue = tuple(_remembered(module, functions[x.kernel], x, everything) for x in launches)
 
     def _allocate(self, buffer: ScratchBuffer) -> Argument:
@@ -181,11 +185,8 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
             address = value.address + place.bytes
             check_alignment(parameter, address, place.position)
             words.append(address.to_bytes(8, "little"))
-        elif isinstance(value, PackedMap):
-            fields = value.fields(lambda at: _address(values[at]))
-            words.append(encode_tensor_map(kernel.gpu, fields, value.map.l2_promotion))
         elif isinstance(value, Packed):
-            words.append(value.filled(lambda at: _address(values[at])))
+            words.append(value.filled(lambda at: _address(values[at]), partial(encode_tensor_map, kernel.gpu)))
         else:
             words.append(pack(parameter, value))
     buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]

@@ -3,8 +3,10 @@
 **mxf8f6f4** has one scale per row: its ue8m0 exponents are added to those of all products of a fused block.
 
 **mxf4 and mxf4nvf4**: the exact dot of each group of 16 stored products, times the significands of its two scales,
-has the sum of the scales' exponents, whatever its own size. All groups and C make one sum, cut to F bits below the
-largest exponent and rounded as in `numerics`. A ue4m3 scale has no sign; its word 0x7F, like ue8m0's 0xFF, is a NaN.
+has the sum of the scales' exponents, whatever its own size: also where its products cancel. It has that of a zero only
+if all of its products, or one of its scales, are zero. All groups and C make one sum, cut to F bits below the largest
+exponent and rounded as in `numerics`. A ue4m3 scale has no sign; its word 0x7F, like ue8m0's 0xFF, is a NaN.
+Source: MMA-Sim 2.1.1, `gst_fdpa`.
 """
 
 from __future__ import annotations
@@ -79,17 +81,21 @@ def _dot(a: Array, b: Array) -> Array:
     return np.matmul(left, right).transpose(1, 2, 0)
 
 
-def grouped_sum(core: Arithmetic, dots: Array, c: Array, scale_a: Array, scale_b: Array, kind: ElementType) -> Array:
-    """D = C plus the scaled dots of the groups; the scales are words (vector, m or n, warps)."""
+def grouped_sum(
+    core: Arithmetic, dots: Array, zero: Array, c: Array, scale_a: Array, scale_b: Array, kind: ElementType
+) -> Array:
+    """D = C plus the scaled dots of the groups; the scales are words (vector, m or n, warps). `zero` says of which
+    groups all products are zero."""
     vector = len(scale_a)
     (sa, ea), (sb, eb) = decoded(scale_a, kind), decoded(scale_b, kind)
     of_group = np.arange(len(dots)) * vector // len(dots)
     with np.errstate(all="ignore"):
-        terms = dots * (sa[:, :, None] * sb[:, None])[of_group]
+        factors = (sa[:, :, None] * sb[:, None])[of_group]
+        terms = dots * factors
         exponents = (ea[:, :, None] + eb[:, None])[of_group]
         addend = c.view(np.float32).astype(np.float64)
         floor = addend_exponents(c, core.zero_exponent)
-        top = np.maximum(np.where(terms == 0, core.zero_exponent, exponents).max(axis=0), floor)
+        top = np.maximum(np.where(zero | (factors == 0), core.zero_exponent, exponents).max(axis=0), floor)
         quantum = top - core.fraction
         total = np.trunc(np.ldexp(addend, -quantum))
         for term, exponent in zip(terms, exponents, strict=True):

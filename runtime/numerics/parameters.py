@@ -33,7 +33,8 @@ ALGORITHMS: Mapping[str, str] = MappingProxyType({
     WIDENED: "8-bit floats become f16; fused sums for k mod 4 < 2 and for the rest; then C, to nearest (`emulated`)",
     SCALAR: "f32 multiply-adds of single elements, C last (`emulated`)",
     CHAIN: "IEEE fused multiply-adds from C, k ascending (`f64`)",
-    GROUPED: "exact sums of 16 products times their scales, added with C as in a fused block (`block_scale`)",
+    GROUPED: "exact sums of 16 products times their scales, added with C as in a fused block; one that cancels keeps "
+    "the exponent of its scales, one of zeros alone has that of a zero, as in MMA-Sim 2.1.1 (`block_scale`)",
     INTEGER: "the exact sum, wrapped or clamped to 32 bits (`integer`)",
     BITS: "the number of ones in the xor, or the and, added to C (`integer`)",
 })  # fmt: skip

@@ -111,8 +111,8 @@ def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperand
     if extras.scale_a is None or extras.scale_b is None or not isinstance(row, Mma | MmaSparse) or row.scale is None:
         raise ValueError(f"{row.spelling} has no scales")
     x, y = (small_values(t).take(small_codes(w, t, p.kind)) for w, t in ((a, row.a), (b, row.b)))
-    dots = group_dots(x, y, len(a) // 16, extras.columns)
-    return grouped_sum(p.core, dots, c, extras.scale_a, extras.scale_b, row.scale.type)
+    dots, sizes = (group_dots(*pair, len(a) // 16, extras.columns) for pair in ((x, y), (np.abs(x), np.abs(y))))
+    return grouped_sum(p.core, dots, sizes == 0, c, extras.scale_a, extras.scale_b, row.scale.type)
 
 
 def _integers(p: MatrixProduct, a: Array, b: Array, extras: SideOperands) -> tuple[Array, Array]:

@@ -1,9 +1,11 @@
 """Elementwise operations in float64, with a bound on the error of any correct evaluation carried through.
 
-Each operation of a body is evaluated exactly (to float64) on exact operands. Beside the value goes how far a computed
-one may be from it: the errors of the operands by the operation's slope, or by its values at both ends where it is
-monotonous; then both ends are rounded to the operation's type. Functions add the relative bounds below, which hold for
-any good implementation; with `fastmath<afn>` those of the GPU's approximate instructions.
+Each operation of a body is evaluated in float64 and rounded to its type, as the IR says: a `truncf` to f16 gives a
+number of f16, or an infinity. Beside the value goes how far a computed one may be from it: what the operation gives at
+the ends of its operands' intervals, rounded as well. The bound of a rounding is so 0 where every value in the interval
+is rounded to one number, and else the distance to the others. Functions add the relative bounds below, which hold for
+any good implementation; with `fastmath<afn>` those of the GPU's approximate instructions. A bound is infinite where
+nothing is known: a number divided by what may be 0, a sum that may be infinite.
 """
 
 from __future__ import annotations
@@ -21,13 +23,20 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialect.linalg.body import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..errors import HostError
 from ..plan import place_of
+from .product import ROUNDINGS, Reference, distance
 
 FLOAT64 = 2.0**-52
-"""The relative error of float64 itself, which stands for exact arithmetic here."""
+"""The relative error of float64 itself, which stands for exact arithmetic here. Rounded to f32 or less, a sum, product,
+quotient or root of such numbers is what rounding the exact one gives ("When is double rounding innocuous?", Figueroa,
+1995)."""
+
+TWICE_ROUNDED, TWICE_OFF = 2.0**-126, 2.0**-149
+"""Below the first, a result in bf16 may be rounded to f32 before, which is off by the second at most."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,29 @@ class Bounded:
 
     value: Floats
     error: Floats
+
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """The least and the greatest value."""
+        return self.value - self.error, self.value + self.error
+
+
+def bounded(reference: Reference) -> Bounded:
+    """What is read of an array: its elements as stored."""
+    found = reference.stored()
+    return Bounded(found.value, found.error)
+
+
+@dataclass(frozen=True)
+class Slack:
+    """By how much more than its bound a value may be off before it is rounded to 16 bits: relative to it, and
+    absolute."""
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+EXACT = Slack()
 
 
 def _erf(values: Floats) -> Floats:
@@ -61,6 +93,9 @@ FUNCTIONS: Mapping[str, tuple[FloatsFunction, float, float]] = {
 """Monotonous functions, and the errors of computing them, relative to the result (to 1 where that is less): good ones,
 and the approximate ones that `fastmath<afn>` allows."""
 
+FROM_ZERO = ("math.sqrt", "math.rsqrt", "math.log")
+"""Those of no number below 0."""
+
 APPROXIMATE_QUOTIENT = 2.0**-20
 """The relative error of a quotient that `fastmath<afn>` allows: `div.approx` is within 2 units of f32."""
 
@@ -78,7 +113,7 @@ _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generi
 }  # fmt: skip
 
 
-def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded], at: int = 0) -> Bounded:
+def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded], at: int = 0, slack: Slack = EXACT) -> Bounded:
     """What a body of scalar operations yields, at a position, for arrays of elements, broadcast against each other.
 
     Raises:
@@ -87,17 +122,17 @@ def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded], at: int = 0) 
     last = body.last_op
     if not isinstance(last, YieldOp | WarpYieldOp):
         raise HostError("expected a body that ends with linalg.yield or warp.yield")
-    return evaluate(body, last.operands[at], inputs)
+    return evaluate(body, last.operands[at], inputs, slack)
 
 
-def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded]) -> Bounded:
+def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], slack: Slack = EXACT) -> Bounded:
     """A value of a body, for arrays of elements; what the body does besides, is not evaluated if it comes later."""
     known = dict(inputs)
     for op in body.ops:
         if wanted in known:
             break
         if op.results and op.results[0] not in known:
-            known[op.results[0]] = _apply(op, [known[value] for value in op.operands])
+            known[op.results[0]] = _contracted(op, known) or _apply(op, [known[value] for value in op.operands], slack)
     return known[wanted]
 
 
@@ -106,12 +141,20 @@ def operations(body: Block) -> int:
     return sum(not isinstance(op, YieldOp | WarpYieldOp | arith.ConstantOp) for op in body.ops)
 
 
-def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
+def _contracted(op: Operation, known: Mapping[SSAValue, Bounded]) -> Bounded | None:
+    """What an extension gives of a truncation that may be left out, rounded or not; None for any other operation."""
+    if (wide := contracted(op)) is None:
+        return None
+    exact, narrow = known[wide], known[op.operands[0]]
+    return Bounded(narrow.value, np.maximum(narrow.error, distance(narrow.value, *exact.ends)))
+
+
+def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
     name, kind = op.name, op.results[0].type
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
         return _constant(kind, float(op.value.value.data))
     if name in FUNCTIONS:
-        return _function(op, operands[0])
+        return _function(op, operands[0], slack)
     if name == "arith.cmpf":
         return _compare_floats(op, *operands)
     if name == "arith.cmpi":
@@ -129,8 +172,10 @@ def _apply(op: Operation, operands: Sequence[Bounded]) -> Bounded:
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)
-    approximate = APPROXIMATE_QUOTIENT * np.abs(result.value) if name == "arith.divf" and _fast(op) else 0.0
-    return _round(result.value, result.error + approximate, _dtype(op, kind))
+    approximate = APPROXIMATE_QUOTIENT * _size(result.value) if name == "arith.divf" and _fast(op) else 0.0
+    exact = name in EXACTLY
+    error = result.error + approximate + (0.0 if exact else _rounded_before(op, result.value))
+    return _round(result.value, error, _dtype(op, kind), EXACT if exact and name != "arith.truncf" else slack)
 
 
 def _constant(kind: Attribute, value: float) -> Bounded:
@@ -148,13 +193,28 @@ def _dtype(op: Operation, kind: Attribute) -> DType:
     return DTYPES[str(kind)]
 
 
-def _round(value: Floats, error: Floats, dtype: DType) -> Bounded:
+def _size(value: Floats) -> Floats:
+    """Absolute values; 0 for infinities and NaN, which no relative error changes."""
+    return np.where(np.isfinite(value), np.abs(value), 0.0)
+
+
+def _rounded_before(op: Operation, value: Floats) -> Floats | float:
+    """What float64, or f32 for subnormal numbers of bf16, may be off by before a result is rounded to its type."""
+    kind = str(op.results[0].type)
+    twice = np.where(np.abs(value) < TWICE_ROUNDED, TWICE_OFF, 0.0) if kind == "bf16" else 0.0
+    return twice + (FLOAT64 * _size(value) if kind == "f64" or op.name == "math.fma" else 0.0)
+
+
+def _round(value: Floats, error: Floats, dtype: DType, slack: Slack = EXACT) -> Bounded:
+    """Values rounded to a type, and the distance to what others in their intervals are rounded to."""
     if dtype.kind in "iu":
         return Bounded(value, error)
-    error = error + FLOAT64 * np.abs(value)
-    low, high = rounded(value - error, dtype), rounded(value + error, dtype)
-    off = np.maximum(high - value, value - low)
-    return Bounded(value, np.where(np.isfinite(value), off, 0.0))
+    if slack is not EXACT and dtype in ROUNDINGS:
+        error = error + slack.relative * _size(value) + slack.absolute
+    error = error + np.where(error > 0, FLOAT64 * _size(value), 0.0)
+    held = rounded(value, dtype)
+    off = distance(held, rounded(value - error, dtype), rounded(value + error, dtype))
+    return Bounded(held, np.where(np.isfinite(error), off, np.inf))
 
 
 def _fast(op: Operation) -> bool:
@@ -163,14 +223,19 @@ def _fast(op: Operation) -> bool:
     return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
 
 
-def _function(op: Operation, x: Bounded) -> Bounded:
+def _function(op: Operation, x: Bounded, slack: Slack) -> Bounded:
     function, good, approximate = FUNCTIONS[op.name]
     fast = _fast(op)
-    value, ends = function(x.value), [function(x.value - x.error), function(x.value + x.error)]
-    off = np.fmax.reduce([np.abs(end - value) for end in ends])
-    relative = approximate if fast else good
-    computed = relative * (np.maximum(np.abs(value), 1.0) if fast else np.abs(value))
-    return _round(value, np.where(np.isfinite(value), off, 0.0) + computed, _dtype(op, op.results[0].type))
+    low, high = x.ends
+    if op.name in FROM_ZERO:
+        # What is computed of a sum of squares is never below 0.
+        low = np.where(x.value >= 0, np.maximum(low, 0.0), low)
+    value = function(x.value)
+    off = distance(value, function(low), function(high))
+    size = _size(value)
+    computed = (approximate if fast else good) * (np.maximum(size, 1.0) if fast else size)
+    error = off + computed + _rounded_before(op, value)
+    return _round(value, error, _dtype(op, op.results[0].type), slack)
 
 
 def _compare_floats(op: Operation, a: Bounded, b: Bounded) -> Bounded:
@@ -205,7 +270,7 @@ def _compared(
 def _open(a: Bounded, b: Bounded) -> Floats:
     """Where a comparison may come out either way."""
     slack = a.error + b.error
-    is_open: Floats = ((np.abs(a.value - b.value) <= slack) & (slack > 0)).astype(np.float64)
+    is_open: Floats = (~(np.abs(a.value - b.value) > slack) & (slack > 0)).astype(np.float64)
     return is_open
 
 
@@ -223,31 +288,38 @@ def _of_unsigned(op: Operation, x: Bounded) -> Bounded:
 
 def _select(condition: Bounded, yes: Bounded, no: Bounded) -> Bounded:
     value = np.where(condition.value != 0, yes.value, no.value)
-    either = np.maximum(np.abs(yes.value - value) + yes.error, np.abs(no.value - value) + no.error)
+    either = np.maximum(distance(value, yes.value) + yes.error, distance(value, no.value) + no.error)
     return Bounded(value, np.where(condition.error > 0, either, np.where(condition.value != 0, yes.error, no.error)))
 
 
+def _at_corners(compute: Callable[[Floats, Floats], Floats], a: Bounded, b: Bounded) -> Bounded:
+    """What is monotonous in both operands: it is farthest off where both are at an end."""
+    value = compute(a.value, b.value)
+    if not (a.error.any() or b.error.any()):
+        return Bounded(value, np.zeros_like(value))
+    return Bounded(value, distance(value, *(compute(x, y) for x in a.ends for y in b.ends)))
+
+
 def _product_error(a: Bounded, b: Bounded, multiplied: bool) -> Floats:
-    if not multiplied:
-        return a.error + b.error
-    error = a.error * b.error
-    for x, y in ((a, b), (b, a)):
-        error = error + np.where(x.error > 0, x.error * np.abs(y.value), 0.0)
-    return error
+    """How far a product, or a sum, of integers is off."""
+    return (
+        a.error * b.error + a.error * np.abs(b.value) + b.error * np.abs(a.value) if multiplied else a.error + b.error
+    )
 
 
 def _multiply(a: Bounded, b: Bounded) -> Bounded:
-    return Bounded(a.value * b.value, _product_error(a, b, True))
+    return _at_corners(np.multiply, a, b)
 
 
 def _divide(a: Bounded, b: Bounded) -> Bounded:
-    value, room = a.value / b.value, np.abs(b.value) - b.error
-    off = np.where((a.error > 0) | (b.error > 0), (a.error + np.abs(value) * b.error) / np.maximum(room, 0), 0.0)
-    return Bounded(value, np.where(np.isfinite(value), off, 0.0))
+    found = _at_corners(np.divide, a, b)
+    low, high = b.ends
+    open_ = (b.error > 0) & ~((low > 0) | (high < 0))
+    return Bounded(found.value, np.where(open_, np.inf, found.error))
 
 
 def _add(a: Bounded, b: Bounded) -> Bounded:
-    return Bounded(a.value + b.value, a.error + b.error)
+    return _at_corners(np.add, a, b)
 
 
 def _subtract(a: Bounded, b: Bounded) -> Bounded:
@@ -267,12 +339,12 @@ def _absolute(x: Bounded) -> Bounded:
 
 
 def _extreme(choose: Callable[[Floats, Floats], Floats]) -> Callable[[Bounded, Bounded], Bounded]:
-    return lambda a, b: Bounded(choose(a.value, b.value), np.maximum(a.error, b.error))
+    return lambda a, b: _at_corners(choose, a, b)
 
 
 def _truncated(x: Bounded) -> Bounded:
     value = np.trunc(x.value)
-    return Bounded(value, np.maximum(np.trunc(x.value + x.error) - value, value - np.trunc(x.value - x.error)))
+    return Bounded(value, distance(value, *map(np.trunc, x.ends)))
 
 
 def _same(x: Bounded) -> Bounded:
@@ -301,3 +373,7 @@ _FLOAT: Mapping[str, Callable[..., Bounded]] = {
     "arith.extui": _same,
 }
 """Operations whose result is rounded to its type."""
+
+EXACTLY = ("arith.negf", "math.absf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
+           "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp")  # fmt: skip
+"""Operations whose value float64 holds before it is rounded."""

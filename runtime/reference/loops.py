@@ -1,6 +1,7 @@
 """Elementwise operations of `linalg`, and those that reduce along some loops, in float64.
 
-Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, is off by
+Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, or of f32
+if that is wider, is off by
 
     sum of the errors of the terms + (n + 1) u (|C| + sum of |terms|)
 
@@ -15,29 +16,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects import memref
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
+from ...passes.linalg.elementwise import Elementwise
+from ...passes.linalg.weight_bodies import dequantised
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
-from .elements import Bounded, evaluate, evaluate_body, operations
+from .elements import EXACT, Bounded, Slack, bounded, evaluate, evaluate_body, operations
 from .history import History
 from .product import ROUNDINGS, Reference, letters_of
 
 UNITS: Mapping[DType, float] = {
     DTYPES["f64"]: 2.0**-52,
     DTYPES["f32"]: 2.0**-23,
-    DTYPES["f16"]: 2.0**-10,
-    DTYPES["bf16"]: 2.0**-7,
+    DTYPES["f16"]: 2.0**-23,
+    DTYPES["bf16"]: 2.0**-23,
 }
+"""The roundings of sums and products along loops, by type: those of 16 bits are made in f32 and rounded once."""
 
-APPROXIMATE = 2.0**-16
-"""How far off, relative to it, an element may be that rows were reduced for, before it is rounded to 16 bits."""
-
-LEAST_NORMAL = 2.0**-126
-"""What is smaller in f32 may be taken for 0 on the way to such an element."""
+APPROXIMATE = Slack(2.0**-16, 2.0**-126)
+"""How far off an element may be that rows were reduced for, before it is rounded to 16 bits. What is smaller in f32
+than the second may be taken for 0 on the way to it."""
 
 EXTREMES: Mapping[str, Callable[..., Floats]] = {
     "arith.maximumf": np.maximum.reduce,
@@ -48,6 +51,7 @@ EXTREMES: Mapping[str, Callable[..., Floats]] = {
     "arith.minsi": np.minimum.reduce,
 }
 SUMS = ("arith.addf", "arith.addi")
+SUBTRACTED = "arith.subf"
 PRODUCTS = ("arith.mulf", "arith.muli")
 
 
@@ -75,7 +79,9 @@ def reduction_of(op: LinalgStructuredOperation) -> Combination | None:
     if len(op.outputs) != 1 or sorted(loops) != kept or not isinstance(last, YieldOp) or len(last.operands) != 1:
         return None
     combined, old = last.operands[0].owner, op.body.block.args[-1]
-    if not isinstance(combined, Operation) or combined.name not in (*EXTREMES, *SUMS, *PRODUCTS):
+    if not isinstance(combined, Operation) or combined.name not in (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED):
+        return None
+    if combined.name == SUBTRACTED and combined.operands[0] is not old:
         return None
     others = [value for value in combined.operands if value is not old]
     return Combination(combined.name, others[0]) if len(others) == 1 and old.uses.get_length() == 1 else None
@@ -89,12 +95,24 @@ def elementwise(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Referenc
     results: list[Reference] = []
     for at, output in enumerate(op.outputs):
         dtype, order = scope[output].dtype, _output_loops(op, at)
-        found = evaluate_body(op.body.block, inputs, at)
+        slack = APPROXIMATE if history.reductions and dtype in ROUNDINGS else EXACT
+        found = evaluate_body(op.body.block, inputs, at, slack)
         value, error = (np.broadcast_to(array, sizes).transpose(order).copy() for array in (found.value, found.error))
-        if history.reductions and dtype in ROUNDINGS:
-            error = error + APPROXIMATE * np.abs(value) + LEAST_NORMAL
+        error = error + _left_unrounded(op, value, dtype)
         results.append(Reference(value, error, dtype, history))
     return results
+
+
+def _left_unrounded(op: LinalgStructuredOperation, value: Floats, dtype: DType) -> Floats | float:
+    """What the roundings of integers times scales change, for a product that may multiply its sums with the scales
+    (`docs/narrow.md`)."""
+    if dtype not in ROUNDINGS or not isinstance(op.outputs[0].owner, memref.AllocOp):
+        return 0.0
+    how = dequantised(Elementwise(op, (*op.inputs, *op.outputs), (), ()))
+    if how is None or not (how.scales or how.factors or how.objection):
+        return 0.0
+    unit, least = ROUNDINGS[dtype]
+    return operations(op.body.block) * (unit * np.abs(value) + least)
 
 
 def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAValue, Reference]) -> Reference:
@@ -104,7 +122,7 @@ def reduced(op: LinalgStructuredOperation, how: Combination, scope: Mapping[SSAV
     axes = tuple(loop for loop in range(len(sizes)) if loop not in order)
     value, error = (np.broadcast_to(array, sizes) for array in (found.value, found.error))
     terms = Bounded(*(_in_order(array, axes, order) for array in (value, error)))
-    result = _combined(how.by, Bounded(out.value, out.stored_error()), terms, _unit(out.dtype))
+    result = _combined(how.by, bounded(out), terms, _unit(out.dtype))
     if out.dtype.kind in "iu":
         result = Bounded(rounded(result.value, out.dtype), result.error)
     history = History(elementwise=operations(op.body.block) - 1, reductions=1)
@@ -119,19 +137,20 @@ def _in_order(array: Floats, axes: tuple[int, ...], order: Sequence[int]) -> Flo
 
 def _combined(by: str, start: Bounded, terms: Bounded, unit: float) -> Bounded:
     """All terms along the last dimension with what was there before."""
-    value = np.concatenate([start.value[..., None], terms.value], axis=-1)
+    added = -terms.value if by == SUBTRACTED else terms.value
+    value = np.concatenate([start.value[..., None], added], axis=-1)
     error = np.concatenate([start.error[..., None], terms.error], axis=-1)
     count = value.shape[-1]
     if by in EXTREMES:
         return Bounded(EXTREMES[by](value, axis=-1), error.max(axis=-1))
-    if by in SUMS:
+    if by in (*SUMS, SUBTRACTED):
         total = value.sum(axis=-1)
         off = error.sum(axis=-1) + count * unit * np.abs(value).sum(axis=-1)
     else:
         total = value.prod(axis=-1)
         largest = (np.abs(value) + error).prod(axis=-1)
         off = largest - np.abs(total) + count * unit * largest
-    return Bounded(total, np.where(np.isfinite(total), off, 0.0))
+    return Bounded(total, np.where(np.isinf(error).any(axis=-1), np.inf, np.where(np.isfinite(total), off, 0.0)))
 
 
 def _unit(dtype: DType) -> float:
@@ -147,13 +166,11 @@ def _inputs(
     op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference], sizes: Sequence[int]
 ) -> dict[SSAValue, Bounded]:
     """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
-    inputs: dict[SSAValue, Bounded] = {
-        value: Bounded(found.value, found.stored_error()) for value, found in scope.items() if found.value.ndim == 0
-    }
+    inputs: dict[SSAValue, Bounded] = {value: bounded(found) for value, found in scope.items() if found.value.ndim == 0}
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     for argument, value, map_ in zip(op.body.block.args, op.operands, maps, strict=True):
-        found = scope[value]
-        both = (_along_loops(op, array, map_, sizes) for array in (found.value, found.stored_error()))
+        found = bounded(scope[value])
+        both = (_along_loops(op, array, map_, sizes) for array in (found.value, found.error))
         inputs[argument] = Bounded(*both)
     for index in op.body.block.ops:
         if isinstance(index, IndexOp):

@@ -13,7 +13,7 @@ from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.warp.loops import K
 from ...dialect.warp.matmul import MatmulOp
 from ..arguments.dtypes import DTYPES
-from .elements import Bounded, evaluate_body, operations
+from .elements import Bounded, bounded, evaluate_body, operations
 from .history import History
 from .product import Accumulator, Reference, letters_of, product_of
 from .sparse import expanded
@@ -25,11 +25,9 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
     if op.epilogue is None:
         return found
     names = letters_of(op, op.maps[2])
-    inputs: dict[SSAValue, Bounded] = {
-        value: Bounded(known.value, known.stored_error()) for value, known in scope.items() if known.value.ndim == 0
-    }
+    inputs: dict[SSAValue, Bounded] = {value: bounded(known) for value, known in scope.items() if known.value.ndim == 0}
     block = op.epilogue.body.block
-    inputs[block.args[0]] = Bounded(found.value, found.stored_error())
+    inputs[block.args[0]] = bounded(found)
     for argument, (value, map_) in zip(block.args[1:], op.placed_operands, strict=True):
         inputs[argument] = _spread(scope[value], letters_of(op, map_), names)
     result = evaluate_body(block, inputs)
@@ -42,7 +40,7 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
 def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """The product, in the type that an element of it is rounded to."""
     names = (op.multiplied[0], op.multiplied[1] if op.b_stored is None else op.b_stored.name)
-    matrices = [scope[value] for value in op.matrices]
+    matrices = [scope[value].stored() for value in op.matrices]
     if op.metadata is not None:
         matrices[0] = expanded(op, matrices[0], scope[op.metadata])
     a, b = (_read(matrix, name) for matrix, name in zip(matrices, names, strict=True))
@@ -61,7 +59,7 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
     if op.init is not None:
         value = np.full_like(start.value, float(op.init.value.data))
         start = Reference(value, np.zeros_like(value), kind)
-    start = replace(start, dtype=kind)
+    start = replace(start.stored(), dtype=kind)
     if op.variant.bit_op != "xor":
         return product_of(op, (a, b), start, maps, accumulator)
     # A bit of the xor is one where exactly one of the two is.
@@ -101,5 +99,6 @@ def _spread(extra: Reference, along: str, names: str) -> Bounded:
         [along.index(name) for name in names if name in along],
         tuple(slice(None) if name in along else None for name in names),
     )
-    value, error = (array.transpose(order)[where] if along else array for array in (extra.value, extra.stored_error()))
+    found = bounded(extra)
+    value, error = (array.transpose(order)[where] if along else array for array in (found.value, found.error))
     return Bounded(value, error)

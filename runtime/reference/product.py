@@ -1,4 +1,6 @@
-"""A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`."""
+"""A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`.
+
+Operands are as stored, rounded to their types."""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
 
 @dataclass(frozen=True)
 class Accumulator:
-    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; and whether f32 becomes tf32."""
+    """How a type of accumulator rounds: `unit` relative to the terms, `tiny` absolute; whether f32 becomes tf32; and of
+    how many products of 8-bit floats instructions cut the sums short, before these are added to others."""
 
     unit: float
     tiny: float
     tf32: bool = False
+    short: float = 0
 
 
 ACCUMULATORS: Mapping[str, Accumulator] = {
@@ -41,10 +45,19 @@ ACCUMULATORS: Mapping[str, Accumulator] = {
 }
 
 FP8_UNIT = 2.0**-13
-"""Products of 8-bit floats are cut at 13 bits below the largest before they are added."""
+"""By how much short sums of 8-bit floats cut each term, relative to the largest: 13 bits below it."""
 
 TF32_UNIT = 2.0**-10
 """What a tf32 lacks of the f32 that it is made of, relative to it."""
+
+
+def distance(value: Floats, *others: Floats) -> Floats:
+    """How far values are from others at most; infinite where one is a number and another NaN."""
+    found = np.zeros_like(value)
+    for other in others:
+        same = (other == value) | (np.isnan(other) & np.isnan(value))
+        found = np.maximum(found, np.where(same, 0.0, np.abs(other - value)))
+    return np.where(np.isnan(found), np.inf, found)
 
 
 @dataclass(frozen=True)
@@ -61,10 +74,15 @@ class Reference:
         """The least and the greatest value of `dtype` that a correct evaluation may give."""
         return rounded(self.value - self.error, self.dtype), rounded(self.value + self.error, self.dtype)
 
-    def stored_error(self) -> Floats:
-        """A bound on the error of the array as stored, rounded to its type."""
-        low, high = self.interval()
-        return np.where(self.error == 0, 0, np.maximum(np.abs(high - self.value), np.abs(self.value - low)))
+    def stored(self) -> Reference:
+        """The array as stored, rounded to its type, with a bound on the error of that."""
+        if self.dtype.kind in "iu" or self.dtype == np.float64:
+            return self
+        value = rounded(self.value, self.dtype)
+        if not self.error.any():
+            return replace(self, value=value)
+        off = np.where(np.isfinite(self.error), distance(value, *self.interval()), np.inf)
+        return replace(self, value=value, error=np.where(self.error == 0, 0.0, off))
 
 
 def product_of(
@@ -72,8 +90,9 @@ def product_of(
 ) -> Reference:
     """C + A * B; `maps` have a letter for each dimension of A, B and C: the loop that it runs along."""
     a, b = (_multiplied(operand, accumulator) for operand in inputs)
-    if {a.dtype, b.dtype} <= FP8:
-        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
+    c = c.stored()
+    c_open = np.isinf(c.error)
+    cut = accumulator.short if {a.dtype, b.dtype} <= FP8 else 0
     a_map, b_map, c_map = maps
     sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
         map_, operand.value.shape, strict=True)}  # fmt: skip
@@ -91,22 +110,34 @@ def product_of(
     value = c.value + multiply(a.value, b.value)
     summed = math.prod(size for loop, size in sizes.items() if loop not in c_map)
     shortened = any(_is_shortened(operand, accumulator) for operand in inputs)
-    history = History([summed], tf32=shortened).after(a.history, b.history, c.history)
+    short = int(min(cut, summed))
+    if short and short == summed:
+        accumulator = replace(accumulator, unit=max(accumulator.unit, FP8_UNIT))
+    history = History([summed], tf32=shortened, short=short).after(a.history, b.history, c.history)
     if c.dtype.kind in "iu":
         return Reference(rounded(value, c.dtype), np.zeros_like(value), c.dtype, history)
-    magnitude = np.abs(c.value) + multiply(np.abs(a.value), np.abs(b.value))
-    error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.stored_error()
+    products = multiply(np.abs(a.value), np.abs(b.value))
+    magnitude = np.abs(c.value) + products
+    error = (summed + 2) * (accumulator.unit * magnitude + accumulator.tiny) + c.error
+    if 0 < short < summed:
+        error = error + (short + 2) * FP8_UNIT * products
+    open_ = np.zeros(value.shape, bool)
     if a.error.any() or b.error.any():
         error_a, error_b = _rounded_anywhere(a), _rounded_anywhere(b)
         error = error + multiply(np.abs(a.value), error_b) + multiply(error_a, np.abs(b.value))
         error = error + multiply(error_a, error_b)
+        if not (np.isfinite(error_a).all() and np.isfinite(error_b).all()):
+            open_ = multiply(np.isinf(error_a) * 1.0, np.ones_like(error_b)) > 0
+            open_ |= multiply(np.ones_like(error_a), np.isinf(error_b) * 1.0) > 0
+    # An infinity or NaN is none by a bounded error.
+    error = np.where(open_ | c_open, np.inf, np.where(np.isfinite(value), error, 0.0))
     return Reference(value, error, c.dtype, history)
 
 
 def _rounded_anywhere(operand: Reference) -> Floats:
     """The error of an operand. One that rows were reduced for may be rounded before these reductions are applied to it,
     as attention does, and so by as much as its type rounds anything."""
-    error = operand.stored_error()
+    error = operand.error
     if not operand.history.reductions or operand.dtype not in ROUNDINGS:
         return error
     unit, least = ROUNDINGS[operand.dtype]

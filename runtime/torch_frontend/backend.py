@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -21,7 +22,7 @@ from ..kernel import Kernel
 from .fusion import Cluster, clusters, why_left, with_weights
 from .options import BackendOptions, read
 from .region import Region, RegionText, check_precision, kernel_for, write
-from .report import CompiledPart, Explanation, LeftPart
+from .report import CompiledPart, Explanation, LeftPart, place_of
 from .rest import hand_over
 from .sinking import is_tensor, sink_views
 from .types import UnsupportedError
@@ -87,9 +88,30 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions) ->
             compiled.append(_part(part, written, kernel))
             _replace(module, part, Region(written, kernel), f"warploom_{number}")
             break
+        else:
+            _check_schedule(cluster.product, options, reasons)
     module.graph.eliminate_dead_code()
     left = [_left(node, reasons) for node in module.graph.nodes if _computes(node)]
     return Explanation(name, tuple(compiled), tuple(left), options.rest)
+
+
+def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[Node, str]) -> None:
+    """Refuses fields of a schedule without which a product would have been compiled.
+
+    Raises:
+        ArgumentError: naming the fields, the operation and why it cannot have them.
+    """
+    if not options.schedule:
+        return
+    try:
+        _compiled(product, replace(options, schedule={}))
+    except (UnsupportedError, WarploomError):
+        return
+    (node,) = product.nodes
+    fields = ", ".join(f"{name}={value}" for name, value in options.schedule.items())
+    place = f" ({at})" if (at := place_of(node)) else ""
+    reason = reasons[node].removeprefix("schedule: ")
+    raise ArgumentError(f"option 'schedule': {node.target}{place} cannot have {fields}: {reason}")
 
 
 def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[RegionText, Kernel]:
@@ -126,7 +148,7 @@ def _computes(node: Node) -> bool:
 
 def _left(node: Node, reasons: Mapping[Node, str]) -> LeftPart:
     reason = reasons[node] if node in reasons else why_left(node)
-    return LeftPart(node.name, str(node.target), reason)
+    return LeftPart(node.name, str(node.target), reason.removeprefix(f"{node.target}: "), place_of(node))
 
 
 def _report(explanation: Explanation, options: BackendOptions) -> None:

@@ -174,14 +174,18 @@ class Builder:
         loops: Sequence[Sequence[int]],
         extents: Sequence[Size],
         element: str,
+        *,
+        approximate: bool = False,
     ) -> TensorValue:
         """The sum of products of two values along the last loop, whose number is that of the result's dimensions;
-        `loops` are those that the dimensions of each factor run along."""
+        `loops` are those that the dimensions of each factor run along. With `approximate` the instruction may cut sums
+        short."""
         rank = len(extents) - 1
         operands = [self.operand(value, along, extents) for value, along in zip(factors, loops, strict=True)]
         out = self.filled(tuple(extents[:rank]), element, 0)
         maps = ", ".join(map_of(rank + 1, along) for along in (*(along for _, along in operands), range(rank)))
-        start = f"linalg.contract indexing_maps = [{maps}]"
+        flags = " {warp.fastmath = #arith.fastmath<afn>}" if approximate else ""
+        start = f"linalg.contract indexing_maps = [{maps}]{flags}"
         return self.structured(start, inputs([tensor for tensor, _ in operands]), out)
 
     def dense(self, value: Value) -> TensorValue:

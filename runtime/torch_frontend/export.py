@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MethodType
 from typing import Any, cast
 
 import torch
@@ -13,6 +14,7 @@ from torch.fx import Node
 
 from ..errors import ArgumentError, CompileError
 from .importer import Importer
+from .report import place_of
 from .torch_api import aten, decompositions, leaves
 from .types import UnsupportedError
 
@@ -77,7 +79,8 @@ def _run(importer: Importer, node: Node, names: Mapping[str, str]) -> None:
         else:
             importer.run(node)
     except UnsupportedError as error:
-        raise CompileError(f"{_place(node)}{error}") from error
+        place = place_of(node)
+        raise CompileError(f"{place}: {error}" if place else str(error)) from error
 
 
 def _text(importer: Importer, name: str, output: Node) -> str:
@@ -89,13 +92,6 @@ def _text(importer: Importer, name: str, output: Node) -> str:
         return importer.builder.text(re.sub(r"\W", "_", name), importer.results(returned))
     except UnsupportedError as error:
         raise CompileError(f"@{name}: {error}") from error
-
-
-def _place(node: Node) -> str:
-    """`file:line: ` of the innermost line of the traced function that a node comes from."""
-    found: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    outside = [f"{file}:{line}: " for file, line in found if file != __file__]
-    return outside[-1] if outside else ""
 
 
 def _exported(
@@ -125,7 +121,19 @@ class _Wrapped(torch.nn.Module):
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
-        self._function = function
+        self._function = _named_forward(function)
 
     def forward(self, *examples: torch.Tensor) -> object:
         return self._function(*examples)
+
+
+def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
+    """The function with `forward` as the name of its code: torch tells the lines of code of that name alone."""
+    if isinstance(function, MethodType):
+        return MethodType(_named_forward(function.__func__), function.__self__)
+    if not isinstance(function, FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    named = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    named.__kwdefaults__ = function.__kwdefaults__
+    return named

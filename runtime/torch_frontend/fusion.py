@@ -17,7 +17,7 @@ from .torch_api import aten
 from .types import ELEMENTS, shape_of
 
 NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
-"""Types that numbers are converted to otherwise in kernels: they saturate, where torch's become NaN."""
+"""Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
 
 STORED = frozenset({torch.int8, torch.uint8})
 MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
@@ -123,7 +123,7 @@ def why_left(node: Node) -> str:
         return "no product of matrices"
     dtype = node.meta["val"].dtype
     if dtype in NARROW:
-        return f"kernels saturate what they convert to {dtype}, torch does not"
+        return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     return obstacle(node) or "it is no operation on the result of a compiled product alone"
 
 

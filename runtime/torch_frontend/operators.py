@@ -45,8 +45,8 @@ def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
     """
     try:
         return sketch.call(target, *args, rows=rows)
-    except UnsupportedError as error:
-        raise CompileError(f"{target}: {error}") from error
+    except (UnsupportedError, CompileError) as error:
+        raise CompileError(f"{target}: {str(error).removeprefix(f'{target}: ')}") from error
 
 
 def _check_matrices(a: Tensor, b: Tensor) -> None:

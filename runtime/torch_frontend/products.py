@@ -32,7 +32,7 @@ def _accumulator(a: Value, b: Value) -> torch.dtype:
     return ACCUMULATORS.get(a.dtype, torch.float32)
 
 
-def multiply(builder: Builder, a: Value, b: Value) -> Value:
+def multiply(builder: Builder, a: Value, b: Value, *, approximate: bool = False) -> Value:
     """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
     dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
     row, column = len(a.shape) == 1, len(b.shape) == 1
@@ -52,7 +52,8 @@ def multiply(builder: Builder, a: Value, b: Value) -> Value:
     if not covered.issuperset(range(count)):
         a = builder.copied(_expanded(a, batch))
         loops_a = list(range(count)) + loops_a[-2:]
-    return plain(builder.contract([a, b], [loops_a, loops_b], extents, SCALARS[dtype]), dtype)
+    found = builder.contract([a, b], [loops_a, loops_b], extents, SCALARS[dtype], approximate=approximate)
+    return plain(found, dtype)
 
 
 def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> list[int]:
@@ -156,13 +157,15 @@ def _scaled_matmul(
     out_dtype: object = None,
     use_fast_accum: bool = False,
 ) -> Value:
-    """A B * scale_a * scale_b + bias: scales of f32, one for each matrix, or for each row of A and column of B."""
+    """A B * scale_a * scale_b + bias: scales of f32, one for each matrix, or for each row of A and column of B. With
+    `use_fast_accum` the instruction may add up short sums."""
     if scale_result is not None:
         raise UnsupportedError("a scale of the result is not lowered")
     for scale in (scale_a, scale_b):
         if scale.dtype != torch.float32 or not _fits(scale, a, b):
             raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
-    given = [multiply(builder, a, b), scale_a, scale_b, *([] if bias is None else [bias])]
+    total = multiply(builder, a, b, approximate=use_fast_accum)
+    given = [total, scale_a, scale_b, *([] if bias is None else [bias])]
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         total, first, second, *added = elements

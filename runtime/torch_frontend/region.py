@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ from .options import BackendOptions
 from .types import ELEMENTS, Size, UnsupportedError, Value, shape_of
 
 DEFAULT_TARGET = "sm_90a"
+FILE = "<region>"
 ALIGNMENT = 16
 """Bytes that divide the addresses of what kernels read and write."""
 
@@ -98,8 +100,15 @@ def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
 
 @cache
 def compiled(text: str, target: str, tf32: bool, tuned: str | None, schedule: tuple[tuple[str, Any], ...]) -> Kernel:
-    """Equal parts of graphs share a kernel."""
-    return compile(text, target, file="<region>", tf32=tf32, tuned=tuned, **dict(schedule))
+    """Equal parts of graphs share a kernel.
+
+    Raises:
+        CompileError: without a place, because the text is none of the user's.
+    """
+    try:
+        return compile(text, target, file=FILE, tf32=tf32, tuned=tuned, **dict(schedule))
+    except CompileError as error:
+        raise CompileError(re.sub(rf"{FILE}:\d+:\d+: (error: )?", "", str(error))) from error
 
 
 WHOLE_F32 = (

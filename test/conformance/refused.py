@@ -24,12 +24,104 @@ class Kind:
         return re.fullmatch(self.opcode, opcode) is not None and re.search(self.message, message) is not None
 
 
+_TWICE = r"(?=.*(\.[\w:]+)(?:\..*)?\1(?:\.|$)).*"
+_NARROW = r"got a \.[bus](8|16) register"
+_WGMMA = "9.7.15.5.2: wgmma.mma_async{.sp}.sync.aligned.shape.dtype.atype.btype"
+
 KINDS = (
     Kind(
-        r"(ld|st)(\.[\w:]+)+",
+        r".*",
         r"expected an address that is a multiple of \d+ bytes",
         "an access whose address is known when the text is read and not a multiple of its size faults on every GPU "
         "(6.4.1); ptxas does not look",
+    ),
+    Kind(
+        _TWICE,
+        "is not a PTX instruction",
+        "a qualifier stands twice, and each section of 9.7 has it once; ptxas drops some of the repeated ones",
+    ),
+    Kind(
+        r"fence\..*",
+        "is not a PTX instruction",
+        "9.7.13.4 has the words of a fence in fixed combinations; ptxas takes .sync_restrict where it means nothing",
+    ),
+    Kind(
+        r".*",
+        rf"expected an address in a 32 or 64-bit integer register, {_NARROW}",
+        "9.7.9.8: The address size may be either 32-bit or 64-bit",
+    ),
+    Kind(
+        r"(cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
+        r"expected an address in a 32 or 64-bit integer register|a literal address|expected a generic address"
+        r"|the special register",
+        "9.7.9.25.5.2: tensorMap is a generic address, coordinates are of type .s32; ptxas looks at neither's register",
+    ),
+    Kind(
+        r"(bar|barrier)\..*",
+        r"got \d{10,}",
+        "4.5.1: an integer literal of more than 32 bits is no number of a barrier; ptxas drops its upper half",
+    ),
+    Kind(
+        r"mov\.b(16|32|64)",
+        r"got a vector of 1 ",
+        "9.7.9.4: mov packs {.b8,.b8} to {.b32,.b32}; a vector of one is none of them",
+    ),
+    Kind(
+        r"setp\.[\w.]*x2",
+        r"expected a destination and a predicate",
+        "9.7.7.2: setp.CmpOp{.ftz}.f16x2 p|q, a, b; ptxas takes p alone",
+    ),
+    Kind(
+        r"mov\.b(16|32|64|128)",
+        r"operand [ad]: expected a \.b\d+ register( to write)?, got a vector",
+        "9.7.9.4: the elements of a packed vector are registers of its part's type; ptxas takes predicates among them",
+    ),
+    Kind(r"mov\.[bus]16", r"an address takes 32 or 64 bits", "9.7.9.3: the address of a variable does not fit 16 bits"),
+    Kind(
+        r"isspacep\..*",
+        r"expected a register that holds \.u64",
+        "9.7.9.19: a generic address has 64 bits where .address_size is 64",
+    ),
+    Kind(
+        r".*",
+        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(",
+        "9.1: a predicate is compatible with .pred alone; ptxas does not look at some operands",
+    ),
+    Kind(
+        r".*",
+        r"that holds \.(bf16|bf16x2|tf32|f64|f16x2|b32|u32)( or wider)?, got \.[busf](16|32|64|16x2) ",
+        "5.2.3: alternate formats are held in .b registers, and a fragment in registers of one type; beside "
+        ".b registers ptxas takes others of their width",
+    ),
+    Kind(
+        r"wmma\.(load|store).*",
+        r"expected a stride",
+        "9.7.14.4.3: stride is at least the leading dimension, and each row begins at a multiple of 16 bytes",
+    ),
+    Kind(
+        r"cp\.async\.bulk.*",
+        r"operand (mask|k): expected a register that holds \.u16",
+        "9.7.9.25.5.2: The ctaMask operand is 16 bits",
+    ),
+    Kind(
+        r"st\.bulk.*",
+        r"operand n: expected a register that holds \.u64",
+        "9.7.9.13: size is a 64-bit unsigned integer operand",
+    ),
+    Kind(
+        r"wgmma\.mma_async[\w.:]*\.(row|col)\b.*",
+        "is not a PTX instruction",
+        f"{_WGMMA}: no layouts; the transposition is an operand",
+    ),
+    Kind(
+        r"wgmma\.(?!.*\.aligned).*\.sync.*",
+        "is not a PTX instruction",
+        f"{_WGMMA}: The mandatory .aligned qualifier indicates that all threads of the warp execute it",
+    ),
+    Kind(
+        r"wgmma\.mma_async\.sp\..*",
+        r"operand e: expected a (\.b32 register, got a vector of 1|register that holds \.b32, got \.pred)",
+        "9.7.15.6.1: sp-meta is a .b32 register; ptxas takes it in braces, and a predicate",
     ),
 )
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+import mutations
 import pytest
 from ptx_rows import held
 from samples import FULL
@@ -177,3 +178,14 @@ def test_spellings_near_the_rows(family: str, name: str) -> None:
     errors = rejected(lines, target, version)
     assert not [line for i, line in enumerate(lines) if ours[i] == (i in errors)]
     assert any(ours) or (family == "tensor_maps" and target.sm < 90)
+
+
+MUTANTS, SEED = 60, 28
+
+
+def test_kernels_changed_in_one_place() -> None:
+    """A sample of what `mutations.py` tries: the seed is fixed, so that a change of the check alone changes this."""
+    found = mutations.verdicts(mutations.mutants(MUTANTS, SEED), 1)
+    assert not [(v.mutant.after, v.theirs, v.ours) for v in found if v.taken or v.refused]
+    assert any(v.theirs and v.ours for v in found)
+    assert any(not v.theirs and not v.ours for v in found)

@@ -5,6 +5,8 @@ ptxas's errors can hide others, so what it blames is blanked and the rest is tri
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 import subprocess
 import tempfile
@@ -13,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pool
 from pathlib import Path
+from typing import NoReturn
 
 from assembler import CURRENT, PTXAS
 from refused import reason
 
-from warploom.dialect.ptx.unmodelled import family
 from warploom.runtime.check.ptx import check_text
 
 OLDEST = 75
@@ -58,6 +60,7 @@ class Outcome:
 
     name: str
     instructions: int = 0
+    """Those of families that we do not look at aside."""
     taken: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and ptxas's message, where we have no objection."""
     refused: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
@@ -65,9 +68,11 @@ class Outcome:
     listed: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and the reason, where ptxas has no message and we refuse on purpose."""
     unmodelled: dict[str, int] = field(default_factory=dict[str, int])
-    """Statements of families that we do not look at, by family."""
+    """Statements of families that we do not look at, by family; `taken` has those that ptxas refuses."""
     skipped: str = ""
-    """Why there is no verdict of ptxas."""
+    """Why no ptxas of this version can judge the file."""
+    failed: str = ""
+    """Why the verdict of ptxas is not all there is."""
 
 
 _HEAD = re.compile(r"\.version\s+(\d+)\.(\d+).*?\.target\s+sm_(\d+)([af]?)", re.DOTALL)
@@ -119,12 +124,11 @@ def compare(case: Case) -> Outcome:
     checked = check_text(case.text)
     ours = {first[min(d.line, len(lines)) - 1]: d.message for d in reversed(checked.diagnostics)}
     outcome.unmodelled = dict(checked.unmodelled)
-    theirs, outcome.skipped = verdict(lines, first, case.arch)
+    outcome.instructions -= sum(checked.unmodelled.values())
+    theirs, outcome.failed = verdict(lines, first, case.arch)
     for line in sorted(theirs.keys() - ours.keys()):
-        if family(_opcode(_statement(lines, first, line))):
-            continue
         outcome.taken.append((line + 1, _statement(lines, first, line), theirs[line]))
-    if not outcome.skipped:
+    if not outcome.failed:
         for line in sorted(ours.keys() - theirs.keys()):
             statement = _statement(lines, first, line)
             why = reason(_opcode(statement), ours[line], case.arch)
@@ -189,6 +193,29 @@ def ptxas(text: str, arch: str) -> tuple[str, bool]:
     return done.stderr + done.stdout, done.returncode != 0
 
 
+def accepted(head: str, kernels: Sequence[str], arch: str) -> set[int]:
+    """The numbers of the kernels that ptxas takes when they follow `head` in one file.
+
+    Those that it blames are left out, until it takes the rest. Where it blames none, each half is judged by itself.
+    """
+    return _accepted(head, kernels, range(len(kernels)), arch)
+
+
+def _accepted(head: str, kernels: Sequence[str], left: Sequence[int], arch: str) -> set[int]:
+    while left:
+        starts = list(itertools.accumulate((kernels[n].count("\n") for n in left), initial=head.count("\n")))
+        output, failed = ptxas(head + "".join(kernels[n] for n in left), arch)
+        if not failed:
+            break
+        blamed = {left[bisect.bisect(starts, int(line) - 1) - 1] for line, _ in _ERROR.findall(output)}
+        if not blamed:
+            half = len(left) // 2
+            parts = (left[:half], left[half:]) if half else ()
+            return {n for part in parts for n in _accepted(head, kernels, part, arch)}
+        left = [n for n in left if n not in blamed]
+    return set(left)
+
+
 @dataclass
 class Report:
     """All outcomes of a suite."""
@@ -197,7 +224,8 @@ class Report:
 
     @property
     def judged(self) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if not outcome.skipped]
+        """Those that ptxas has judged in full."""
+        return [outcome for outcome in self.outcomes if not outcome.skipped and not outcome.failed]
 
     @property
     def instructions(self) -> int:
@@ -223,9 +251,22 @@ class Report:
         return sum(len(o.refused) + len(o.listed) for o in self.judged) / max(1, self.instructions)
 
     @property
-    def passed(self) -> bool:
-        """Whether we take nothing that ptxas refuses, and refuse next to nothing that it takes, with a reason each."""
-        return not self.taken and not any(o.refused for o in self.outcomes) and self.refused <= MOST_REFUSED
+    def faults(self) -> list[str]:
+        """Why the suite does not pass, a reason each.
+
+        We take nothing that ptxas refuses, and refuse next to nothing that it takes, with a reason each. Of the files
+        that ptxas can judge, all are judged in full, and there is one.
+        """
+        unexplained = sum(len(outcome.refused) for outcome in self.outcomes)
+        failed = sum(bool(outcome.failed) for outcome in self.outcomes)
+        reasons = {
+            f"{self.taken} statements taken that ptxas refuses": self.taken,
+            f"{unexplained} statements refused that ptxas takes, without a reason": unexplained,
+            f"{self.refused:.4%} refused that ptxas takes, more than {MOST_REFUSED:.4%}": self.refused > MOST_REFUSED,
+            f"{failed} files not judged in full": failed,
+            "nothing judged": not self.instructions,
+        }
+        return [why for why, so in reasons.items() if so]
 
     def text(self) -> Iterator[str]:
         """The report, a line at a time."""
@@ -244,13 +285,14 @@ class Report:
         families = sum((Counter(outcome.unmodelled) for outcome in self.judged), Counter[str]())
         listed = ", ".join(f"{count} {name}" for name, count in families.most_common())
         yield f"\n== of families that are not modelled: {sum(families.values())}: {listed}"
-        skipped: defaultdict[str, list[str]] = defaultdict(list)
-        for outcome in self.outcomes:
-            if outcome.skipped:
-                skipped[re.sub(r"'[^']*'|/tmp\S*", "...", outcome.skipped)].append(outcome.name)
-        yield f"\n== not judged in full: {sum(map(len, skipped.values()))} files"
-        for why, names in sorted(skipped.items(), key=lambda item: -len(item[1])):
-            yield f"{len(names):5} {why}: {', '.join(names[:4])}"
+        for name, which in (("not judged in full", "failed"), ("skipped", "skipped")):
+            reasons: defaultdict[str, list[str]] = defaultdict(list)
+            for outcome in self.outcomes:
+                if why := getattr(outcome, which):
+                    reasons[re.sub(r"'[^']*'|/tmp\S*", "...", why)].append(outcome.name)
+            yield f"\n== {name}: {sum(map(len, reasons.values()))} files"
+            for why, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
+                yield f"{len(names):5} {why}: {', '.join(names[:4])}"
 
 
 def publish(lines: Sequence[str], out: Path, *, whole: bool) -> None:
@@ -259,6 +301,11 @@ def publish(lines: Sequence[str], out: Path, *, whole: bool) -> None:
     out.write_text("\n".join(lines) + "\n")
     print("\n".join(lines[: len(lines) if whole else SHOWN]))
     print(f"the whole report: {out}")
+
+
+def conclude(report: Report) -> NoReturn:
+    """Ends the process: with 0 if the suite passes, otherwise with 1 after saying why not."""
+    raise SystemExit("not passed: " + "; ".join(report.faults) if report.faults else 0)
 
 
 def _opcode(statement: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bitwise import Case
+from placed_maps import OTHER, PLACES, WANTED, placed
 
 from warploom.runtime import CudaError, compile, load_ptx
 from warploom.runtime.arguments.dtypes import DTYPES
@@ -106,6 +107,20 @@ def test_a_fault_is_reported_with_the_kernel() -> None:
     assert done.returncode == 1
     assert "CudaError: kernel axpy" in done.stderr
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_tensor_map_lies_anywhere(place: str, device: GpuDevice) -> None:
+    """Maps in global memory follow on others that lay at the same address."""
+    if device.target != "sm_90a":
+        pytest.skip("the kernel is for sm_90a")
+    module, argument = load_ptx(placed(place)), PLACES[place][2]
+    for box in (OTHER, WANTED):
+        out, expected = (np.full((2, 512), np.nan, np.float16) for _ in range(2))
+        module.launch("k", (2, 1, 1), (32, 1, 1), [argument(box), out], device="cuda")
+        module.launch("k", (2, 1, 1), (32, 1, 1), [argument(box), expected], device="interp")
+        np.testing.assert_array_equal(out[:, :256], expected[:, :256])
+        assert not np.isnan(out[:, :256]).any()
 
 
 DEPENDENT = """

@@ -1,26 +1,31 @@
-"""The wheel packs every folder of code: setuptools' list is written by hand because of the mapping."""
+"""The package is `src/warploom`, whose links are the folders of code; its installation is a path that tools follow."""
 
+import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ITSELF = Path("runtime/root")
-"""The folder of the package around all others."""
+ROOMS = ("dialect", "passes", "runtime")
 
 
-def test_every_package_is_listed() -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {
-        file.parent.relative_to(ROOT)
-        for room in ("dialect", "passes", "runtime")
-        for file in (ROOT / room).rglob("*.py")
-    }
-    names = ["warploom" if folder == ITSELF else f"warploom.{'.'.join(folder.parts)}" for folder in folders]
-    assert sorted(listed) == sorted(names)
+def test_the_package_links_to_every_folder_of_code() -> None:
+    package = ROOT / "src" / "warploom"
+    links = {path.name: path.resolve() for path in package.iterdir() if path.is_symlink()}
+    assert links == {room: ROOT / room for room in ROOMS}
+    assert not any(os.readlink(package / room).startswith("/") for room in ROOMS)
+
+
+def test_an_editable_install_is_a_path() -> None:
+    """Not a hook that runs when modules are imported, which type checkers and editors cannot follow."""
+    code = "import sys, warploom.dialect.isa; print(warploom.__path__[0], *sys.meta_path, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    path, *finders = done.stdout.splitlines()
+    if Path(path) != ROOT / "src" / "warploom":
+        pytest.skip("warploom is not installed from this checkout")
+    assert not any("editable" in finder.lower() for finder in finders)
 
 
 @pytest.mark.parametrize(("module", "told"), [("warploom", "warploom"), ("warploom.passes", "warploom-opt")])
@@ -30,6 +35,6 @@ def test_commands_are_modules_too(module: str, told: str) -> None:
 
 
 def test_every_package_has_an_init() -> None:
-    for room in ("dialect", "passes", "runtime"):
+    for room in ROOMS:
         for file in (ROOT / room).rglob("*.py"):
             assert (file.parent / "__init__.py").exists(), file.parent

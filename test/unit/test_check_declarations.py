@@ -261,3 +261,99 @@ def test_the_numbers_of_directives_are_read_as_others_are() -> None:
 def test_signs_of_floats_by_their_bits(literal: str, legal: bool) -> None:
     text = module(body=f".reg .f32 %f;\nmov.f32 %f, {literal};")
     expect(text, "" if legal else f"'{literal}' is not an operand")
+
+
+def verdict(text: str, message: str | None) -> None:
+    """A text is refused with this message, or taken."""
+    if message is None:
+        assert messages(text) == []
+    else:
+        expect(text, message)
+
+
+TOGETHER = {
+    ".maxntid 128 .reqntid 128": ".maxntid: cannot stand with .reqntid",
+    ".reqnctapercluster 2 .maxclusterrank 8": ".maxclusterrank: cannot stand with .reqnctapercluster",
+    ".blocksareclusters": ".blocksareclusters: needs .reqntid beside it",
+    ".reqntid 64 .blocksareclusters": ".blocksareclusters: needs .reqnctapercluster beside it",
+    ".reqntid 64 .reqnctapercluster 2 .blocksareclusters": None,
+    ".maxntid 128 .maxclusterrank 8": None,
+    ".maxntid 4294967296": "expected numbers of 32 bits",
+    ".local_maxnreg 32": None,
+}
+
+
+@pytest.mark.parametrize(("directives", "message"), TOGETHER.items())
+def test_directives_that_exclude_or_need_each_other(directives: str, message: str | None) -> None:
+    verdict(module().replace("(.param .u64 pp)\n", f"(.param .u64 pp) {directives}\n"), message)
+
+
+STATEMENTS = {
+    # Addresses
+    "ld.global.u32 %r1, [%r2];": "a .global address takes 64 bits, got a .b32 register",
+    "st.u32 [%r2], %r1;": "a generic address takes 64 bits, got a .b32 register",
+    "prefetch.global.L1 [%r2];": "a .global address takes 64 bits",
+    "ld.shared.u32 %r1, [%r2];": None,
+    "ld.u32 %r1, [pp];": "expected a generic address, got 'pp', a .param variable",
+    "ld.shared.u32 %r1, [gv];": "expected an address in .shared memory, got 'gv', a .global variable",
+    "st.param.u32 [pp], %r1;": "the parameter 'pp' is received, it cannot be written",
+    "ld.global.u32 %r1, [16];": "a literal address is one of .local memory",
+    "ld.local.u32 %r1, [16];": None,
+    "ld.global.u32 %r1, [%rd1-4];": "expected an address such as [%rd1+16], got '[%rd1-4]'",
+    "mov.u32 %r1, gv;": "the address of 'gv' takes 64 bits",
+    "cvta.shared.u32 %r1, %r2;": "a generic address takes 64 bits, .u32 has 32",
+    "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%r2, {%r3}], [%r1];": None,
+    # Special registers, literals, types
+    ".reg .f32 %f; mov.f32 %f, %tid.x;": "the special register %tid.x can be read by mov and cvt only",
+    "mov.u64 %rd1, %tid.x;": "the special register has 32 or 16 bits, the type 64",
+    "wgmma.wait_group.sync.aligned -1;": "expected a number from 0",
+    ".reg .f16x2 %h; dp4a.s32.s32 %h, %r1, %r2, %r3;": "expected a register that holds .s32, got .f16x2",
+    ".reg .f16x2 %h; bar.sync %h;": "expected a register that holds .u32, got .f16x2",
+    "mov.b32 %r1, 1.5;": "the literal 1.5 is no .b32",
+    "bar.sync WARP_SZ;": "expected a number from 0 to 15",
+    "@%r1 mov.u32 %r1, %r2;": "expected a predicate as the guard, got a .b32 register",
+    "add.u32 %r1.x, %r2, %r3;": "no .reg declares '%r1.x'",
+    # Vectors
+    ".reg .v4 .u32 w; ld.global.v4.u32 w, [%rd1]; mov.v4.u32 w, %tid; add.u32 w.x, w.r, w.w; mov.b64 %rd1, %r1;":
+        "expected a register that holds .b64, got .b32",
+    ".reg .v4 .u32 w; ld.global.v4.u32 w, [%rd1]; mov.v4.u32 w, %tid; add.u32 w.x, w.r, w.w;": None,
+    ".reg .v4 .u32 w; mov.u32 %r1, w;": "got a vector of 4",
+    ".reg .v4 .u32 w; ld.global.u32 %r1, [w];": "whose base is a vector",
+    ".reg .u32 u; .reg .f32 f; ld.global.v2.b32 {u, f}, [%rd1];": "the elements of a vector have one type",
+    # Families without rows
+    "tcgen05.bogus;": "'tcgen05.bogus' is not a PTX instruction known here",
+    "tex.9d.v4.f32.f32 {%r1, %r1, %r1, %r1}, [gv, {%r1}];": "'tex.9d.v4.f32.f32' is not a PTX instruction",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "message"), STATEMENTS.items())
+def test_statements_are_refused_as_ptxas_refuses_them(body: str, message: str | None) -> None:
+    verdict(module(body=body), message)
+
+
+CALLS = {
+    "call.uni (r), f, (x);": None,
+    "call.uni f, (x);": "expected 1 results, got 0",
+    "call.uni (r), f, (x, x);": "expected 1 arguments, got 2",
+    "call.uni (r), f, (y);": "argument for 'a': expected .b32, got .b64",
+    "call.uni (r), f, (z);": "argument for 'a': expected .align 4, got .align 8",
+    "call.uni (r), f, (gv);": "expected a .param variable, got 'gv' in .global",
+    "call.uni (r), f, (%rd1);": "expected .b32, got a .b64 register",
+    "call.uni (r), f, (1.5);": None,
+    "call.uni (r), %rd1, (x);": "expected a label of .callprototype or .calltargets after the arguments",
+    "call.uni k;": "'k' is a kernel, expected a .func",
+    "call.uni (r), f, (x), x;": "expected the arguments in parentheses, and nothing after them",
+}
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS.items())
+def test_calls_fit_what_they_call(call: str, message: str | None) -> None:
+    declared = ".param .b32 x; .param .b32 r; .param .b64 y; .param .align 8 .b32 z;"
+    text = module(".extern .func (.param .b32 q) f (.param .b32 a);", f"{declared} {call}")
+    verdict(text, message)
+
+
+def test_the_header_is_stated_once_and_exists() -> None:
+    expect(module().replace(".address_size 64", ".address_size 64\n.address_size 64"), ".address_size is stated twice")
+    expect(module(version="7.9", target="sm_80"), "there is no PTX 7.9")
+    expect(module(".func g(.param .b32 x); .func g(.param .b64 x) { ret; }"), "'g' was declared with other parameters")

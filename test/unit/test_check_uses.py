@@ -73,7 +73,6 @@ def test_names_that_are_declared() -> None:
         (LDMATRIX + "[one+2];", "expected an address that is a multiple of 16 bytes, got one+2"),
         (LDMATRIX + "[one+4];", None),
         (LDMATRIX + "[smem+48];", None),
-        (LDMATRIX + "[24];", "expected an address that is a multiple of 16 bytes, got 24"),
         ("mov.u32 %r1, smem;" + LDMATRIX + "[%r1+8];", "a multiple of 16 bytes, got smem+8"),
         ("mov.u32 %r1, smem; add.s32 %r2, %r1, 4;" + LDMATRIX + "[%r2+16];", "16 bytes, got smem+20"),
         ("mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, %r1;" + LDMATRIX + "[%r3];", None),
@@ -99,13 +98,14 @@ def test_names_that_are_declared() -> None:
         (WMMA + "[smem+32];", None),
         (WMMA + "[smem], 8;", "expected a stride of at least 16 elements, got 8"),
         (
-            WMMA + "[smem], 24;",
-            "a multiple of 32 bytes, the size of the fragment in a lane, got 24",
+            WMMA + "[smem], 28;",
+            "expected a stride that is a multiple of 16 bytes, got 28 x f16",
         ),
         (
-            "mov.u32 %r9, 40;" + WMMA + "[smem], %r9;",
-            "the size of the fragment in a lane, got 40 x f16",
+            "mov.u32 %r9, 36;" + WMMA + "[smem], %r9;",
+            "a multiple of 16 bytes, got 36 x f16",
         ),
+        ("mov.u32 %r9, 40;" + WMMA + "[smem], %r9;", None),
         (WMMA + "[smem], 64;", None),
         (
             "stmatrix.sync.aligned.m8n8.x1.shared.b16 [smem+4], {%r0};",

@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.cli import inputs
 from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.module import LaunchPlace, PtxModule
@@ -191,6 +193,29 @@ def test_ptx_is_launched(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.code, done.err) == (0, "")
     assert np.load(tmp_path / "y.npy").tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
+
+
+TYPES = {
+    "f16": "f16 float16", "bf16": "bf16 bfloat16", "f32": "f32 float32", "f64": "f64 float64",
+    "i8": "i8 s8 int8", "i16": "i16 s16 int16", "i32": "i32 s32 int32", "i64": "i64 s64 int64",
+    "ui8": "ui8 u8 b8 uint8", "ui16": "ui16 u16 b16 uint16", "ui32": "ui32 u32 b32 uint32",
+    "ui64": "ui64 u64 b64 uint64", "i1": "i1 bool pred", "i4": "i4 s4 int4", "ui4": "ui4 u4 uint4",
+    "f8E4M3FN": "f8E4M3FN e4m3 float8_e4m3fn", "f8E5M2": "f8E5M2 e5m2 float8_e5m2",
+    "f8E8M0FNU": "f8E8M0FNU ue8m0 float8_e8m0fnu", "f6E2M3FN": "f6E2M3FN e2m3 float6_e2m3fn",
+    "f6E3M2FN": "f6E3M2FN e3m2 float6_e3m2fn", "f4E2M1FN": "f4E2M1FN e2m1 float4_e2m1fn",
+}  # fmt: skip
+"""What MLIR, PTX and numpy call the type of an argument."""
+
+
+@pytest.mark.parametrize(("element", "names"), TYPES.items())
+def test_arguments_have_types_by_any_name(element: str, names: str) -> None:
+    for name in names.split():
+        array = inputs.kernel_argument(f"random:{name}:3x5", 7, 2)
+        number = inputs.kernel_argument(f"{name}:1", 0, 0)
+        assert isinstance(array, np.ndarray)
+        assert isinstance(number, np.generic)
+        assert array.dtype == number.dtype == DTYPES[element]
+        assert float(number) == 1
 
 
 def test_the_target_of_ptx_is_what_it_runs_as(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +402,7 @@ ARRAYS = ["--arg", "zeros:f32:8", "--arg", "zeros:f32:8", "--arg", "f32:1", "--a
         ([*LAUNCH, "--arg", "i7:5"], "unknown type 'i7'"),
         ([*LAUNCH, "--arg", "i8:500"], "--arg: argument 0: 500 does not fit in i8"),
         ([*LAUNCH, "--arg", "i8:5", "--arg", "i8:x"], "--arg: argument 1: expected a number for i8, got 'x'"),
-        ([*LAUNCH, "--arg", "zeros:q8:5"], "--arg: argument 0: no numpy type for element type q8; known: f16"),
+        ([*LAUNCH, "--arg", "zeros:q8:5"], "--arg: argument 0: unknown type 'q8' in 'zeros:q8:5'; known: f16"),
         ([*LAUNCH, "--out", "q=c.npy"], "--out: no argument 'q'; there are 0 or %x"),
         ([*LAUNCH, "--out", "c.npy"], "--out: expected NAME=FILE for a .ptx file"),
         ([*LAUNCH, "--out", "n=c.npy"], "--out: argument 3 is no array"),

@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from warploom import runtime
 from warploom.passes.universe import WARPLOOM_UNIVERSE
 from warploom.runtime.interp.checks import CHECKS
@@ -72,6 +74,35 @@ def test_the_reference_is_what_definitions_and_docstrings_say() -> None:
 def test_the_limits_are_those_that_there_are() -> None:
     text = "".join(script("limits").page()).rstrip() + "\n"
     assert (DOCS / "limits.md").read_text(encoding="utf-8") == text, "run `make docs`"
+
+
+LOWERED = {
+    "a loop that adds to memory": (
+        "%A: memref<8x8xf16>, %B: memref<8x8xf16>, %C: memref<8x8xf32>",
+        "%z = arith.constant 0 : index %o = arith.constant 1 : index %n = arith.constant 4 : index "
+        "scf.for %i = %z to %n step %o { linalg.matmul ins(%A, %B : memref<8x8xf16>, memref<8x8xf16>) "
+        "outs(%C : memref<8x8xf32>) }",
+    ),
+    "dynamic strides of rows": (
+        "%A: memref<8x8xf16, strided<[?, 1], offset: ?>>, %B: memref<8x8xf16>, %C: memref<8x8xf32>",
+        "linalg.matmul ins(%A, %B : memref<8x8xf16, strided<[?, 1], offset: ?>>, memref<8x8xf16>) "
+        "outs(%C : memref<8x8xf32>)",
+    ),
+    "dynamic strides of elements": (
+        "%A: memref<8x8xf32, strided<[?, ?]>>, %C: memref<8x8xf32>",
+        "linalg.exp ins(%A : memref<8x8xf32, strided<[?, ?]>>) outs(%C : memref<8x8xf32>)",
+    ),
+    "elements of i32": (
+        "%A: memref<8x8xi32>, %C: memref<8x8xi32>",
+        "linalg.add ins(%A, %A : memref<8x8xi32>, memref<8x8xi32>) outs(%C : memref<8x8xi32>)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOWERED)
+def test_what_the_limits_say_is_lowered_is(case: str) -> None:
+    arguments, body = LOWERED[case]
+    assert runtime.compile(f"func.func @f({arguments}) {{ {body} return }}").plan.launches
 
 
 def test_the_readme_has_the_shares_that_were_measured() -> None:

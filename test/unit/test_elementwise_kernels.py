@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -226,6 +227,55 @@ def test_types_meet() -> None:
         check(text, draw(shapes[0], "f16"), draw(shapes[1], "i8"), poisoned(shapes[2], "bf16"))
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "kind", "values"),
+    [
+        ("sitofp", "i32", "f16", [2049, 2051, -(2**24) - 2**13 - 1, 65519, 65520, -(2**31)]),
+        ("uitofp", "i32", "f16", [2049, 2051, 65519, 65520, -1, -(2**31)]),
+        ("sitofp", "i32", "bf16", [2**24 + 2**16 + 1, -(2**30) - 2**22 - 1, 2**31 - 1, 257, -(2**31), 3]),
+        ("uitofp", "i32", "bf16", [2**31 - 2**30 + 2**22 + 1, -1, -(2**31), 257, 259, 3]),
+        ("truncf", "f64", "bf16", [1 + 2**-8 + 2**-40, 1 + 2**-8, -1 - 2**-8 - 2**-50, 3.39e38, np.inf, np.nan]),
+        ("truncf", "f64", "f16", [1 + 2**-11 + 2**-40, 65519.999999, 65520.0, 2**-25 + 2**-60, np.inf, np.nan]),
+    ],
+    ids=str,
+)
+def test_sixteen_bits_are_rounded_once(name: str, source: str, kind: str, values: list[float]) -> None:
+    """By way of f32, halfway cases would be rounded twice."""
+    body = f"%0 = arith.{name} %e0 : {source} to {kind}\nlinalg.yield %0 : {kind}"
+    x, y = np.array([values], DTYPES[source]), poisoned((1, 6), kind)
+    compile(generic("mn->mn", "mn", f"{source} {kind}", [x.shape, y.shape], body))(x, y, device="interp")
+    read = [Fraction(v) if np.isfinite(v) else v for v in x.ravel().tolist()]
+    if name == "uitofp":
+        read = [v % 2**32 for v in read]
+    np.testing.assert_array_equal(y.astype(np.float64).ravel(), [nearest(v, kind) for v in read])
+
+
+def nearest(value: Fraction | float, kind: str) -> float:
+    """A number rounded to nearest even, by comparing it with all finite numbers of a type of 16 bits."""
+    if isinstance(value, float):
+        return value
+    words = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[kind]).astype(np.float64)
+    numbers = np.unique(words[np.isfinite(words)])
+    beyond = 2 * numbers[-1] - numbers[-2]
+    at = int(np.clip(np.searchsorted(numbers, float(value)), 1, len(numbers) - 1))
+    near = [*numbers[max(at - 2, 0) : at + 2], beyond, -beyond]
+    even = {float(n): int(np.array(n).astype(DTYPES[kind]).view(np.uint16)) % 2 for n in near if abs(n) < beyond}
+    best = min(near, key=lambda n: (abs(Fraction(float(n)) - value), even.get(float(n), 0)))
+    return float(best) if abs(best) < beyond else float(np.copysign(np.inf, best))
+
+
+@pytest.mark.parametrize("n", [40, 3])
+@pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2"])
+def test_every_number_of_eight_bits_is_read(kind: str, n: int) -> None:
+    """As it is, and transposed, with NaN and infinities; on rows that fill no register too."""
+    x = np.resize(np.arange(256, dtype=np.uint8), (100, n)).view(DTYPES[kind])
+    for maps, t in (("mn->mn", x), ("nm->mn", np.ascontiguousarray(x.T))):
+        y = poisoned((100, n), "f16")
+        body = f"%0 = arith.extf %e0 : {kind} to f16\nlinalg.yield %0 : f16"
+        compile(generic(maps, "mn", f"{kind} f16", [t.shape, y.shape], body))(t, y, device="interp", checks="all")
+        np.testing.assert_array_equal(y.astype(np.float32), x.astype(np.float32))
+
+
 def test_the_old_elements_are_read_where_they_are_used() -> None:
     body = "%0 = arith.addi %e0, %e1 : i32 linalg.yield %0 : i32"
     x, y = draw((23, 29), "i32"), draw((23, 29), "i32", 1)
@@ -341,7 +391,8 @@ MAPS = '{indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i,
         ),
         (
             "%z = arith.constant 1 : i4 linalg.fill ins(%z : i4) outs(%Z : memref<4x4xi4>)",
-            r":2:\d+: error: linalg.fill on elements of i4 has no kernel of its own",
+            r":2:\d+: error: linalg.fill on elements of i4 has no kernel of its own; floats of 8, 16, 32 and 64 bits, "
+            "and integers of 8 and 32 bits have",
         ),
         (
             "%z = arith.constant 1 : i32 linalg.fill ins(%z : i32) outs(%Y : memref<4x4xf32>)",

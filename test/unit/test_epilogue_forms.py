@@ -94,6 +94,30 @@ def test_doubles() -> None:
     np.testing.assert_allclose(d, expected, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.parametrize("kind", ["f8E4M3FN", "i8"])
+def test_doubles_with_a_result_of_eight_bits(kind: str) -> None:
+    """Two neighbouring sums of a lane fill no register, so the epilogue is a kernel of its own."""
+    last = f"arith.truncf %0 : f32 to {kind}" if kind != "i8" else "arith.fptosi %0 : f32 to i8"
+    text = f"""func.func @f(%A: memref<{M}x{K}xf64>, %B: memref<{K}x{N}xf64>, %D: memref<{M}x{N}x{kind}>) {{
+  %z = arith.constant 0.0 : f64
+  %T = memref.alloc() : memref<{M}x{N}xf64>
+  linalg.fill ins(%z : f64) outs(%T : memref<{M}x{N}xf64>)
+  linalg.matmul ins(%A, %B : memref<{M}x{K}xf64>, memref<{K}x{N}xf64>) outs(%T : memref<{M}x{N}xf64>)
+  linalg.generic {{indexing_maps = [#mn, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%T : memref<{M}x{N}xf64>) outs(%D : memref<{M}x{N}x{kind}>) {{
+  ^bb0(%x: f64, %old: {kind}):
+    %0 = arith.truncf %x : f64 to f32
+    %1 = {last}
+    linalg.yield %1 : {kind}
+  }}
+  return
+}}"""
+    a, b = (np.rint(draw(*shape, dtype=np.float64)) for shape in ((M, K), (K, N)))
+    d = np.full((M, N), 99).astype(DTYPES[kind])
+    compile(MAPS + text)(a, b, d, device="interp")
+    np.testing.assert_array_equal(d, (a @ b).astype(DTYPES[kind]))
+
+
 def test_results_of_eight_bits() -> None:
     """Scaled and rounded once, to e4m3."""
     text = f"""func.func @f(%A: memref<{M}x{K}xf16>, %B: memref<{K}x{N}xf16>, %s: f32, %D: memref<{M}x{N}xf8E4M3FN>) {{

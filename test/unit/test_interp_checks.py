@@ -8,6 +8,7 @@ from interpreted import program
 from planted import check_found, edited, line_of, pipelined, run, run_pipelined
 
 from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.errors import Finding
 
 REFILL = "cp.async.cg.shared.global [%r79]"
 A_FIRST = "ldmatrix.sync.aligned.m8n8.x4.shared"
@@ -68,9 +69,77 @@ def test_shared_memory_that_nobody_wrote() -> None:
     text = edited(pipelined(), "cp.async.cg.shared.global [%r34], [%rd24], 16;", "")
     found = run_pipelined(text)
     line = line_of(text, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r59")
-    first = check_found(found, "uninitialised", line, "read before anything is written", address=True)
+    message = f"%r59 comes from shared memory at 0x1800, which is read at line {line} before it is written"
+    at = next(f.line for f in found if message in f.message)
+    assert "mma.sync" in text.splitlines()[at - 1]
+    first = check_found(found, "uninitialised", at, message)
     assert first.cta == (0, 0, 0)
-    assert first.address == 6144
+
+
+SHARED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) {{ .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<16>; .reg .b64 %rd<4>;
+.shared .align 16 .b8 tile[1024]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;
+ld.param.u64 %rd1, [p]; mad.wide.u32 %rd1, %r1, 4, %rd1; setp.lt.u32 %p1, %r1, 8; mov.u32 %r12, 0;
+@%p1 st.shared.v4.b32 [%r3], {{%r1, %r1, %r1, %r1}}; bar.sync 0; setp.ge.u32 %p2, %r1, 8;
+{load}
+{use}
+ret; }}
+"""
+
+
+def unwritten(load: str, use: str) -> tuple[Finding, ...]:
+    """What is found where lanes 0 to 7 of a warp have written 16 bytes each; the use is at line 9."""
+    return run(SHARED.format(load=load, use=use), (1,), (32,), [np.zeros(32, np.uint32)])
+
+
+PREFETCH = "ld.shared.v2.b32 {%r4, %r5}, [%r3];"
+MATRICES = "ldmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 {{%r4, %r5}}, [%r3];"
+STORE = "st.global.b32 [%rd1], {};"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "", "add.u32 %r6, %r4, %r5;", "@%p1 " + STORE.format("%r5"), "mov.u32 %r4, %r1; " + STORE.format("%r4"),
+        "selp.b32 %r6, %r4, %r1, %p1; " + STORE.format("%r6"),
+    ],
+)  # fmt: skip
+def test_what_a_prefetch_reads_may_be_unwritten_if_nobody_uses_it(use: str) -> None:
+    assert unwritten(PREFETCH, use) == ()
+    assert unwritten(MATRICES.format(trans=""), use.replace("%r5", "%r4") if "@%p1" in use else use) == ()
+
+
+@pytest.mark.parametrize(
+    ("use", "register"),
+    [
+        (STORE.format("%r5"), "%r5"),
+        (f"add.u32 %r6, %r4, 1; {STORE.format('%r6')}", "%r6"),
+        ("and.b32 %r6, %r4, 4; add.u32 %r6, %r6, %r3; ld.shared.b32 %r7, [%r6];", "%r6"),
+        ("setp.eq.u32 %p3, %r4, 77; @%p3 bra END; END:", "%p3"),
+        ("@%p2 st.shared.b32 [%r3], %r5;", "%r5"),
+    ],
+)
+def test_what_is_read_unwritten_is_found_where_it_is_used(use: str, register: str) -> None:
+    message = f"{register} comes from shared memory at 0x80, which is read at line 8 before it is written"
+    one = check_found(unwritten(PREFETCH, use), "uninitialised", 9, message)
+    assert (one.lane, one.count) == (8, 24)
+
+
+def test_matrices_of_which_some_rows_are_unwritten() -> None:
+    """The second matrix, whose rows lanes 8 to 15 name; of its transposed one, where lanes 8 to 11 have written."""
+    message = "{} comes from shared memory at {}, which is read at line 8 before it is written"
+    found = unwritten(MATRICES.format(trans=""), f"{STORE.format('%r4')} {STORE.format('%r5')}")
+    one = check_found(found, "uninitialised", 9, message.format("%r5", "0x80"))
+    assert (one.count, len(found)) == (32, 1)
+    more = "setp.lt.u32 %p3, %r1, 12; @%p3 st.shared.v4.b32 [%r3], {%r1, %r1, %r1, %r1}; bar.sync 0; "
+    found = unwritten(more + MATRICES.format(trans=""), STORE.format("%r5"))
+    one = check_found(found, "uninitialised", 9, message.format("%r5", "0xc0"))
+    assert (one.lane, one.count) == (16, 16)
+    found = unwritten(more + MATRICES.format(trans=".trans"), STORE.format("%r5"))
+    one = check_found(found, "uninitialised", 9, message.format("%r5", "0xc0"))
+    assert (one.lane, one.count) == (2, 16)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +236,16 @@ def test_padding_of_packed_rows_may_be_anything(packed: str, data: int, missing:
     text = f""".version 8.7
 .target sm_120a
 .address_size 64
-.visible .entry k() {{ .reg .pred %p0; .reg .b32 %r<4>; .shared .align 16 .b8 rows[128];
+.visible .entry k() {{ .reg .pred %p0; .reg .b32 %r<4>; .shared .align 16 .b8 rows[128], to[128];
 mov.u32 %r0, %tid.x; mov.u32 %r1, rows; mad.lo.u32 %r1, %r0, 16, %r1; setp.lt.u32 %p0, %r0, 8;
 {stores}
 bar.sync 0;
 ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.{packed} {{%r2}}, [%r1];
+st.shared.b32 [to], %r2;
 }}
 """
     found = run(text, (1,), (32,), [])
     assert len(found) == bool(missing)
     if missing:
-        check_found(found, "uninitialised", line_of(text, "ldmatrix"), "read before anything is written", address=True)
+        message = f"which is read at line {line_of(text, 'ldmatrix')} before it is written"
+        check_found(found, "uninitialised", line_of(text, "[to], %r2"), message)

@@ -36,7 +36,9 @@ def test_the_barrier_of_a_cluster_orders_its_ctas() -> None:
 
 
 def test_the_barrier_of_a_cta_does_not() -> None:
-    one = check_found(run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what warp 0")
+    one = check_found(
+        run(REMOTE.format(sync="bar.sync 0;"), 4, 64, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0"
+    )
     assert (one.cta, one.address) == ((0, 0, 0), 0)
 
 
@@ -45,7 +47,7 @@ def test_arriving_at_the_cluster_is_not_waiting() -> None:
     late = f"""barrier.cluster.arrive.aligned;
 mapa.shared::cluster.u32 %r6, %r3, %r5; st.shared::cluster.u32 [%r6], %r4; barrier.cluster.wait.aligned;
 ld.shared.u32 %r7, [%r3]; {SYNC}"""
-    check_found(run(late, 2, 32, 2), "races", FIRST_LINE + 2, "reads what warp 0")
+    check_found(run(late, 2, 32, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0")
 
 
 COPY = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r8, 64; @%p1 mbarrier.init.shared.b64 [bar], %r8; bar.sync 0;
@@ -93,3 +95,30 @@ mov.u32 %r9, bar; setp.eq.u32 %p2, %r4, 0; and.pred %p2, %p1, %p2; mapa.shared::
 @%p2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];"""
     check_found(run(body, 2, 32, 2), "races", FIRST_LINE + 3, "accesses the shared memory of CTA (1, 0, 0)")
     assert run(f"{body}\n{SYNC}", 2, 32, 2) == ()
+
+
+@pytest.mark.parametrize(
+    ("fence", "barrier", "right"),
+    [
+        ("fence.mbarrier_init.release.cluster;", "barrier.cluster.arrive.relaxed.aligned;", True),
+        ("fence.acq_rel.cluster;", "barrier.cluster.arrive.relaxed.aligned;", True),
+        ("bar.sync 0; fence.acq_rel.gpu;", "barrier.cluster.arrive.relaxed.aligned;", True),
+        ("", "barrier.cluster.arrive.aligned;", True),
+        ("", "barrier.cluster.arrive.release.aligned;", True),
+        ("", "barrier.cluster.arrive.relaxed.aligned;", False),
+        ("fence.acq_rel.cta;", "barrier.cluster.arrive.relaxed.aligned;", False),
+        ("fence.proxy.async;", "barrier.cluster.arrive.relaxed.aligned;", False),
+    ],
+)
+def test_objects_that_another_cta_arrives_at(fence: str, barrier: str, right: bool) -> None:
+    body = f"""mov.u32 %r8, 2; setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], %r8; {fence}
+{barrier} barrier.cluster.wait.aligned; mov.u32 %r9, bar; mapa.shared::cluster.u32 %r6, %r9, %r5;
+@%p1 mbarrier.arrive.shared.b64 _, [bar];
+@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];
+{SYNC}"""
+    found = run(body, 2, 64, 2)
+    if right:
+        assert found == ()
+    else:
+        message = "from another CTA the mbarrier object that CTA (1, 0, 0), warp 0, lane 0 initialises at line 8"
+        check_found(found, "races", FIRST_LINE + 3, message)

@@ -232,3 +232,103 @@ def test_a_store_of_what_was_there_is_a_note() -> None:
     assert (note.severity, note.line) == ("note", FIRST + 1)
     assert "writes over what CTA" in note.message
     assert "the value is the same" in note.message
+
+
+# Words that tell of data between CTAs: what is written is to be covered by a fence or a release.
+
+LAST = """.shared .align 4 .u32 last; setp.eq.u32 %p2, %r1, 0; st.global.u32 [%rd2], %r0;
+{publish} @%p2 st.shared.u32 [last], %r5; bar.sync 0; ld.shared.u32 %r5, [last]; setp.eq.u32 %p3, %r5, 2;
+add.u32 %r5, %r0, 64; rem.u32 %r5, %r5, 192; mad.wide.u32 %rd4, %r5, 4, %rd1; @!%p3 bra END;
+ld.global.u32 %r6, [%rd4];
+END:"""
+TAKE = "@%p2 atom.global.add.u32 %r5, [%rd3], 1;"
+
+
+@pytest.mark.parametrize("at_once", [3, 1])
+@pytest.mark.parametrize(
+    "publish",
+    [
+        f"membar.gl; bar.sync 0; {TAKE}",
+        f"bar.sync 0; @%p2 membar.gl; {TAKE}",
+        f"bar.sync 0; fence.acq_rel.gpu; {TAKE}",
+        f"bar.sync 0; {TAKE.replace('global', 'acq_rel.gpu.global')}",
+        f"bar.sync 0; {TAKE.replace('global', 'release.sys.global')}",
+    ],
+)
+def test_the_last_cta_may_read_what_others_wrote(publish: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the samples' reduction, with the fence of each thread or of the one that counts."""
+    monkeypatch.setattr("warploom.runtime.interp.machine.batches.IN_FLIGHT_WARPS", 2 * at_once)
+    assert run(LAST.format(publish=publish)) == ()
+
+
+@pytest.mark.parametrize("at_once", [3, 1])
+@pytest.mark.parametrize(
+    ("publish", "writer"),
+    [
+        (f"bar.sync 0; {TAKE}", 0),
+        (f"membar.cta; bar.sync 0; {TAKE}", 0),
+        (f"fence.proxy.async; bar.sync 0; {TAKE}", 0),
+        (f"bar.sync 0; {TAKE.replace('global', 'acq_rel.cta.global')}", 0),
+        (f"bar.sync 0; {TAKE.replace('global', 'acquire.gpu.global')}", 0),
+        # The fence of one thread does not cover what others do until they meet; and they have to meet.
+        (f"@%p2 membar.gl; bar.sync 0; {TAKE}", 1),
+        (f"membar.gl; {TAKE}", 1),
+    ],
+)
+def test_counters_that_do_not_tell_all(
+    publish: str, writer: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warploom.runtime.interp.machine.batches.IN_FLIGHT_WARPS", 2 * at_once)
+    found = run(LAST.format(publish=publish))
+    one = check_found(found, "races", FIRST + 3, f"reads what CTA (0, 0, 0), warp {writer}")
+    assert "no membar.gl, fence or .release covers it before the word is written that tells of it" in one.message
+
+
+LOCK = """setp.ne.u32 %p2, %r1, 0; @%p2 bra IN;
+WAIT: atom.global.cas.b32 %r5, [%rd3], 0, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra WAIT; membar.gl;
+IN: bar.sync 0; mad.wide.u32 %rd4, %r1, 4, %rd1; ld.global.u32 %r6, [%rd4]; add.u32 %r6, %r6, %r0;
+st.global.u32 [%rd4], %r6;
+{fence} {meet} @%p2 bra END; {own} atom.global.exch.b32 %r5, [%rd3], 0; END:"""
+
+
+@pytest.mark.parametrize(("fence", "own"), [("membar.gl;", ""), ("", "membar.gl;"), ("fence.sc.gpu;", "membar.gl;")])
+def test_a_lock_around_what_all_threads_do(fence: str, own: str) -> None:
+    assert run(LOCK.format(fence=fence, meet="bar.sync 0;", own=own), max_steps=100_000) == ()
+    for meet, fences in (("", (fence, own)), ("bar.sync 0;", ("", ""))):
+        body = LOCK.format(fence=fences[0], meet=meet, own=fences[1])
+        check_found(run(body, max_steps=100_000), "races", FIRST + 2, "reads what CTA (0, 0, 0)")
+
+
+GRID = """st.global.u32 [%rd2], %r0; setp.ne.u32 %p2, %r1, 0; bar.sync 0; @%p2 bra MET; {before}
+{come}.global.add.u32 [%rd3], 1;
+SPIN: {look}.global.u32 %r5, [%rd3]; setp.lt.u32 %p1, %r5, 3; @%p1 bra SPIN; {behind}
+MET: bar.sync 0; add.u32 %r5, %r0, 64; rem.u32 %r5, %r5, 192; mad.wide.u32 %rd4, %r5, 4, %rd1;
+ld.global.u32 %r6, [%rd4];"""
+
+
+@pytest.mark.parametrize(
+    ("before", "come", "look", "behind"),
+    [
+        ("membar.gl;", "red", "ld.volatile", "membar.gl;"),
+        ("fence.acq_rel.gpu;", "red.relaxed.gpu", "ld.relaxed.gpu", "fence.acq_rel.gpu;"),
+        ("", "red.release.gpu", "ld.acquire.gpu", ""),
+    ],
+)
+def test_a_barrier_of_the_grid(before: str, come: str, look: str, behind: str) -> None:
+    body = GRID.format(before=before, come=come, look=look, behind=behind)
+    assert run(body, max_steps=100_000) == ()
+    weak = GRID.format(before="", come="red", look=look, behind=behind)
+    check_found(run(weak, max_steps=100_000), "races", FIRST + 4, "reads what CTA (1, 0, 0), warp 0, lane 0 writes")
+
+
+def test_what_one_cta_tells_another_goes_on_to_a_third() -> None:
+    body = """setp.ne.u32 %p2, %r1, 0; @%p2 bra END; setp.eq.u32 %p1, %r2, 0;
+@%p1 st.global.u32 [%rd1], 7; @%p1 bra GIVE;
+WAIT: ld.acquire.gpu.global.u32 %r5, [%rd3]; setp.lt.u32 %p1, %r5, %r2; @%p1 bra WAIT;
+setp.ne.u32 %p1, %r2, 2; @%p1 bra GIVE; ld.global.u32 %r6, [%rd1];
+GIVE: add.u32 %r5, %r2, 1; st{release}.global.u32 [%rd3], %r5; END:"""
+    assert run(body.format(release=".release.gpu"), max_steps=100_000) == ()
+    found = run(body.format(release=".relaxed.gpu"), max_steps=100_000)
+    check_found(
+        found, "races", FIRST + 3, "reads what CTA (0, 0, 0), warp 0, lane 0 writes at line 9, and no membar.gl"
+    )

@@ -120,7 +120,57 @@ def test_overwriting_what_another_lane_read() -> None:
     start = "st.shared.u32 [%r3], %r1; bar.warp.sync -1;"
     broadcast = f"{start} ld.shared.u32 %r7, [tile];{{sync}}\nst.shared.u32 [%r3], %r2;"
     assert run(broadcast.format(sync="bar.warp.sync -1;"), 32) == ()
-    found(broadcast.format(sync=""), "races", 2, "writes what warp 0", 32)
+    found(broadcast.format(sync=""), "races", 2, "writes what several lanes of warp 0 read at line 8", 32)
+
+
+def test_a_race_names_two_threads() -> None:
+    """Where two warps write in one step what both have read, each races with the other."""
+    start = "st.shared.u32 [%r3], %r1; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p1, %r5, 0;"
+    one = found(
+        f"{start} @%p1 ld.shared.u32 %r7, [tile];\n@%p1 st.shared.u32 [tile], %r1;", "races", 2, "reads at line"
+    )
+    assert (one.warp, one.lane) == (0, 0)
+    assert "writes what warp 1, lane 0 reads at line 8" in one.message
+
+
+EXCHANGES = {
+    "shfl": "{guard}shfl.sync.bfly.b32 %r8, {value}, 1, 31, {mask};",
+    "redux": "{guard}redux.sync.add.u32 %r8, {value}, {mask};",
+    "vote": "setp.eq.u32 %p2, {value}, 3; {guard}vote.sync.ballot.b32 %r8, %p2, {mask};",
+}
+OVER = """st.shared.u32 [%r3], %r1; bar.sync 0; mov.u32 %r9, 1; mov.u32 %r8, 7;
+xor.b32 %r5, %r2, 4; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5; ld.shared.u32 %r7, [%r3];
+{exchange}
+{store}"""
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_what_is_made_of_others_values_may_go_over_them(name: str) -> None:
+    """A lane that has a value through an exchange stores where another lane read what it is made of."""
+    exchange = EXCHANGES[name].format(value="%r7", mask=-1, guard="")
+    for store in (
+        "add.u32 %r8, %r8, 1; st.shared.u32 [%r6], %r8;",
+        "and.b32 %r8, %r8, 0; add.u32 %r6, %r6, %r8; st.shared.u32 [%r6], %r1;",
+        "setp.ne.u32 %p1, %r8, 12345; @%p1 st.shared.u32 [%r6], %r1;",
+    ):
+        assert run(OVER.format(exchange=exchange, store=store), 32) == ()
+    message = "writes what warp 0, lane 1 reads at line 9"
+    found(OVER.format(exchange=exchange, store="st.shared.u32 [%r6], %r1;"), "races", 4, message, 32)
+    unread = EXCHANGES[name].format(value="%r9", mask=-1, guard="")
+    found(OVER.format(exchange=unread, store="st.shared.u32 [%r6], %r8;"), "races", 4, message, 32)
+    half = EXCHANGES[name].format(value="%r7", mask="0x55555555", guard="@%p3 ")
+    half = f"and.b32 %r10, %r1, 1; setp.eq.u32 %p3, %r10, 0; {half}"
+    found(OVER.format(exchange=half, store="st.shared.u32 [%r6], %r8;"), "races", 4, message, 32)
+
+
+def test_a_product_of_matrices_exchanges_too() -> None:
+    """Its result goes where the lanes read its operands."""
+    body = """st.shared.u32 [%r3], 0; bar.sync 0; mov.f32 %f1, 0f00000000;
+ld.shared.u32 %r7, [%r3]; xor.b32 %r5, %r2, 4; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5;
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{%f2, %f3, %f4, %f5}}, {{{a}, {a}}}, {{{a}}}, {{%f1, %f1, %f1, %f1}};
+st.shared.f32 [%r6], %f2;"""
+    assert run(body.format(a="%r7"), 32) == ()
+    found(body.format(a="%r1"), "races", 4, "writes what warp 0, lane 1 reads at line 9", 32)
 
 
 # Atomics, fences
@@ -208,7 +258,7 @@ def test_the_end_of_an_object_behind_a_counter() -> None:
 PIPELINE = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 32; @%p1 mbarrier.init.shared.b64 [full], %r5;
 @%p1 mbarrier.init.shared.b64 [empty], %r5; bar.sync 0; mov.u32 %r6, 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra MAKE;
 USE: and.b32 %r7, %r6, 1; {full}
-ld.shared.u32 %r8, [%r3+128];
+ld.shared.u32 %r8, [%r3+128]; st.shared.u32 [%r3+256], %r8;
 mbarrier.arrive.shared.b64 _, [empty];
 add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra USE; bra END;
 MAKE: and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {empty}
@@ -224,13 +274,18 @@ def test_a_pipeline_of_mbarriers_is_silent() -> None:
 
 
 def test_a_pipeline_that_does_not_wait() -> None:
-    found(PIPELINE.format(full="", empty=EMPTY), "uninitialised", 4, "read before anything is written")
+    found(
+        PIPELINE.format(full="", empty=EMPTY),
+        "uninitialised",
+        4,
+        "%r8 comes from shared memory at 0x80, which is read at line 11",
+    )
     found(PIPELINE.format(full=FULL, empty=""), "races", 4, "reads what warp 1, lane 0 writes at line 15")
 
 
 def test_a_pipeline_that_waits_for_the_wrong_phase() -> None:
     wrong = PIPELINE.replace("and.b32 %r7, %r6, 1; {full}", "and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {full}")
-    found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "read before anything is written")
+    found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "%r8 comes from shared memory at 0x80")
     wrong = PIPELINE.replace("xor.b32 %r7, %r7, 1; {empty}", "mov.u32 %r7, 1; {empty}")
     assert any(f.check == "races" for f in run(wrong.format(full=FULL, empty=EMPTY), max_steps=20000))
 

@@ -311,6 +311,35 @@ def test_floats_to_integers(form: Format, to: str) -> None:
             assert word == expected & ((1 << bits) - 1), (mode, hex(x))
 
 
+@pytest.mark.parametrize("form", [F16, F32, F64], ids=lambda f: f.name)
+@pytest.mark.parametrize("to", ["u8", "s8", *INTEGERS])
+def test_floats_beside_the_ends_of_integers(form: Format, to: str) -> None:
+    """Numbers around the least and the greatest integer, and around zero; 8 bits are extended in their register."""
+    bits = int(to[1:])
+    low, top = (-(1 << bits - 1), (1 << bits - 1) - 1) if to[0] == "s" else (0, (1 << bits) - 1)
+    beside = [Fraction(n, 4) for end in (low, 0, top) for n in range(4 * end - 9, 4 * end + 10)]
+    words = {form.word(x, mode) for x in beside for mode in ("rm", "rp")}
+    near = {w + step for w in words for step in (-1, 0, 1) if 0 <= w + step < 1 << form.bits}
+    a = np.array(sorted(w for w in near if isinstance(form.value(w), Fraction)), f"u{form.bits // 8}")
+    rounds: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}
+    wide = max(bits, 16)
+    for mode, whole in rounds.items():
+        got = apply(f"cvt.{mode}.{to}.{form.name} %d, %a;", f"u{wide // 8}", a)
+        expected = [min(max(whole(Fraction(form.value(x))), low), top) for x in a.tolist()]
+        assert got.tolist() == [x & ((1 << wide) - 1) for x in expected], mode
+
+
+@pytest.mark.parametrize("form", [F16, F32, F64], ids=lambda f: f.name)
+@pytest.mark.parametrize("origin", INTEGERS)
+def test_integers_to_saturated_floats(form: Format, origin: str) -> None:
+    bits = int(origin[1:])
+    a = np.array([0, 1, 2, 3, (1 << bits) - 1, (1 << bits - 1) - 1, 1 << bits - 1], f"u{bits // 8}")
+    values = (a.view(f"i{bits // 8}") if origin[0] == "s" else a).tolist()
+    for mode in ("rn", "rz") if form in (F32, F64) else ("rn",):
+        got = apply(f"cvt.{mode}.sat.{form.name}.{origin} %d, %a;", f"u{form.bits // 8}", a)
+        assert got.tolist() == [form.word(Fraction(min(max(v, 0), 1)), mode) for v in values]
+
+
 @pytest.mark.parametrize("form", [F16, BF16, F32, F64], ids=lambda f: f.name)
 @pytest.mark.parametrize("origin", INTEGERS)
 def test_integers_to_floats(form: Format, origin: str) -> None:

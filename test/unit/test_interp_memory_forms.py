@@ -235,3 +235,15 @@ def test_hints_do_nothing() -> None:
         membar.proxy.alias;"""
     got: Any = apply(f"{hints} {fences} not.b32 %d, %a;", "u4", values)
     assert got.tolist() == (~values).tolist()
+
+
+def test_vector_variables() -> None:
+    data, out = GENERATOR.integers(0, 1 << 32, (32, 4), np.uint32), outputs(32 * 8, "u4").reshape(32, 8)
+    body = f""".reg .v4 .u32 w; .reg .v4 .b32 place; {COPY}
+        shr.u64 %rd4, %rd3, 1; sub.u64 %rd1, %rd1, %rd4; ld.global.v4.u32 w, [%rd1]; mov.v4.u32 place, %tid;
+        add.u32 w.y, w.x, place.r; st.global.v4.u32 [%rd2], w; st.global.v4.b32 [%rd2+16], place;"""
+    program(body, POINTERS).launch("k", (1, 1, 1), (32, 1, 1), [data, out])
+    lanes = np.arange(32, dtype=np.uint32)
+    expected = np.concatenate((data, np.zeros_like(data)), axis=1)
+    expected[:, 1], expected[:, 4] = data[:, 0] + lanes, lanes
+    assert (out == expected).all()

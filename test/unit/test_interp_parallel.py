@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -169,8 +170,14 @@ def test_an_interrupt_leaves_nothing_behind() -> None:
 def test_a_process_that_ends_is_told() -> None:
     memory = GlobalBuffers()
     memory.add(Buffer("x", np.zeros(64, np.uint8)))
-    with pytest.raises(InterpreterError, match="ended with 9; WARPLOOM_CORES=1 runs them in this one"):
+    with pytest.raises(InterpreterError, match="ended with exit code 9; WARPLOOM_CORES=1 runs them in this one"):
         parallel.run_batches(lambda batch: os._exit(9), 4, memory, lambda result: None)
+    with pytest.raises(InterpreterError, match="was killed by SIGKILL, as is done where memory is short; WARPLOOM_C"):
+        parallel.run_batches(lambda batch: os.kill(os.getpid(), signal.SIGKILL), 4, memory, lambda result: None)
+    with pytest.raises(InterpreterError, match="was killed by SIGTERM; WARPLOOM_CORES"):
+        parallel.run_batches(lambda batch: os.kill(os.getpid(), signal.SIGTERM), 4, memory, lambda result: None)
+    with pytest.raises(InterpreterError, match="had no memory left; WARPLOOM_CORES=1 runs them in this one"):
+        parallel.run_batches(lambda batch: np.zeros(1 << 50), 4, memory, lambda result: None)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         parallel.run_batches(lambda batch: 1 // 0, 4, memory, lambda result: None)
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from interpreted import Array, apply, outputs, per_thread, program
 
-from warploom.runtime.interp import InterpreterError
+from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.runtime.cuda import ptxas
+from warploom.runtime.interp import InterpreterError, load
 
 GENERATOR = np.random.default_rng(61)
 
@@ -81,7 +83,7 @@ def test_special_registers_of_the_launch() -> None:
         mov.u32 %r4, %smid; setp.lt.u32 %p1, %r4, %r3; mov.u64 %rd1, %gridid; cvt.u32.u64 %r5, %rd1;
         mov.u32 %r6, %clock_hi; add.u32 %r5, %r5, %r6;
         mad.lo.u32 %r0, %r1, 1000, %r2; mad.lo.u32 %r0, %r0, 10, %r5; @!%p1 mov.u32 %r0, 0;"""
-    assert set(per_thread(body, shared=48).tolist()) == {((128 + 48) * 1000 + 48) * 10 + 1}
+    assert set(per_thread(body, shared=48).tolist()) == {(256 * 1000 + 48) * 10 + 1}  # 100 + 48 bytes, in units of 128
     out = outputs(200, "u4")
     body = "mov.u32 %r1, %ctaid.x; ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r1, 4, %rd1; mov.u32 %r2, %smid;"
     program(f"{body} st.global.u32 [%rd1], %r2;", ".param .u64 out").launch("k", (200, 1, 1), (1, 1, 1), [out])
@@ -141,3 +143,75 @@ def test_initialisers_with_addresses() -> None:
 def test_initialisers_that_cannot_be(variable: str, message: str) -> None:
     with pytest.raises(InterpreterError, match=message):
         program("mov.u64 %rd1, p;", module=variable).launch("k", (1, 1, 1), (1, 1, 1), [])
+
+
+# Shared memory: what a kernel has of it, and where
+
+MODULE = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .shared .align 4 .b8 near[];
+.extern .shared .align 1024 .b8 far[];
+.shared .align 1 .b8 s[3];
+.shared .align 16 .b8 t[5];
+.shared .align 4 .b8 u[48];
+.shared .b8 huge[245760];
+.visible .func f();
+.visible .func g();
+.global .u64 pointer = g;
+.visible .func g() { .shared .align 2 .b8 gv[32]; .reg .b32 %r; mov.u32 %r, gv; ret; }
+.visible .func f() { .shared .align 2 .b8 fv[10]; .reg .b32 %r; ld.shared.u8 %r, [t]; ret; }
+"""
+
+
+def kernel(name: str, variables: str, *named: str, body: str = "") -> str:
+    """A kernel that writes where variables lie."""
+    stores = "".join(f"mov.u32 %r0, {v}; st.global.u32 [%rd0+{4 * i}], %r0; " for i, v in enumerate(named))
+    return f""".visible .entry {name}(.param .u64 out) {{ .reg .b32 %r<2>; .reg .b64 %rd<3>; {variables}
+ld.param.u64 %rd0, [out]; {stores} {body} ret; }}
+"""
+
+
+SHARED = {
+    "own": (kernel("own", ".shared .align 16 .b8 v[48];", "v", "near", "far"), [0, 48, 1024], 1024),
+    "module": (kernel("module", ".shared .align 2 .b8 v[6];", "v", "u", "t", "s", "near"), [0, 24, 16, 6, 80], 1024),
+    "unused": (kernel("unused", ".shared .align 2 .b8 v[6]; .shared .b8 z[1077];", "v", "near"), [0, 1088], 2048),
+    "called": (kernel("called", ".shared .align 2 .b8 v[6];", "v", "u", "t", "near", body="call f;"),
+        [10, 24, 16, 80], 1024),
+    "taken": (kernel("taken", ".shared .b8 v[6];", "v", "near", body="mov.u64 %rd1, f;"), [10, 32], 1024),
+    "initialised": (kernel("initialised", ".shared .b8 v[6];", "v", "near", body="ld.global.u64 %rd1, [pointer];"),
+        [32, 48], 1024),
+    "nothing": (kernel("nothing", ""), [], 0),
+    "hidden": (kernel("hidden", ".shared .align 2 .b8 v[6]; .shared .b8 s[2];", "v", "s", "near"), [0, 6, 16], 1024),
+}  # fmt: skip
+"""Kernels, where ptxas 13.0 puts their variables for sm_80, and how many bytes of static memory it gives them."""
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_shared_memory_lies_where_ptxas_puts_it(name: str) -> None:
+    """Dynamic memory at its own alignment, behind what the kernel and its callees use; the static part is padded."""
+    text, places, static = SHARED[name]
+    built = load(parse_ptx(MODULE + text, "k.ptx"), "k.ptx")
+    out = outputs(len(places) + 1, "u4")
+    built.launch(name, (1, 1, 1), (1, 1, 1), [out], shared=64)
+    assert out.tolist() == [*places, 0xA5A5A5A5]
+    assert built.kernel(name).layout.shared == static
+    if ptxas.find() is not None:
+        assert ptxas.assemble(MODULE + text, "sm_80")[name].shared == static
+
+
+def test_limits_of_shared_memory_are_those_of_the_padded_sizes() -> None:
+    text = MODULE + kernel("k", ".shared .b8 v[48];", "v", "far") + kernel("h", ".shared .b8 v[48129];", "far")
+    built = load(parse_ptx(text, "k.ptx"), "k.ptx")
+    built.launch("k", (1, 1, 1), (1, 1, 1), [outputs(2, "u4")], shared=162 * 1024)
+    with pytest.raises(InterpreterError, match=r"kernel k: 166913 bytes of shared memory are asked for; .* 166912"):
+        built.launch("k", (1, 1, 1), (1, 1, 1), [outputs(2, "u4")], shared=162 * 1024 + 1)
+    built.launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
+    built = load(parse_ptx(text.replace("48129", "49153"), "k.ptx"), "k.ptx")
+    with pytest.raises(InterpreterError, match=r"50176 bytes of static .* at most 49152 for sm_80, dynamic"):
+        built.launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
+    text = text.replace("sm_80", "sm_90a")
+    load(parse_ptx(text.replace("48129", "232448"), "k.ptx")).launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
+    built = load(parse_ptx(text.replace("48129", "232449"), "k.ptx"), "k.ptx")
+    with pytest.raises(InterpreterError, match="233472 bytes of static shared memory; ptxas takes at most 232448"):
+        built.launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])

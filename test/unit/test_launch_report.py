@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from itertools import product
 from typing import Any
@@ -13,6 +14,9 @@ from interpreted import program
 from numpy.typing import NDArray
 
 from warploom.runtime import ArgumentError, compile, load_ptx
+from warploom.runtime.interp.machine import parallel
+from warploom.runtime.interp.machine.cores import CORES
+from warploom.runtime.interp.observers import reporter as counting
 from warploom.runtime.interp.observers.reporter import Reporter
 from warploom.runtime.interp.observers.traffic import BANK_BYTES, BANKS, SECTOR_BYTES, sectors, wavefronts
 from warploom.runtime.launch_report import GlobalAccess, LaunchReport, SharedAccess
@@ -234,10 +238,75 @@ def test_random_accesses_against_a_count_of_each_sector() -> None:
     for span, width in product((64, 1 << 9, 1 << 14), (1, 4, 16)):
         threads = np.flatnonzero(random.random(3 * 32) < 0.7)
         start, warps = random.integers(0, span // width, threads.size) * width, threads % 3
-        found, ideal = sectors(start, np.full(threads.size, width), warps)
+        found, ideal = sectors(start, np.full(threads.size, width), warps, threads // 3)
         bytes_ = [{int(s) + i for s in start[warps == w] for i in range(width)} for w in range(3)]
         assert found.tolist() == [len({b // SECTOR_BYTES for b in mine}) for mine in bytes_]
         assert ideal.tolist() == [-(-len(mine) // SECTOR_BYTES) for mine in bytes_]
+
+
+@pytest.mark.parametrize("width", [1, 4, 8, 16])
+def test_several_accesses_of_a_lane_in_one_request(width: int) -> None:
+    """As asynchronous products read: those of the lanes that are served together count together."""
+    random = np.random.default_rng(width)
+    threads = np.sort(random.integers(0, 3 * 32, 200))
+    lanes, warps = np.divmod(threads, 3)
+    start = random.integers(0, (1 << 12) // width, threads.size) * width
+    for alone in (False, True):
+        found, ideal = wavefronts(start, width, warps, lanes, alone=alone)
+        assert found.tolist() == by_hand(start, width, warps, lanes, alone)
+        assert (ideal <= found).all()
+    found, _ = sectors(start, np.full(threads.size, width), warps, lanes)
+    assert found.tolist() == [len(set((start[warps == w] // SECTOR_BYTES).tolist())) for w in range(3)]
+
+
+LOOP = """.shared .align 16 .b8 tile[32768]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 3;
+    add.u32 %r2, %r2, %r3; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r1, 12; add.u64 %rd1, %rd1, %rd2;
+    mov.u32 %r4, 0; mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd2, %r5, 1536; add.u64 %rd1, %rd1, %rd2;
+    L: st.shared.u32 [%r2], %r4; ld.global.u32 %r6, [%rd1]; add.u32 %r2, %r2, 128; add.u64 %rd1, %rd1, 32;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 100; @%p1 bra L; red.shared.add.u32 [tile], %r6;"""
+
+
+def test_the_cost_of_a_pattern_of_addresses_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a loop whose addresses go on by whole lines and sectors, what two functions count is counted 3 times."""
+    calls: list[str] = []
+    for name, function in (("wavefronts", wavefronts), ("sectors", sectors)):
+
+        def counted(*args: Any, name: str = name, function: Any = function, **options: Any) -> Any:
+            calls.append(name)
+            return function(*args, **options)
+
+        monkeypatch.setattr(counting, name, counted)
+    found = reported(LOOP, ".param .u64 p", (np.zeros(10000, np.uint32),), threads=128)
+    store, atomic = found.shared
+    (load,) = found.global_
+    assert (store.requests, store.wavefronts, store.worst) == (400, 800, 2)
+    assert (atomic.requests, atomic.worst) == (4, 32)
+    assert (load.requests, load.sectors) == (400, 400 * 12)
+    assert sorted(calls) == ["sectors", "wavefronts", "wavefronts"]
+
+
+def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTAs that run side by side are counted where they run."""
+    body = f"{LOOP} setp.gt.u32 %p1, %r5, 37; @%p1 add.u32 %r6, %r6, 1;"
+    built, started, found = program(body, ".param .u64 p"), list[str](), list[LaunchReport]()
+    run_batches = parallel.run_batches
+
+    def noted(*args: Any) -> bool:
+        started.append(os.environ[CORES])
+        return run_batches(*args)
+
+    monkeypatch.setattr(parallel, "run_batches", noted)
+    for cores in ("1", "3"):
+        monkeypatch.setenv(CORES, cores)
+        counts = Reporter()
+        built.launch("k", (600, 1, 1), (128, 1, 1), [np.zeros(250000, np.uint32)], observer=counts)
+        found.append(counts.report())
+    assert started == ["3"]
+    assert found[0] == found[1]
+    assert found[0].grid == (600, 1, 1)
+    assert sum(i.warps for i in found[0].instructions if i.opcode == "ld.global.u32") == 600 * 4 * 100
+    with pytest.raises(TypeError, match="expected counts of another reporter, got 5"):
+        Reporter().add(built.kernel("k"), 5)
 
 
 def test_instructions_count_warps_and_the_lanes_whose_guard_holds() -> None:

@@ -105,10 +105,19 @@ def model(core: Arithmetic, row: Row, pairs: list[tuple[int, int]], c: int, scal
     if core.algorithm != GROUPED:
         return in_blocks(core, [scaled(p, s) for p, s in zip(products, scale, strict=True)], c, row.d)
     terms: list[Value] = []
+    exponents: list[int] = []
     for g in range(0, len(products), 16):
+        # Not where the products cancel, only where each is zero, or the scale is.
+        times = scale[g]
+        if (
+            not isinstance(times, str)
+            and times[0]
+            and any(p[0] for p in products[g : g + 16] if not isinstance(p, str))
+        ):
+            exponents.append(times[1])
         dot = sum((p[0] for p in products[g : g + 16] if not isinstance(p, str)), Fraction(0))
         terms.append(scaled((dot, 0), scale[g]))
-    return block(core, terms, decode(c, row.d), row.d)
+    return block(core, terms, decode(c, row.d), row.d, exponents)
 
 
 def stored_columns(random: np.random.Generator, row: MmaSparse) -> Array:
@@ -167,6 +176,32 @@ def narrow() -> Iterator[tuple[str, Row]]:
 
 
 CASES = list(narrow())
+
+
+CANCELLING = [row for _, row in CASES if "mxf4" in row.kind and isinstance(row, Mma)]
+
+
+@pytest.mark.parametrize("row", CANCELLING, ids=lambda x: x.spelling)
+def test_a_group_that_cancels_keeps_the_exponent_of_its_scales(row: Mma) -> None:
+    """C = 2^-30 is cut by the scales 2^8 of a group of 1 - 1 + 1 - ..., and not by groups of zeros or zero scales."""
+    assert row.scale is not None
+    (m, n, k), vector = row.shape, row.scale.vector
+    one, minus, large = 0b0010, 0b1010, {"ue8m0": 135, "ue4m3": 0x78}[row.scale.type.name]
+    signs = np.where(np.arange(k) % 2 == 0, one, minus).astype(np.uint8)[:, None, None]
+    c = np.full((m, n, WARPS), 2.0**-30, np.float32).view(np.uint32)
+
+    def result(a: Array, size: int) -> set[int]:
+        ones, scale_b = np.full((k, n, WARPS), one, np.uint8), np.full((vector, n, WARPS), large, np.uint8)
+        extras = SideOperands(None, np.full((vector, m, WARPS), size, np.uint8), scale_b)
+        words = in_bytes(np.ascontiguousarray(a), row, row.a), in_bytes(ones, row, row.b)
+        return set(MatrixProduct(row, arithmetic("sm_120a", row))(*words, c.copy(), extras).ravel().tolist())
+
+    kept, shape = {int(c[0, 0, 0])}, (k, m, WARPS)
+    assert result(np.broadcast_to(signs, shape), large) == {0}
+    assert result(np.zeros(shape, np.uint8), large) == kept
+    assert result(np.broadcast_to(signs * (np.arange(k) < 16)[:, None, None].astype(np.uint8), shape), large) == {0}
+    if row.scale.type.name == "ue4m3":
+        assert result(np.broadcast_to(signs, shape), 0) == kept
 
 
 @pytest.mark.parametrize(("target", "row"), CASES, ids=lambda x: x if isinstance(x, str) else x.spelling)

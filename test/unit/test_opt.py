@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedExc
 
 from warploom.passes import context as passes_context
 from warploom.passes.context import known_universe, make_context, parse_mlir
-from warploom.passes.diagnostics import LocatedError, describe, fail, location_of, verify
+from warploom.passes.diagnostics import LocatedError, describe, fail, location_of, remark, verify, warn
 from warploom.passes.opt import WarploomOptMain, main
 from warploom.passes.universe import WARPLOOM_UNIVERSE
 
@@ -174,16 +174,13 @@ class TestVerifier:
         assert (result.code, result.out) == (1, "")
         assert result.err.startswith("a.mlir:3:3: error: arith.addf: operand 'lhs' at position 0 does not verify")
 
-    def test_verify_diagnostics_goes_to_stdout_and_succeeds(self, opt: Opt) -> None:
-        result = opt(write("a.mlir", UNVERIFIED), "--verify-diagnostics")
-        assert (result.code, result.err) == (0, "")
-        assert "a.mlir:3:3: error: arith.addf" in result.out
-        assert "^^^" in result.out
-
-    def test_parsing_diagnostics_goes_to_stdout_and_succeeds(self, opt: Opt) -> None:
-        result = opt(write("a.mlir", "func.func @f( {\n}"), "--parsing-diagnostics")
-        assert (result.code, result.err) == (0, "")
-        assert "a.mlir:1:15" in result.out
+    def test_parsing_diagnostics_go_on_with_the_next_part(self, opt: Opt) -> None:
+        text = "func.func @g( {\n}\n// -----\n" + GOOD
+        result = opt(write("a.mlir", text), "--split-input-file", "--parsing-diagnostics")
+        assert result.code == 0
+        assert result.err.startswith("a.mlir:1:15: error: ")
+        assert "func.func @f()" in result.out
+        assert "error" not in result.out
 
     def test_split_input_counts_lines_from_the_start(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD + "// -----\n" + UNVERIFIED), "--split-input-file")
@@ -214,8 +211,13 @@ class TestPasses:
     def test_unknown_option(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{bogus=1 arch=sm_80}")
         assert result.code == 2
-        assert result.err.startswith("error: pass 'warp-set-target': ")
-        assert result.err.endswith("its options are arch\n")
+        assert result.err == "error: pass 'warp-set-target' has no option 'bogus'; its options are arch\n"
+
+    def test_misspelt_option(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "warploom{sliced_q=2}")
+        assert result.code == 2
+        said = "error: pass 'warploom' has no option 'sliced_q'; did you mean 'sliced-k'? its options are cta, "
+        assert result.err.startswith(said)
 
     def test_option_of_wrong_type(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{arch=80}")
@@ -261,7 +263,7 @@ class TestPasses:
     def test_bad_target_option(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-t", "mlir{bogus=1}")
         assert result.code == 2
-        assert result.err.startswith("error: target 'mlir': ")
+        assert result.err.startswith("error: target 'mlir' has no option 'bogus'; its options are print-generic")
 
     def test_unlowered_module_has_no_ptx(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-t", "ptx")
@@ -271,8 +273,103 @@ class TestPasses:
     def test_time_and_print_between(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "dce,cse", "--time-passes", "--print-between-passes")
         assert result.code == 0
-        assert "Pass dce took" in result.out
-        assert "IR after dce:" in result.out
+        assert result.out == opt("a.mlir").out
+        dump = r"// -----// IR Dump After DeadCodeElimination \(dce\) //----- //\nbuiltin.module {\n(  .*\n)+}\n"
+        took = r"// Pass {} took \d+\.\d+ seconds\n"
+        assert re.fullmatch(f"{took.format('dce')}{dump}\n+{took.format('cse')}", result.err)
+
+
+class TestVerifyDiagnostics:
+    """What `mlir-opt --verify-diagnostics` takes and refuses, with messages of this compiler."""
+
+    SAID = "a.mlir:{}:3: error: unexpected error: arith.addf: operand 'lhs' at position 0 does not verify"
+
+    def verified(self, opt: Opt, text: str, *options: str) -> list[str]:
+        """The lines on stderr; the code says whether there are any."""
+        result = opt(write("a.mlir", text), "--verify-diagnostics", *options)
+        lines = [line for line in result.err.splitlines() if line.startswith(("a.mlir", "error"))]
+        assert result.code == bool(lines)
+        return lines
+
+    @pytest.mark.parametrize(
+        "comments",
+        [
+            "// expected-error @below {{arith.addf: operand 'lhs'}}",
+            "// expected-error@+1{{position 0}}",
+            "  // expected-error    @below {{}}",
+            "// expected-error-re @below {{operand '{{[a-z]+}}' at position {{0|1}}}}",
+            "// expected-error @+2 {{arith.addf}}\n",
+            "// expected-error @below {{addf}}\n// expected-error @below {{addf}}",
+        ],
+    )
+    def test_expected(self, opt: Opt, comments: str) -> None:
+        head, _, tail = UNVERIFIED.partition("\n\n")
+        again = comments.count("expected-") == 2
+        lines = self.verified(opt, f"{head}\n{comments}\n{tail}")
+        # one diagnostic meets one comment
+        assert lines == (['a.mlir:3:4: error: expected error "addf" was not produced'] if again else [])
+
+    def test_expected_on_its_own_line_and_above(self, opt: Opt) -> None:
+        comments = (
+            " // expected-error {{expected [i32], got []}}",
+            "\n// expected-error @above {{i32}}",
+            "\n// expected-error @above {{i32}}\n// no\n",
+            "\n// expected-error @-1 {{i32}}",
+        )
+        for comment in comments:
+            lines = self.verified(opt, f"func.func @f(%a: i32) -> i32 {{\n  return{comment}\n}}\n")
+            assert lines == []
+
+    @pytest.mark.parametrize(
+        ("comment", "problems"),
+        [
+            ("", [SAID.format(3)]),
+            ("// expected-eror @below {{addf}}", [SAID.format(3)]),
+            ("// expected-error @below {{addf}} ", [SAID.format(3)]),
+            (
+                "// expected-error @below {{addi}}",
+                [SAID.format(3), 'a.mlir:2:4: error: expected error "addi" was not produced'],
+            ),
+            (
+                "// expected-error @+2 {{addf}}",
+                [SAID.format(3), 'a.mlir:2:4: error: expected error "addf" was not produced'],
+            ),
+            (
+                "// expected-error @unknown {{addf}}",
+                [SAID.format(3), 'a.mlir:2:4: error: expected error "addf" was not produced'],
+            ),
+            (
+                "// expected-warning @below {{addf}}",
+                [
+                    "a.mlir:2:4: error: 'error' diagnostic emitted when expecting a 'warning': arith.addf: operand",
+                    'a.mlir:2:4: error: expected warning "addf" was not produced',
+                ],
+            ),
+            (
+                "// expected-error-re @below {{ad{{(}}f}}",
+                ["a.mlir:2:4: error: invalid regex: ", SAID.format(3)],
+            ),
+        ],
+    )
+    def test_unexpected_and_missing(self, opt: Opt, comment: str, problems: list[str]) -> None:
+        lines = self.verified(opt, UNVERIFIED.replace("\n\n", f"\n{comment}\n"))
+        assert len(lines) == len(problems)
+        for line, problem in zip(lines, problems, strict=True):
+            assert line.startswith(problem)
+
+    def test_nothing_wrong_where_something_is_expected(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", "// expected-note @below {{x}}\n" + GOOD), "--verify-diagnostics")
+        assert (result.code, result.err) == (1, 'a.mlir:1:4: error: expected note "x" was not produced\n')
+        assert "func.func @f()" in result.out
+
+    def test_parts_expect_their_own(self, opt: Opt) -> None:
+        """Errors of parsing, too; a comment of one part says nothing of another."""
+        parts = [GOOD, UNVERIFIED.replace("\n\n", "\n// expected-error @below {{addf}}\n"), "func.func @g( {\n}\n"]
+        text = "// -----\n".join([*parts, "// expected-error @-4 {{}}\n" + GOOD.replace("@f", "@last")])
+        result = opt(write("a.mlir", text), "--verify-diagnostics", "--split-input-file")
+        assert result.code == 1
+        assert re.sub(r"error: .*", "", result.err).split() == ["a.mlir:11:15:", "a.mlir:14:4:"]
+        assert "@last" in result.out
 
 
 class Failing(ModulePass):
@@ -295,11 +392,46 @@ class Pointing(ModulePass):
         fail(next(iter(function.regions[0].block.ops)), "no such product")
 
 
+class Remarking(ModulePass):
+    """Says a remark and a warning of the module's function."""
+
+    name = "remarking"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        function = next(iter(op.body.block.ops))
+        remark(function, self.name, "it stays")
+        warn(function, self.name, "it is a function")
+
+
 @pytest.fixture
 def with_test_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     passes = known_universe().all_passes
     monkeypatch.setitem(passes, "failing", lambda: Failing)
     monkeypatch.setitem(passes, "pointing", lambda: Pointing)
+    monkeypatch.setitem(passes, "remarking", lambda: Remarking)
+    monkeypatch.setitem(passes, "remarking", lambda: Remarking)
+
+
+REMARK = "// expected-remark @below {{remarking: it stays}}\n"
+WARNING = "// expected-warning @below {{remarking: it is a function}}\n"
+
+
+@pytest.mark.usefixtures("with_test_passes")
+@pytest.mark.parametrize(
+    ("comments", "options", "problems"),
+    [
+        (REMARK + WARNING, ["--remarks"], []),
+        (WARNING, [], []),
+        (WARNING, ["--remarks"], ["a.mlir:2:1: error: unexpected remark: remarking: it stays"]),
+        (REMARK + WARNING, [], ['a.mlir:1:4: error: expected remark "remarking: it stays" was not produced']),
+        ("", [], ["a.mlir:1:1: error: unexpected warning: remarking: it is a function"]),
+    ],
+)
+def test_remarks_and_warnings_are_expected_where_they_are_shown(
+    opt: Opt, comments: str, options: list[str], problems: list[str]
+) -> None:
+    result = opt(write("a.mlir", comments + GOOD), "-p", "remarking", "--verify-diagnostics", *options)
+    assert (result.code, result.err.splitlines()) == (bool(problems), problems)
 
 
 @pytest.mark.usefixtures("with_test_passes")
@@ -309,10 +441,16 @@ class TestFailingPass:
         result = opt(write("a.mlir", GOOD), "-p", "failing")
         assert (result.code, result.out, result.err) == (1, "", "error: the tile does not fit\n")
 
-    def test_diagnostic_with_verify_diagnostics(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("at", ["@unknown", ""])
+    def test_diagnostic_without_a_place(self, opt: Opt, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
         monkeypatch.setattr(Failing, "error", PassFailedException("the tile does not fit"))
-        result = opt(write("a.mlir", GOOD), "-p", "failing", "--verify-diagnostics")
-        assert (result.code, result.out, result.err) == (0, "the tile does not fit\n", "")
+        text = GOOD + f"// expected-error {at} {{{{tile does not}}}}\n"
+        result = opt(write("a.mlir", text), "-p", "failing", "--verify-diagnostics")
+        missing = (
+            "error: unexpected error: the tile does not fit\n"
+            'a.mlir:4:4: error: expected error "tile does not" was not produced\n'
+        )
+        assert (result.code, result.out, result.err) == ((0, "", "") if at else (1, "", missing))
 
     def test_located(self, opt: Opt) -> None:
         result = opt(write("a.mlir", MATMUL), "-p", "pointing")

@@ -14,18 +14,18 @@ from warploom.passes.pipeline import lower
 from warploom.passes.schedule.choice import products
 from warploom.passes.schedule.resources import shared_bytes
 
-SCHEDULED = [k for k in pins.pinned() if isinstance(k.product, Product) and (k.whole or k.product.schedule)]
+SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.whole or k.source.schedule)]
 
 
 @pytest.mark.parametrize("kernel", SCHEDULED[::2], ids=str)
 def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> None:
-    assert isinstance(kernel.product, Product)
-    module = parse_mlir(make_context(), kernel.product.mlir)
+    assert isinstance(kernel.source, Product)
+    module = parse_mlir(make_context(), kernel.source.mlir)
     lower(
         module, make_context(), "warp-bufferize,warp-raise-matmul{tf32=true},warp-fold-fill,warp-fuse-epilogue"
     )  # fmt: skip
     product = read(next(products(module)))
-    compiled = kernel.product.compile(kernel.target)
+    compiled = kernel.source.compile(kernel.target)
     schedules = [schedule for schedule in compiled.schedule if schedule is not None]
     given = [launched.shared for launched in compiled.launches if launched.shared]
     assert given == [shared_bytes(product, schedule) for schedule in schedules]

@@ -141,20 +141,26 @@ def along_m(m: int, n: int, k: int, **options: Any) -> dict[str, Any]:
 TRANSPOSED = [
     Product(TF32, "cleared", "A B", (45, 136, 72), tile(32, 128, depth=32) | {"mma": "m64n32k8"}),
     Product(TF32, "gelu by tanh", "A B", (45, 72, 72), tile(32, 64, staging=0) | {"mma": "m64n32k8"}),
-    Product(E4M3, "residual", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
-    Product(MIXED, "added", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
+    Product(E4M3, "residual", "A B", (45, 80, 144), tile(32, 64, depth=128, promote="none") | {"mma": "m64n32k32"}),
+    Product(MIXED, "added", "A B", (45, 80, 144), tile(32, 64, depth=128, promote="none") | {"mma": "m64n32k32"}),
     Product(Types("i8", "i8", "i32"), "batch", "A B", (45, 80, 144), tile(32, 64, depth=128) | {"mma": "m64n32k32"}),
     Product(TF32, "cleared", "At Bt", (136, 45, 72), along_m(128, 32, 8)),
     Product(TF32, "residual", "At Bt", (72, 45, 72), along_m(64, 32, 8, staging=0)),
-    Product(E4M3, "gelu by tanh", "At Bt", (144, 72, 144), along_m(128, 64, 32, ctas=2)),
-    Product(MIXED, "added", "At Bt", (80, 45, 144), along_m(64, 32, 32)),
+    Product(E4M3, "gelu by tanh", "At Bt", (144, 72, 144), along_m(128, 64, 32, ctas=2, promote="none")),
+    Product(MIXED, "added", "At Bt", (80, 45, 144), along_m(64, 32, 32, promote="none")),
     Product(Types("i8", "i8", "i32"), "batch", "At Bt", (80, 45, 144), along_m(64, 32, 32)),
 ]
 
 
 BOTH = [
     Product(TF32, "cleared", "At B", (72, 48, 72), along_m(64, 32, 8, transpose="b")),
-    Product(E4M3, "cleared", "At B", (48, 144, 144), tile(32, 64, depth=128, transpose="a") | {"mma": "m64n32k32"}),
+    Product(
+        E4M3,
+        "cleared",
+        "At B",
+        (48, 144, 144),
+        tile(32, 64, depth=128, transpose="a", promote="none") | {"mma": "m64n32k32"},
+    ),
 ]
 
 
@@ -209,7 +215,7 @@ def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
 )
 def test_what_does_not_fit_a_in_registers_is_refused(lies: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
-        Product(E4M3, "cleared", lies, (128, 128, 256), given).compile("sm_90a")
+        Product(E4M3, "cleared", lies, (128, 128, 256), {"promote": "none", **given}).compile("sm_90a")
 
 
 def test_a_remark_says_why_a_is_not_changed_in_registers() -> None:
@@ -285,6 +291,9 @@ def test_what_does_not_fit_is_refused(case: Case, given: dict[str, Any], message
 
 
 def test_sums_of_b_in_registers_are_not_promoted() -> None:
+    """Each step's products are added to one sum."""
     given = tile(32, 64, depth=128) | {"mma": "m64n32k32", "promote": "f32"}
-    with pytest.raises(CompileError, match="promote = f32: with B in registers each step's products are added to one"):
+    with pytest.raises(
+        CompileError, match="in_registers = b: sums of 8-bit floats would be short; promote = none, or fastmath"
+    ):
         Product(E4M3, "cleared", "A B", (45, 80, 144), given).compile("sm_90a")

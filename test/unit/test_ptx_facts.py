@@ -21,7 +21,7 @@ TOGETHER = ("sync", "aligned", "warp", "cluster")
 
 def reads_memory(row: Row) -> bool:
     """Whether a row has an address among its operands."""
-    return any(slot.kind.startswith(("[]", "tensor")) for slot in row.slots)
+    return any(slot.kind.startswith(("[", "tensor")) for slot in row.slots)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.pure], ids=lambda row: row.spelling)

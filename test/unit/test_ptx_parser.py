@@ -80,7 +80,7 @@ def test_operands() -> None:
     assert one("ld.global.b32 %r1, [%rd1];").operands[1] == Address(Register("%rd1"), 0)
     assert one("ld.global.b32 %r1, [ %rd1 + 0 ];").operands[1] == Address(Register("%rd1"), 0)
     assert one("ld.global.b32 %r1, [%rd1+-16];").operands[1] == Address(Register("%rd1"), -16)
-    assert one("ld.global.b32 %r1, [%rd1-0x10];").operands[1] == Address(Register("%rd1"), -16)
+    assert one("ld.global.b32 %r1, [%rd1+-0x10];").operands[1] == Address(Register("%rd1"), -16)
     assert one("ld.shared.b32 %r1, [smem+8];").operands[1] == Address(Symbol("smem"), 8)
     assert one("mov.u32 %r1, smem+8;").operands[1] == Symbol("smem", 8)
     assert one("mov.u32 %r1, %tid.x;").operands[1] == Register("%tid.x")

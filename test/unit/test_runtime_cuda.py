@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from collections.abc import Iterator
 from enum import IntEnum
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warploom.runtime import load_ptx
+from warploom.dialect.isa.tensor_map import TensorMapFields
+from warploom.runtime import Struct, TensorMap, load_ptx
 from warploom.runtime.arguments.launch_values import values
 from warploom.runtime.cuda import driver as cuda
+from warploom.runtime.cuda import launch as launching
 from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
 from warploom.runtime.launch import Launch, ScratchBuffer
 
@@ -273,6 +276,43 @@ def test_arrays_in_structs_are_copied_there_and_back(driver: Driver) -> None:
     on_gpu = floats()
     load_ptx(WRITING).launch("double", 1, 32, [OnGpu(floats()), (OnGpu(on_gpu),), 8], device="cuda")
     assert not on_gpu.any()
+    assert not driver.memory
+
+
+def test_tensor_maps_and_structs_lie_where_pointers_say(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map in a struct, and behind a pointer a struct of a map and a pointer to another."""
+    text = """.version 8.0
+    .target sm_90a
+    .address_size 64
+    .visible .entry k(.param .align 64 .b8 p[192], .param .u64 q) { ret; }
+    """
+    tensors = [np.full((8, 16), i, np.float32) for i in range(4)]
+    maps = [TensorMap(tensor, (4, 8)) for tensor in tensors]
+    seen: list[float] = []
+
+    def mapped(address: int) -> None:
+        fields = TensorMapFields.decode(ctypes.string_at(address, 128))
+        assert (fields.sizes, fields.box) == ((16, 8), (8, 4))
+        seen.append(ctypes.c_float.from_address(fields.address).value)
+
+    def pointer(address: int) -> int:
+        return ctypes.c_uint64.from_address(address).value
+
+    def launched(*call: Any) -> tuple[Result]:
+        first, second = (address or 0 for address in (ctypes.c_void_p * 2).from_address(call[9]))
+        assert pointer(second) % 64 == 0
+        struct = pointer(second)
+        for address in (first + 64, struct, pointer(struct + 128)):
+            mapped(address)
+        seen.append(ctypes.c_float.from_address(pointer(first + 8)).value)
+        return (Result.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(driver, "cuLaunchKernel", launched)
+    monkeypatch.setattr(launching, "encode_tensor_map", lambda gpu, fields, promotion: fields.encode())
+    args = [Struct(bytes(192), {8: tensors[3]}, {64: maps[0]}), (maps[1], Struct(bytes(8), {0: maps[2]}))]
+    load_ptx(text).launch("k", 1, 32, args, device="cuda")
+    assert seen == [0, 1, 2, 3]
+    gc.collect()
     assert not driver.memory
 
 

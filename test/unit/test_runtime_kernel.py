@@ -130,6 +130,14 @@ def test_the_schedule_can_be_given_as_numbers() -> None:
     assert (schedule.tile.cta, schedule.tile.warp, schedule.loop.stages) == ((32, 16, 32), (16, 8), 2)
 
 
+EXP = """func.func @exp(%A: memref<20x24xf32>, %C: memref<20x24xf32>) {
+  linalg.exp ins(%A : memref<20x24xf32>) outs(%C : memref<20x24xf32>)
+  return
+}"""
+WIDE = MATMUL.replace("24", "512")
+SOFTMAX = EXP.replace("linalg.exp", "linalg.softmax dimension(1)").replace("@exp", "@softmax")
+
+
 @pytest.mark.parametrize(
     ("text", "options", "error", "message"),
     [
@@ -137,6 +145,10 @@ def test_the_schedule_can_be_given_as_numbers() -> None:
         (MATMUL, {"target": "sm_1"}, CompileError, "^unknown target 'sm_1'; known targets: "),
         (MATMUL, {"stages": "x"}, CompileError, "^schedule option stages: expected one number, got 'x'"),
         (MATMUL, {"depth": 3}, CompileError, "^unknown schedule option 'depth'"),
+        (MATMUL, {"stagez": 3}, CompileError, "^unknown schedule option 'stagez', did you mean 'stages'?"),
+        (WIDE, {"stages": 99}, CompileError, r"^<mlir>:2:3: error: schedule: 99 stages .* sm_90a has 227 KiB"),
+        (EXP, {"stages": 3}, CompileError, "^<mlir>: @exp cannot have stages=3: its kernels have no schedule"),
+        (SOFTMAX, {"stages": 3}, CompileError, "^<mlir>: @softmax cannot have stages=3: its kernels have no schedule"),
         (MATMUL, {"name": "f"}, HostError, "no function @f in the module; it has @product"),
         (
             MATMUL.replace("12xf32", "12xf64"),

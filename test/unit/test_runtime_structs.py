@@ -141,7 +141,7 @@ def test_vectors_of_words_take_arrays_of_their_type() -> None:
         (16, b"12", "expected 16 bytes, got 2; "),
         (8, (np.zeros((4, 4))[:, ::2],), "4x2xf64 has gaps"),
         (8, Struct(bytes(8), {4: np.zeros(1)}), "a pointer at byte 4 does not lie in the 8 bytes of the struct"),
-        (8, Struct(bytes(8), {0: 3}), "expected an array for the pointer 0, got int"),
+        (8, Struct(bytes(8), {0: 3}), "expected an array, a tensor map or a struct for the pointer 0, got int"),
         (8, Struct(bytes(8), {"x": np.zeros(1)}), "bytes has no field 'x'; name one, or its offset"),
         (48, Struct(Parameters(), {"x.y": np.zeros(1)}), "Parameters has no field 'x.y'"),
         (48, Struct(np.zeros((), RECORD), {"n": np.zeros(1)}), "the field 'n' has 4 bytes, a pointer has 8"),

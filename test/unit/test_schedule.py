@@ -157,6 +157,7 @@ def test_options(given: Mapping[str, object], expected: Mapping[str, object]) ->
     ("given", "message"),
     [
         ({"depth": 3}, f"unknown schedule option 'depth'; known: {', '.join(NAMES)}"),
+        ({"stagez": 3}, f"unknown schedule option 'stagez', did you mean 'stages'? known: {', '.join(NAMES)}"),
         ({"cta": "64,64"}, "schedule option cta: expected 3 numbers, got '64,64'"),
         ({"cta": 64}, "schedule option cta: expected 3 numbers, got '64'"),
         ({"warp": "64,a"}, "schedule option warp: expected 2 numbers, got '64,a'"),

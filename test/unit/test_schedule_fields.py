@@ -9,6 +9,11 @@ import pytest
 from grid import wrong
 from products import Product, Types, fitted
 
+from warploom.dialect.warp.matmul import MatmulOp
+from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.linalg.product import read
+from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.tile.tiling import Tiling, schedule_of
 from warploom.runtime import CompileError
 
 F16, F64, S8 = Types("f16", "f16", "f32"), Types("f64", "f64", "f64"), Types("i8", "i8", "i32")
@@ -58,3 +63,66 @@ def test_edges_order_and_access(types: Types, name: str, schedule: dict[str, Any
 def test_a_copy_takes_an_element_at_least() -> None:
     with pytest.raises(CompileError, match="access = 4: an element of f64 takes 8 bytes"):
         form(F64, "added", access=4).compile("sm_90a")
+
+
+HALVES = Types("f16", "f16", "f16")
+TILES: dict[str, Any] = {"cta": (64, 64, 32), "warp": (32, 32)}
+NARROW: dict[str, Any] = {"cta": (32, 48, 32), "warp": (16, 48)}
+GROUPS: dict[str, Any] = {"cta": (64, 64, 64), "mma": "m64n64k16"}
+
+
+def tiling(case: Product, target: str) -> Tiling:
+    """The product of a function with the schedule that it gets."""
+    ctx = make_context()
+    module = parse_mlir(ctx, case.mlir)
+    before, _, _ = standard_pipeline(target, case.schedule).partition(",warp-lay-out")
+    lower(module, ctx, before)
+    (op,) = (o for o in module.walk() if isinstance(o, MatmulOp))
+    return Tiling(read(op), schedule_of(op))
+
+
+LAST_STARTS: list[tuple[Product, str, tuple[int | None, int | None]]] = [
+    (Product(F16, "cleared", "A B", (100, 200, 96), TILES), "sm_80", (36, 136)),
+    (Product(F16, "cleared", "At Bt", (100, 200, 96), TILES), "sm_80", (36, 136)),
+    (Product(F16, "cleared", "A B", (100, 200, 104), TILES), "sm_80", (36, 136)),
+    # Whole tiles, and matrices of less than one.
+    (Product(F16, "cleared", "A B", (128, 192, 96), TILES), "sm_80", (None, None)),
+    (Product(F16, "cleared", "A B", (48, 64, 96), TILES), "sm_80", (None, None)),
+    (Product(F16, "cleared", "A B", (65, 50, 96), TILES), "sm_80", (1, None)),
+    (Product(F16, "cleared", "A B", (100, 200, 96), {**TILES, "edges": "predicated"}), "sm_80", (None, None)),
+    (Product(F16, "dynamic", "A B", (100, 200, 96), TILES), "sm_80", (None, None)),
+    # D that is read, and others beside it.
+    (Product(F16, "added", "A B", (100, 200, 96), TILES), "sm_80", (None, None)),
+    (Product(F16, "residual", "A B", (100, 200, 96), TILES), "sm_80", (36, 136)),
+    # Metadata comes for whole tiles of rows, packed operands in whole tiles of rows along M or N.
+    (Product(F16, "sparse", "A B", (100, 200, 96), {**TILES, "cta": (64, 64, 64)}), "sm_80", (None, 136)),
+    (Product(F16, "cleared", "A B", (100, 200, 96), {**TILES, "pack": "ab"}), "sm_80", (36, None)),
+    (Product(F16, "cleared", "At Bt", (100, 200, 96), {**TILES, "pack": "ab"}), "sm_80", (None, 136)),
+    (Product(F16, "cleared", "At B", (100, 200, 96), {**TILES, "pack": "a"}), "sm_80", (None, 136)),
+    (Product(F16, "cleared", "At B", (100, 200, 96), {**TILES, "pack": "b"}), "sm_80", (36, None)),
+    # A gelu shares a reciprocal by 64 neighbours along N, in 16 bits and where it is known.
+    (Product(HALVES, "gelu by tanh", "A B", (100, 200, 96), TILES), "sm_90a", (36, None)),
+    (Product(HALVES, "gelu by tanh", "A B", (100, 192, 96), {**TILES, "cta": (64, 128, 32)}), "sm_90a", (36, 64)),
+    (Product(HALVES, "gelu by tanh", "A B", (64, 112, 96), NARROW), "sm_90a", (None, 64)),
+    (Product(HALVES, "gelu by tanh", "A B", (100, 200, 96), TILES), "sm_80", (36, 136)),
+    (Product(F16, "gelu by tanh", "A B", (100, 200, 96), TILES), "sm_90a", (36, 136)),
+    # Boxes begin at multiples of 16 bytes: of operands along their rows, and of a D that is staged.
+    (Product(HALVES, "cleared", "A Bt", (100, 200, 128), GROUPS), "sm_90a", (36, 136)),
+    (Product(HALVES, "cleared", "At B", (104, 200, 128), GROUPS), "sm_90a", (40, 136)),
+    (Product(F16, "cleared", "A Bt", (99, 100, 128), {**GROUPS, "staging": 64}), "sm_90a", (35, 36)),
+    (Product(HALVES, "cleared", "A Bt", (99, 100, 128), {**GROUPS, "staging": 0}), "sm_90a", (35, 36)),
+    (Product(F16, "cleared", "A Bt", (99, 102, 128), {**GROUPS, "staging": 0}), "sm_90a", (35, 38)),
+]  # fmt: skip
+"""Products, targets, and where the last tiles along M and N start that are moved inside; None where none is."""
+
+
+@pytest.mark.parametrize(("case", "target", "expected"), LAST_STARTS, ids=str)
+def test_where_the_last_tile_starts(case: Product, target: str, expected: tuple[int | None, int | None]) -> None:
+    found = tiling(case, target)
+    assert (found.last_start("m"), found.last_start("n")) == expected
+    assert found.last_start("k") is None
+    whole = [size % step == 0 for size, step in zip(case.size[:2], found.schedule.tile.cta, strict=False)]
+    if case.form != "dynamic":
+        assert (found.inside("m"), found.inside("n")) == tuple(
+            even or start is not None for even, start in zip(whole, expected, strict=True)
+        )

@@ -208,7 +208,10 @@ def test_each_command_says_its_version(command: str, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schedule": {"stagez": 2}}, "option 'schedule': unknown schedule option 'stagez'; known: cta, "),
+        (
+            {"schedule": {"stagez": 2}},
+            "option 'schedule': unknown schedule option 'stagez', did you mean 'stages'? known: cta, ",
+        ),
         ({"schedule": {"stages": "x"}}, "option 'schedule': schedule option stages: expected one number, got 'x'"),
         ({"tuned": "/nope.json"}, "option 'tuned': /nope.json: no such file"),
         ({"target": 90}, "option 'target': unknown target '90'"),

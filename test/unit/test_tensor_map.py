@@ -5,50 +5,24 @@ Which bytes a copy moves is held against silicon's in `test_replay.py`.
 
 from __future__ import annotations
 
+import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from placed_maps import KERNEL, PLACES, TENSOR, WANTED, Fields, kernel, placed
 
 from warploom.dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
-from warploom.runtime import ArgumentError, TensorMap, WarploomError, load_ptx
-
-TENSOR = np.arange(40 * 64, dtype=np.float16).reshape(40, 64)
-
-KERNEL = """.version 8.6
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) .reqnctapercluster 2, 1, 1
-{
-    .shared .align 1024 .b8 box[1024]; .shared .align 8 .b64 done;
-    .reg .b32 %t, %x, %cta, %rank; .reg .b64 %out, %map, %at; .reg .pred %first, %p, %issue; .reg .b16 %mask;
-    mov.u32 %t, %tid.x; setp.eq.u32 %first, %t, 0; mov.u32 %rank, %cluster_ctarank;
-    mov.b64 %map, map; cvta.param.u64 %map, %map; ld.param.u64 %out, [out];
-    @%first mbarrier.init.shared::cta.b64 [done], 1;
-    @%first fence.mbarrier_init.release.cluster;
-    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
-    @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], BYTES;
-    setp.eq.u32 %issue, %rank, 1; and.pred %issue, %issue, %first; mov.b16 %mask, MASK;
-    @%issue cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
-        [box], [%map, {16, 3}], [done], %mask;
-WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [done], 0;
-    @!%p bra WAIT;
-    mov.u32 %cta, %ctaid.x; shl.b32 %cta, %cta, 10; shl.b32 %x, %t, 2; add.u32 %cta, %cta, %x;
-    cvt.u64.u32 %at, %cta; add.s64 %out, %out, %at;
-    mov.u32 %rank, box; add.u32 %x, %rank, %x;
-    STORES
-    ret;
-}
-"""
+from warploom.runtime import ArgumentError, Struct, TensorMap, WarploomError, load_ptx
+from warploom.runtime.cli.command import main
 
 
-def run(mask: int = 3, size: int = 512) -> np.ndarray:
-    stores = " ".join(f"ld.shared.b32 %t, [%x+{i}]; st.global.b32 [%out+{i}], %t;" for i in range(0, 512, 128))
-    text = KERNEL.replace("STORES", stores).replace("MASK", str(mask)).replace("BYTES", str(size))
+def run(mask: int = 3, size: int = 512, text: str = "", argument: object = None) -> np.ndarray:
     out = np.full((2, 512), np.nan, np.float16)
-    box = TensorMap(TENSOR, (8, 32), swizzle=64)
-    load_ptx(text).launch("k", grid=(2, 1, 1), block=(32, 1, 1), args=[box, out], device="interp", max_steps=100_000)
+    args = [TensorMap(TENSOR, (8, 32), swizzle=64) if argument is None else argument, out]
+    load_ptx(text or kernel(mask, size)).launch("k", (2, 1, 1), (32, 1, 1), args, device="interp", max_steps=100_000)
     return out
 
 
@@ -60,6 +34,93 @@ def test_a_box_goes_to_every_cta_of_the_mask() -> None:
             for unit in range(4):
                 # the unit's number is changed by bits 7 and 8 of its address: two rows of 64 bytes make 128
                 assert np.array_equal(units[row, unit ^ (row // 2 & 3)], box[row, 8 * unit : 8 * unit + 8])
+
+
+TEXTS = {
+    "behind a pointer": "map(FILE, box=8x32, swizzle=64)",
+    "second of several in memory": "&{map(zeros:f16:8x8, box=8x8), map(FILE, box = 8x32, swizzle=64)}",
+    "in a tuple": "{i32:7, map(zeros:f16:8x8, box=8x8), map(FILE,box=8x32,swizzle=64), hex:" + "00" * 64 + "}",
+    "behind a pointer in a struct": "{zeros:f32:3, &map(FILE, box=8x32, swizzle=64), u64:0}",
+}
+"""Arguments of the command line for some of `PLACES`."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_map_lies_anywhere(place: str) -> None:
+    assert np.array_equal(run(text=placed(place), argument=PLACES[place][2](WANTED))[:, :256], run()[:, :256])
+
+
+@pytest.mark.parametrize("place", TEXTS)
+def test_a_map_lies_anywhere_on_the_command_line(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "in.npy", TENSOR)
+    (tmp_path / "k.ptx").write_text(placed(place))
+    argument = TEXTS[place].replace("FILE", f"{tmp_path}/in.npy")
+    command = ["run", f"{tmp_path}/k.ptx", "--device", "interp", "--grid", "2", "--block", "32", "--arg", argument]
+    assert main([*command, "--arg", "nan:f16:2x512", "--out", f"1={tmp_path}/out.npy"]) == 0
+    assert np.array_equal(np.load(tmp_path / "out.npy")[:, :256], run()[:, :256])
+    assert "40x64xf16" in capsys.readouterr().out
+
+
+def test_what_a_map_of_the_command_line_stores_to_is_written(tmp_path: Path) -> None:
+    stores = (
+        "@%first mbarrier.inval.shared::cta.b64 [done]; @%first cp.async.bulk.tensor.2d.global.shared::cta.bulk_group "
+    )
+    text = kernel().replace("ret;", f"{stores}[%map, {{32, 1}}], [box]; ret;")
+    np.save(tmp_path / "in.npy", TENSOR)
+    (tmp_path / "k.ptx").write_text(text)
+    for parameter, argument in ((".align 64 .b8 map[128]", ""), (".align 64 .b8 map[192]", "{i32:5, ")):
+        found = "mov.b64 %map, map;" if not argument else "mov.b64 %map, map; add.u64 %map, %map, 64;"
+        changed = text.replace(".align 64 .b8 map[128]", parameter).replace("mov.b64 %map, map;", found)
+        (tmp_path / "k.ptx").write_text(changed)
+        argument += f"map({tmp_path}/in.npy, box=8x32, swizzle=64){'}' if argument else ''}"
+        command = ["run", f"{tmp_path}/k.ptx", "--device", "interp", "--grid", "2", "--block", "32", "--arg", argument]
+        place = "0.1" if "{" in argument else "0"
+        assert main([*command, "--arg", "nan:f16:2x512", "--out", f"{place}={tmp_path}/out.npy"]) == 0
+        expected = TENSOR.copy()
+        expected[1:9, 32:64] = TENSOR[3:11, 16:48]
+        assert np.array_equal(np.load(tmp_path / "out.npy"), expected)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("map(zeros:f16:8x8)", r"a tensor map needs a box, as in map\(zeros:f16:8x8, box=64x64\)"),
+        ("map(zeros:f16:8x8, box=8x)", "expected extents for box, got '8x'"),
+        ("map(zeros:f16:8x8, box=8x8, swizzle=all)", "expected a number for swizzle, got 'all'"),
+        ("map(zeros:f16:8x8, box=8x8, turn=3)", "expected an option of a tensor map .*swizzle.*, got 'turn=3'"),
+        ("map(i32:5, box=8x8)", "a tensor map is one of an array, such as .*, got 'i32:5'"),
+        ("map(zeros:f16:8x8, box=8x8, swizzle=48)", "argument 0: .*a swizzle of 0, 32, 64 or 128 bytes"),
+    ],
+)
+def test_maps_that_the_command_refuses(
+    argument: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "k.ptx").write_text(kernel())
+    command = ["run", f"{tmp_path}/k.ptx", "--device", "interp", "--grid", "2", "--block", "32", "--arg", argument]
+    assert main([*command, "--arg", "nan:f16:2x512"]) == 1
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "argument", "message"),
+    [
+        (".align 64 .b8 map[64]", WANTED, "a tensor map has 128 bytes, the parameter 64; pass all fields"),
+        (".align 64 .b8 map[384]", WANTED, "a tensor map has 128 bytes, the parameter 384; pass all fields"),
+        (".align 16 .b8 map[128]", WANTED, "at a multiple of 64 bytes, which .align 16 does not promise; .*align 64"),
+        (".u32 map", WANTED, "expected a scalar, got a tensor map; pointers are 64-bit parameters"),
+        (".u32 map", (WANTED, WANTED), "expected a scalar, got a struct; pointers are 64-bit parameters"),
+        (".align 64 .b8 map[192]", Struct(bytes(192), maps={32: WANTED}), "at a multiple of 64 bytes, got byte 32"),
+        (".align 64 .b8 map[192]", Struct(bytes(192), maps={128: WANTED}), "map at byte 128 does not lie in the 192"),
+        (".align 64 .b8 map[320]", Struct(Fields(), maps={"n": WANTED}), "'n' has 4 bytes, a tensor map has 128"),
+        (".align 64 .b8 map[192]", Struct(bytes(192), maps={0: 5}), "expected a tensor map at 0, got int"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_parameters_that_take_no_map(parameter: str, argument: object, message: str) -> None:
+    text = kernel().replace(".align 64 .b8 map[128]", parameter)
+    with pytest.raises(ArgumentError, match=message):
+        run(text=text, argument=argument)
 
 
 def test_a_mask_without_a_cta_leaves_it_waiting() -> None:
@@ -96,12 +157,6 @@ def test_the_driver_s_limits_are_checked_before_it_sees_them() -> None:
     for tensor, box, more, message in cases:
         with pytest.raises(ArgumentError, match=message):
             TensorMap(tensor, box, **more)
-
-
-def test_a_parameter_of_another_size_takes_none() -> None:
-    text = KERNEL.replace("map[128]", "map[64]").replace("STORES", "")
-    with pytest.raises(ArgumentError, match=r"a tensor map takes a parameter of 128 bytes at a multiple of 64"):
-        load_ptx(text).launch("k", (2, 1, 1), (32, 1, 1), [TensorMap(TENSOR, (8, 32)), TENSOR], device="interp")
 
 
 def test_the_bytes_are_those_of_the_driver() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import edited
+from planted import check_found, edited, line_of
 
 from warploom.dialect.isa.tensor_map import ELEMENTS, SIZE, TensorMapFields
 from warploom.dialect.isa.tensor_map_edits import edits
@@ -110,6 +110,39 @@ def test_a_map_of_another_tensor_made_in_the_kernel() -> None:
 def test_edits_that_make_no_map(old: str, new: str, message: str) -> None:
     with pytest.raises(InterpreterError, match=message):
         run(edited(KERNEL, old, new))
+
+
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%own], 128;"
+RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
+USE = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier"
+
+
+def check_map(text: str, line: int, side: str) -> None:
+    """The copy lacks one side of a fence behind the store at a line."""
+    with pytest.raises(InterpreterError) as caught:
+        run(text, checks="races")
+    message = f"uses the tensor map that CTA (0, 0, 0), warp 0, lane 0 writes at line {line}, and no "
+    message += f"fence.proxy.tensormap::generic.{side} is between them; byte 0 of argument 4"
+    check_found(caught.value.findings, "races", line_of(text, USE), message)
+
+
+def test_a_map_that_nobody_acquires() -> None:
+    check_map(edited(KERNEL, ACQUIRE, ""), line_of(KERNEL, "tensormap.cp_fenceproxy"), "acquire")
+    elsewhere = edited(
+        edited(KERNEL, ACQUIRE, f"add.s64 %at, %own, 64; {ACQUIRE}"), "acquire.gpu [%own]", "acquire.gpu [%at]"
+    )
+    check_map(elsewhere, line_of(KERNEL, "tensormap.cp_fenceproxy"), "acquire")
+
+
+def test_a_map_that_is_changed_in_global_memory() -> None:
+    """Its edits need a release; what lies before them does not help."""
+    edit = "@%first tensormap.replace.tile.fill_mode.global.b1024.b32 [%own], 0;"
+    right = edited(KERNEL, ACQUIRE, f"{edit} {RELEASE} {ACQUIRE}")
+    assert np.array_equal(run(right, checks="races"), run(KERNEL))
+    line = line_of(KERNEL, ACQUIRE)
+    for fences in (f"{edit} {ACQUIRE}", f"{RELEASE} {edit} {ACQUIRE}"):
+        check_map(edited(KERNEL, ACQUIRE, fences), line, "release")
+    check_map(edited(KERNEL, ACQUIRE, f"{ACQUIRE} {edit} {RELEASE}"), line, "acquire")
 
 
 def test_a_map_that_is_used_before_it_is_copied() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -281,9 +282,49 @@ def test_what_is_left_says_why(caplog: pytest.LogCaptureFixture) -> None:
     reasons = {left.operator: left.reason for left in compiled.explanations[0].left}
     assert "no product of matrices" in reasons["aten.cumsum.default"]
     assert "prims.sin.default is not lowered" in reasons["aten.sin.default"]
-    assert "saturate" in reasons["aten._to_copy.default"]
+    assert "targets before sm_89 have none" in reasons["aten._to_copy.default"]
     assert "2 compiled, 3 left to eager" in caplog.text
     assert "linalg.contract" in caplog.text
+
+
+def test_what_is_left_names_the_line_of_the_model() -> None:
+    """An error in what the backend wrote of a graph names the operation and its line, and no place in that text."""
+
+    def function(a: Any, b: Any) -> Any:
+        return torch.relu(a @ b)
+
+    compiled = Compiled(function, target="sm_70")
+    compiled.call(drawn(5, 16), drawn(16, 8))
+    line = function.__code__.co_firstlineno + 1
+    (product, relu) = compiled.explanations[0].left
+    assert product.place == relu.place == f"{__file__}:{line}"
+    assert product.reason.startswith("schedule: sm_70 has no mma for bf16 x bf16")
+    assert f"left mm: aten.mm.default ({__file__}:{line}): schedule: " in str(compiled.explanations[0])
+    compiled = Compiled(function)
+    compiled.call(torch.ones(5, 16, dtype=torch.int64), torch.ones(16, 8, dtype=torch.int64))
+    assert "products of torch.int64 are not lowered" in compiled.reasons
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schedule": {"stages": 99}}, "stages=99: 99 stages of .* take .* KiB of shared memory, sm_90a has 227 KiB"),
+        ({"schedule": {"mma": "m64n128k16"}, "target": "sm_80"}, "mma=m64n128k16: warpgroups cannot .* no wgmma"),
+    ],
+)
+def test_a_schedule_that_cannot_be_had_is_an_error(options: dict[str, Any], message: str) -> None:
+    def function(a: Any, b: Any) -> Any:
+        return torch.relu(a @ b)
+
+    place = re.escape(f"{__file__}:{function.__code__.co_firstlineno + 1}")
+    with pytest.raises(Exception, match=rf"option 'schedule': aten\.mm\.default \({place}\) cannot have {message}"):
+        Compiled(function, **options).call(drawn(64, 128), drawn(128, 64))
+
+
+def test_a_schedule_is_no_error_where_nothing_is_compiled() -> None:
+    compiled = Compiled(lambda a, b: a @ b, schedule={"stages": 2})
+    compiled.call(torch.ones(5, 16, dtype=torch.int64), torch.ones(16, 8, dtype=torch.int64))
+    assert compiled.reasons == ["products of torch.int64 are not lowered"]
 
 
 def test_explanations_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import ml_dtypes
@@ -124,6 +125,20 @@ def test_products_with_scales() -> None:
     assert torch.all((out.double() - exact).abs() <= 2**-8 * exact.abs() + 1e-4)
 
 
+def test_fast_accumulation_is_asked_for() -> None:
+    """By default sums of 8-bit floats are those of f32."""
+    a, b = (drawn(n, 32, dtype=torch.float8_e4m3fn) for n in (17, 16))
+    one = torch.ones(1)
+    for fast, converted in ((False, "f16"), (True, "none")):
+
+        def scaled(a: Any, b: Any, s: Any, t: Any, fast: bool = fast) -> Any:
+            return torch._scaled_mm(a, b.t(), s, t, out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+        (schedule,) = compile(torch_to_linalg(scaled, a, b, one, one), target="sm_89").schedule
+        assert schedule is not None
+        assert schedule.operands.fp8_as == converted
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -181,3 +196,38 @@ def test_what_has_no_form() -> None:
         torch_to_linalg(lambda x: 3, torch.randn(3))
     with pytest.raises(CompileError, match=r"elements of torch\.complex64 are not lowered"):
         torch_to_linalg(lambda x: x, torch.randn(3, dtype=torch.complex64))
+
+
+class Summed(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x + 1
+        return y.cumsum(0)
+
+
+def summed(x: Any, *, along: int = 0) -> Any:
+    y = x + 1
+    return y.cumsum(along)
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [
+        (Summed(), Summed.forward.__code__),
+        (torch.nn.Sequential(torch.nn.ReLU(), Summed()), Summed.forward.__code__),
+        (summed, summed.__code__),
+        (Summed().forward, Summed.forward.__code__),
+    ],
+)
+def test_an_error_names_the_line_of_the_model(model: Any, code: CodeType) -> None:
+    with pytest.raises(CompileError) as caught:
+        torch_to_linalg(model, torch.randn(4, 6))
+    place = f"{__file__}:{code.co_firstlineno + 2}"
+    assert str(caught.value) == f"{place}: aten.cumsum.default: there is no form of it in linalg here"
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+def test_an_error_names_the_module_where_no_line_is_the_models() -> None:
+    model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.MaxPool2d(2))
+    with pytest.raises(CompileError, match=r"^module 1, MaxPool2d: aten\.max_pool2d_with_indices\.default: "):
+        torch_to_linalg(model, torch.randn(1, 4, 6))

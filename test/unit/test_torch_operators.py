@@ -138,9 +138,11 @@ def test_errors() -> None:
         torch_operators.matmul(drawn(16), drawn(16, 8))
     with pytest.raises(CompileError, match=r"f32 .* torch\.set_float32_matmul_precision\('high'\)"):
         torch_operators.matmul(torch.randn(5, 16), torch.randn(16, 8))
-    with pytest.raises(CompileError, match=r"products of torch\.int64 are not lowered"):
+    with pytest.raises(CompileError, match=r"^warploom\.matmul\.default: products of torch\.int64 are not lowered"):
         torch_operators.matmul(torch.ones(5, 16, dtype=torch.int64), torch.ones(16, 8, dtype=torch.int64))
     with pytest.raises(ArgumentError, match="cannot compress: "):
         torch_operators.compress(torch.ones(16, 32, dtype=torch.float16))
     with pytest.raises(ArgumentError, match=r"mma\.sp takes no sparse matrix of f64"):
         torch_operators.compress(torch.ones(16, 32, dtype=torch.float64))
+    with pytest.raises(CompileError, match=r"^warploom\.matmul\.default: no mma multiplies bf16 x f16; "):
+        torch_operators.matmul(torch.ones(4, 4).bfloat16(), torch.ones(4, 4).half())

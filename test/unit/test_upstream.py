@@ -1,4 +1,4 @@
-"""`-t upstream`: levels above PTX as upstream `mlir-opt` reads them, where there is one."""
+"""`-t upstream`: levels above PTX as upstream `mlir-opt` reads them, and what it prints as we read it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 from upstream import ABSENT, mlir_opt
+from xdsl.dialects.func import FuncOp
+from xdsl.utils.exceptions import ParseError
 
 from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.diagnostics import describe, location_of
 from warploom.passes.pipeline import lower
 from warploom.passes.upstream import UpstreamTarget
+from warploom.runtime import compile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FRAGMENTS = "warploom-schedule{target=sm_120a},warploom-tile"
@@ -56,3 +60,93 @@ def test_the_swizzle_of_a_tile_is_said_by_what_makes_it() -> None:
 
 def test_this_compiler_reads_it_too() -> None:
     parse_mlir(make_context(), printed("matmul_bias_gelu.mlir", "schedule")).verify()
+
+
+DEBUG = """#before = loc("a.py":1:2)
+module {
+  func.func @f(%A: memref<4x4xf32> loc(#arg), %B: memref<4x4xf32> loc("a.py":3:4)) {
+    linalg.exp ins(%A : memref<4x4xf32>) outs(%B : memref<4x4xf32>) loc(LOCATION)
+    return loc(#before)
+  } loc(#function)
+} loc(#loc)
+#loc = loc(unknown)
+#arg = loc("a.py":3:3)
+#inner = loc("b.py":7:8)
+#named = loc("exp"(#inner))
+#called = loc(callsite(#inner at #before))
+#several = loc(fused<"pass">[#loc, #named])
+#range = loc("b.py":9:1 to 10:4)
+#columns = loc("b.py":9:2 to :4)
+#function = loc("a.py":2:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        ("#inner", "b.py:7:8"),
+        ("#before", "a.py:1:2"),
+        ("#named", "b.py:7:8"),
+        ("#called", "b.py:7:8"),
+        ("#several", "b.py:7:8"),
+        ("#range", "b.py:9:1"),
+        ("#columns", "b.py:9:2"),
+        ('callsite("g"(#inner) at unknown)', "b.py:7:8"),
+        ("callsite(unknown at #columns)", "b.py:9:2"),
+        ('"name"', "a.py:2:1"),
+        ("#loc", "text.mlir:4:5"),
+        ("unknown", "text.mlir:4:5"),
+    ],
+)
+def test_aliases_of_locations_may_come_after_their_use(location: str, place: str) -> None:
+    module = parse_mlir(make_context(), DEBUG.replace("LOCATION", location), "text.mlir")
+    (exp,) = (op for op in module.walk() if op.name == "linalg.exp")
+    function = exp.parent_op()
+    assert function is not None
+    assert (location_of(exp), location_of(function)) == (place, "a.py:2:1")
+    assert str(function.regions[0].block.args[0].location) == 'loc("a.py":3:3)'
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("#nowhere", "text.mlir:4:73: error: undefined symbol alias '#nowhere'"),
+        ("#number", "text.mlir:4:73: error: expected the alias of a location, got #number"),
+        ("#late", "text.mlir:4:73: error: expected the alias of a location, got #late"),
+        ("7", "text.mlir:4:73: error: Expected 'unknown' or another location"),
+    ],
+)
+def test_what_is_no_location(location: str, message: str) -> None:
+    text = f"#number = 7 : i32\n{DEBUG[DEBUG.index('module') :].replace('LOCATION', location)}#late = 8 : i32\n"
+    text = text.replace("#before", "unknown")
+    with pytest.raises(ParseError) as caught:
+        parse_mlir(make_context(), text, "text.mlir")
+    assert describe(caught.value).startswith(message)
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+@pytest.mark.parametrize("form", [(), ("--mlir-print-op-generic",), ("--mlir-print-local-scope",)])
+@pytest.mark.parametrize("example", ["matmul_bias_gelu.mlir", "dynamic_matmul.mlir", "matmul.mlir"])
+def test_debug_information_of_mlir_opt_is_read(example: str, form: tuple[str, ...]) -> None:
+    file = EXAMPLES / example
+    command = [mlir_opt() or "", "--mlir-print-debuginfo", *form, str(file)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    module, own = parse_mlir(make_context(), text), parse_mlir(make_context(), file.read_text(), str(file))
+    places = [
+        [location_of(op) for op in m.walk() if isinstance(op.parent_op(), FuncOp) and not op.results]
+        for m in (module, own)
+    ]
+    assert places[0] == places[1] != []
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+def test_named_operations_that_are_not_known_are_read_as_generic_ones() -> None:
+    text = """func.func @f(%A: memref<8x8xf32>, %C: memref<8x8xf32>) {
+      linalg.rsqrt ins(%A : memref<8x8xf32>) outs(%C : memref<8x8xf32>)
+      return
+    }"""
+    with pytest.raises(ParseError, match=r"linalg\.rsqrt is not registered"):
+        parse_mlir(make_context(), text)
+    command = [mlir_opt() or "", "--linalg-generalize-named-ops"]
+    generic = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    assert compile(generic).plan.launches

@@ -13,14 +13,17 @@ from typing import TypeAlias
 from ...isa.targets import UnknownTargetError, named
 from ..text.constant_expressions import ConstantError, evaluate
 from ..text.syntax import Function, Label, Module, RegDecl, Variable
-from ..types import REGISTER_BITS
+from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
 
 Complaint: TypeAlias = tuple[int, int, str]
 """Line, column, message."""
 
-OPAQUE_TYPES = ("texref", "samplerref", "surfref")
 OPAQUE_SPACES = ("global", "param")
+CONSTANT_BYTES = 1 << 16
+"""What the .const variables of a module may have together; each alone is looked at."""
+PARAMETER_BYTES = 32764
+"""What the parameters of a kernel may have together (5.1.6)."""
 VARIABLE_TYPES = (*(name for name in REGISTER_BITS if name != "pred"), *OPAQUE_TYPES)
 TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
 ACCESS_BITS = 128
@@ -37,8 +40,12 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
     if context.targets == module.targets:
         yield from ((*module.target_at, message) for message in _target_problems(module))
     defined: dict[str, str] = {}
+    signatures: dict[str, tuple[tuple[str, str, int | None, int], ...]] = {}
     for item in module.items:
         if isinstance(item, Function):
+            signature = tuple((v.space, v.type, v.count, v.vector) for v in (*item.returns, *item.parameters))
+            if signatures.setdefault(item.name, signature) != signature:
+                yield item.line, 1, f"function '{item.name}' was declared with other parameters"
             kind = "function" if item.body is not None else ""
         elif isinstance(item, Variable):
             kind = "" if item.linking == "extern" else "variable"
@@ -73,7 +80,15 @@ def _target_problems(module: Module) -> Iterator[str]:
             )
 
 
-def variable_problems(variable: Variable, context: TargetContext, function: Function | None = None) -> Iterator[str]:
+def _bytes(variable: Variable) -> int:
+    """The size of a variable."""
+    bits = REGISTER_BITS.get(variable.type, 64) * variable.vector
+    return bits * (1 if variable.count is None else variable.count) // 8
+
+
+def variable_problems(
+    variable: Variable, context: TargetContext, function: Function | None = None, *, scoped: bool = False
+) -> Iterator[str]:
     """What is wrong with a variable, or a parameter of a function, by itself."""
     start = f"variable '{variable.name}'"
     space, type = variable.space, variable.type
@@ -89,6 +104,17 @@ def variable_problems(variable: Variable, context: TargetContext, function: Func
         yield f"{start}: expected .{space.partition('::')[0]} in a declaration, got .{space}"
     if type in OPAQUE_TYPES and space not in OPAQUE_SPACES:
         yield f"{start}: a .{type} is a .global variable or a parameter, got .{space}"
+    if type in OPAQUE_TYPES and scoped:
+        yield f"{start}: a .{type} stands outside of functions, or is the parameter of a kernel"
+    if type == "samplerref" and "texmode_independent" not in context.targets:
+        yield f"{start}: a .samplerref needs .target texmode_independent"
+    if space == "param" and type == "f16x2" and variable.count is None:
+        yield f"{start}: a parameter is no .f16x2"
+    if space == "const" and _bytes(variable) > CONSTANT_BYTES:
+        yield f"{start}: a .const variable has at most {CONSTANT_BYTES} bytes, got {_bytes(variable)}"
+    alignment = re.search(r"\.align\s+(\d+)", variable.pointer)
+    if alignment and int(alignment[1]).bit_count() != 1:
+        yield f"{start}: the alignment must be a power of two, got {alignment[1]}"
     yield from (f"{start}: {message}" for message in _wide(type, variable.vector, context))
     if variable.align is not None and variable.align.bit_count() != 1:
         yield f"{start}: the alignment must be a power of two, got {variable.align}"
@@ -118,6 +144,10 @@ def _initial(variable: Variable) -> Iterator[str]:
         return
     if variable.space not in INITIALISED_SPACES:
         yield f"a .{variable.space} variable has no initial value"
+    if variable.linking == "extern":
+        yield "an .extern variable has no initial value"
+    if variable.count is None and variable.vector == 1 and variable.init.startswith("{"):
+        yield f"expected one initial value, got {variable.init}"
     if variable.type in OPAQUE_TYPES:
         return
     values = [text for text in re.split(r"[{},]", variable.init) if text.strip()]
@@ -135,14 +165,14 @@ def _value(text: str, type: str) -> str | None:
     """What is wrong with one number of an initialiser; symbols are not followed."""
     floating = type[0] == "f"
     if text[:2] in ("0f", "0F", "0d", "0D"):
-        return None if floating else f"expected integers as initial values of .{type}, got {text}"
+        return None if floating or type[0] == "b" else f"expected integers as initial values of .{type}, got {text}"
     if re.search(r"[A-Za-z_$]\w*\s*\(|^[A-Za-z_$%]", text) and not text.startswith("WARP_SZ"):
         return None
     try:
         value = evaluate(text)
     except ConstantError as error:
         return str(error)
-    if isinstance(value, float) == floating:
+    if isinstance(value, float) == floating or type[0] == "b":
         return None
     return f"expected {'floats' if floating else 'integers'} as initial values of .{type}, got {text}"
 
@@ -172,6 +202,9 @@ class Declarations:
 
     def parameters(self, function: Function) -> Iterator[Complaint]:
         """What is wrong with the parameters and results of a function."""
+        size = sum(map(_bytes, function.parameters)) if function.entry else 0
+        if size > PARAMETER_BYTES:
+            yield function.line, 1, f"the parameters of a kernel have at most {PARAMETER_BYTES} bytes, got {size}"
         for variable in (*function.returns, *function.parameters):
             yield from self._twice(variable.line, variable.column, (variable.name,))
             messages = list(variable_problems(variable, self.context, function))
@@ -185,7 +218,7 @@ class Declarations:
         """What is wrong with a declaration inside a function."""
         if isinstance(declared, Variable):
             yield from self._twice(declared.line, declared.column, (declared.name,))
-            messages: Iterable[str] = variable_problems(declared, self.context)
+            messages: Iterable[str] = variable_problems(declared, self.context, scoped=True)
             if declared.linking:
                 messages = (*messages, f"variable '{declared.name}': .{declared.linking} stands outside of functions")
         else:

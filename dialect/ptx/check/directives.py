@@ -16,7 +16,7 @@ from ..verifier import TargetContext
 @dataclass(frozen=True)
 class DirectiveRow:
     """A directive: the least and the most numbers that follow it, whether 0 may be one, if kernels have it or other
-    functions, and since when."""
+    functions, since when, and the directives that cannot stand with it, or must."""
 
     name: str
     least: int
@@ -25,6 +25,8 @@ class DirectiveRow:
     entry: bool = True
     version: Version = (1, 0)
     sm: int = 0
+    without: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def form(self) -> str:
@@ -34,17 +36,19 @@ class DirectiveRow:
         return counts if self.zero or not self.most else f"{counts} above 0"
 
 
+MOST = (1 << 32) - 1
 _CLUSTERS = ((7, 8), 90)
 
 ROWS = (
     DirectiveRow(".maxnreg", 1, 1),
-    DirectiveRow(".maxntid", 1, 3),
+    DirectiveRow(".maxntid", 1, 3, without=(".reqntid",)),
     DirectiveRow(".reqntid", 1, 3),
     DirectiveRow(".minnctapersm", 1, 1),
     DirectiveRow(".reqnctapercluster", 1, 3, True, True, *_CLUSTERS),
-    DirectiveRow(".maxclusterrank", 1, 1, True, True, *_CLUSTERS),
+    DirectiveRow(".maxclusterrank", 1, 1, True, True, *_CLUSTERS, without=(".reqnctapercluster",)),
     DirectiveRow(".explicitcluster", 0, 0, True, True, *_CLUSTERS),
-    DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90),
+    DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90, beside=(".reqntid", ".reqnctapercluster")),
+    DirectiveRow(".local_maxnreg", 1, 1),
     DirectiveRow(".noreturn", 0, 0, entry=False, version=(6, 4), sm=30),
     DirectiveRow(".abi_preserve", 1, 1, True, False, (9, 0), 80),
     DirectiveRow(".abi_preserve_control", 1, 1, True, False, (9, 0), 80),
@@ -57,7 +61,9 @@ def directive_problems(function: Function, context: TargetContext) -> Iterator[s
     for text in function.directives:
         name = text.split()[0]
         row = _BY_NAME.get(name)
-        if row is None and name != ".pragma":
+        if name == ".pragma" and not function.entry:
+            yield "'.pragma' does not follow the header of a .func"
+        elif row is None and name != ".pragma":
             known = ", ".join(row.name for row in ROWS if row.entry == function.entry)
             yield f"'{name}' does not follow the header of a function; {known} and .pragma do"
         elif row is not None and (problem := _problem(row, text, function, context)):
@@ -74,4 +80,11 @@ def _problem(row: DirectiveRow, text: str, function: Function, context: TargetCo
     numbers = directive_numbers(text)
     if numbers is None or not row.least <= len(numbers) <= row.most or (0 in numbers and not row.zero):
         return f"expected {row.form}, got {' '.join(text.split()[1:]) or 'none'}"
+    if any(number > MOST for number in numbers):
+        return f"expected numbers of 32 bits, got {max(numbers)}"
+    others = {text.split()[0] for text in function.directives}
+    if conflict := next((name for name in row.without if name in others), ""):
+        return f"cannot stand with {conflict}"
+    if missing := next((name for name in row.beside if name not in others), ""):
+        return f"needs {missing} beside it"
     return ""

@@ -19,6 +19,7 @@ from ..text.syntax import (
 )
 from ..unmodelled import family
 from ..verifier import TargetContext, check
+from .calls import call_problem
 from .declarations import Declarations, module_problems
 from .directives import directive_problems
 from .names import Names
@@ -55,6 +56,7 @@ class Checker:
 
     def __post_init__(self) -> None:
         self._names = Names.of(self.module, self.context)
+        self._functions = {item.name: item for item in self.module.items if isinstance(item, Function)}
 
     def problems(self) -> Iterator[Diagnostic]:
         """What is wrong with the header, declarations and functions."""
@@ -76,7 +78,7 @@ class Checker:
         yield from _placed(declared.parameters(function))
         yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
         if function.body is not None:
-            inside = self._names.inside(function.body, (*function.parameters, *function.returns))
+            inside = self._names.inside(function.body, function.parameters, function.returns)
             yield from self._body(function.body, inside, Uses(Values(function)) if self.uses else None, declared)
 
     def kernel(self, function: Function) -> Iterator[Diagnostic]:
@@ -121,7 +123,14 @@ class Checker:
             return
         if names.unreadable(instruction):
             return
-        message = check(instruction.opcode, instruction.operands, names.type_of, self.context)
+        written = names.written_input(instruction)
+        if written is not None:
+            yield f"{instruction.opcode}: the parameter '{written}' is received, it cannot be written"
+            return
+        message = check(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
+        if message is None and instruction.is_call:
+            problem = call_problem(instruction, self._functions, names)
+            message = problem and f"{instruction.opcode}: {problem}"
         if message is not None:
             yield message
             return
@@ -141,7 +150,9 @@ def _called(body: Sequence[Statement]) -> Iterator[str]:
 
 def first_problem(module: Module) -> Diagnostic | None:
     """What `problems` begins with, in the order of the text; None if nothing is wrong with the module."""
-    return min(Checker(module, TargetContext(module.version, module.targets)).problems(), default=None)
+    return min(
+        Checker(module, TargetContext(module.version, module.targets, module.address_size)).problems(), default=None
+    )
 
 
 def _placed(problems: Iterator[tuple[int, int, str]]) -> Iterator[Diagnostic]:

@@ -5,6 +5,7 @@ Source: PTX ISA 5.4 (Variables), 7 (Functions); labels and declarations of a sco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -30,9 +31,18 @@ from ..text.syntax import (
     Vector,
     members,
 )
+from ..types import OPAQUE_TYPES
 from ..verifier import TargetContext
 
 BRANCHES = ("bra", "brx")
+_SELECTOR = re.compile(r"[bh]\d+")
+
+
+def _parts(declared: RegDecl) -> Iterable[str]:
+    """The registers of a declaration; of vectors, their parts."""
+    if declared.vector == 1:
+        return declared.names()
+    return [f"{name}.{part}" for name in declared.names() for part in "xyzw"[: declared.vector]]
 
 
 def mentioned(operand: Operand) -> Iterator[str]:
@@ -56,6 +66,8 @@ class Names:
     variables: dict[str, Variable | None] = field(default_factory=dict[str, "Variable | None"])
     """Symbols: variables, and functions as None."""
     labels: frozenset[str] = frozenset()
+    inputs: frozenset[str] = frozenset()
+    """Parameters that a function receives: they are not written."""
     unread: frozenset[str] = frozenset()
     """Registers whose declaration could not be read."""
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -72,10 +84,13 @@ class Names:
                 names.variables[item.name] = item
         return names
 
-    def inside(self, body: Sequence[Statement], parameters: Iterable[Variable] = ()) -> Names:
+    def inside(
+        self, body: Sequence[Statement], parameters: Iterable[Variable] = (), returns: Iterable[Variable] = ()
+    ) -> Names:
         """The names of a scope: these, its parameters, and its labels; registers are declared one by one."""
-        inner = Names(dict(self.registers), dict(self.variables), frozenset(), self.unread, self.unavailable)
-        for parameter in parameters:
+        inputs = self.inputs | {parameter.name for parameter in parameters}
+        inner = Names(dict(self.registers), dict(self.variables), frozenset(), inputs, self.unread, self.unavailable)
+        for parameter in (*parameters, *returns):
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type
             else:
@@ -86,15 +101,30 @@ class Names:
     def declare(self, statement: RegDecl | Variable) -> None:
         """Adds a declaration."""
         if isinstance(statement, RegDecl):
-            self.registers.update(dict.fromkeys(statement.names(), statement.type))
+            self.registers.update(dict.fromkeys(_parts(statement), statement.type))
             if statement.type == UNREAD:
                 self.unread |= frozenset(statement.names())
         else:
             self.variables[statement.name] = statement
 
     def type_of(self, register: Register) -> str | None:
-        """The type of a declared register, or of the vector that it is a part of."""
-        return self.registers.get(register.name) or self.registers.get(register.name.rpartition(".")[0])
+        """The type of a declared register, or of the one that a video instruction takes a part of."""
+        found = self.registers.get(register.name)
+        if found is None and "." in register.name:
+            name, _, part = register.name.rpartition(".")
+            return self.registers.get(name) if _SELECTOR.fullmatch(part) else None
+        return found
+
+    def space_of(self, name: str) -> str | None:
+        """Where a symbol lies: the state space of a variable, "function", "label"; None of what is not declared."""
+        if name in self.labels:
+            return "label"
+        if name not in self.variables:
+            return None
+        variable = self.variables[name]
+        if variable is None or variable.type in OPAQUE_TYPES:
+            return "function" if variable is None else variable.type
+        return variable.space.partition("::")[0]
 
     def unreadable(self, instruction: Instruction) -> bool:
         """Whether an instruction mentions a register whose declaration could not be read."""
@@ -102,11 +132,20 @@ class Names:
             name.partition(".")[0] for operand in instruction.operands for name in mentioned(operand)
         )
 
+    def written_input(self, instruction: Instruction) -> str | None:
+        """The received parameter that an instruction stores to, if it does."""
+        if instruction.root != "st" or not instruction.operands or not isinstance(instruction.operands[0], Address):
+            return None
+        base = instruction.operands[0].base
+        return base.name if isinstance(base, Symbol) and base.name in self.inputs else None
+
     def missing(self, instruction: Instruction) -> str | None:
         """What an instruction mentions that is not declared, in words."""
         guard = instruction.guard
         if guard is not None and guard.register not in self.registers:
             return f"no .reg declares the guard '{guard.register}'"
+        if guard is not None and (type := self.registers[guard.register]) not in ("pred", UNREAD):
+            return f"expected a predicate as the guard, got a .{type} register"
         branch = instruction.root in BRANCHES
         for operand in instruction.operands:
             if branch or not self._plain(operand):

@@ -20,6 +20,8 @@ from .names import Names
 from .values import Known, Values
 
 MATRIX_ROW_BYTES = 16
+STRIDE_BYTES = 16
+"""What the stride of a wmma fragment is a multiple of, as CUDA's mma.h has it; the text has the fragment's size."""
 LEAVES = ("bra", "ret", "exit")
 """What some lanes may do while others go on."""
 
@@ -110,11 +112,9 @@ def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
     least, size = wmma.default_stride(form.shape, role, form.layout), wmma.alignment(form.shape, role, form.type)
     if stride < least:
         yield f"expected a stride of at least {least} elements, got {stride}"
-    elif stride * form.type.bits % (8 * size):
-        yield (
-            f"expected a stride that is a multiple of {size} bytes, the size of the fragment in a lane, got {stride} x "
-            f"{form.type.name}"
-        )
+    elif stride * form.type.bits % (8 * min(size, STRIDE_BYTES)):
+        needed = min(size, STRIDE_BYTES)
+        yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
 
 
 def _bytes(known: Traits) -> int:

@@ -27,7 +27,7 @@ from ..text.syntax import (
     members,
 )
 from ..traits import Traits, traits
-from ..types import bits_of
+from ..types import REGISTER_BITS, bits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Values:
 def _is_followed(found: Traits) -> bool:
     """Whether it is known what an instruction computes: of integers, in the plain way, and not cut off."""
     types = found.types
-    if not types or types[0] not in _TYPES or bits_of(types[-1]) > bits_of(types[0]):
+    if not types or types[0] not in _TYPES or types[-1] not in REGISTER_BITS or bits_of(types[-1]) > bits_of(types[0]):
         return False
     plain = all(not value or name in _PLAIN for name, value in found.bindings.items())
     return plain and (found.name in _KEEPING or found.name == "setp" or found.name in _ARITHMETIC)

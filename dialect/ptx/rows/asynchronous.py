@@ -18,7 +18,7 @@ def _copies() -> Iterator[Row]:
         spelling = f"cp.async{words}.{{shared,shared::cta}}.global{HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
         for size in sizes:
             for last, ptx in ((f"?s:u32(0..{size})", (7, 0)), ("q:!pred(0..0)", (7, 5))):
-                operands = f"a:[], b:[], n:imm({size}), {last}, H?c:b64"
+                operands = f"a:[shared], b:[global], n:imm({size}), {last}, H?c:b64"
                 yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
 
 
@@ -28,7 +28,7 @@ def _bulk() -> Iterator[Row]:
     later = (Need("cp_mask", (8, 6), 100),)
     yield row(
         f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{HINT}",
-        "a:[], b:[], n:u32(0..1048560/16), m:[], M?k:u16, H?c:b64",
+        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared], M?k:u16, H?c:b64",
         section,
         ptx=(8, 0),
         sm=90,
@@ -36,7 +36,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}",
-        "a:[], b:[], n:u32(0..1048560/16), m:[], H?c:b64",
+        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared], H?c:b64",
         section,
         ptx=(8, 6),
         sm=90,
@@ -44,7 +44,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}",
-        "a:[], b:[], n:u32(0..1048560/16), m:[]",
+        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared]",
         section,
         ptx=(8, 0),
         sm=90,
@@ -52,7 +52,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{{K=.cp_mask}}",
-        "a:[], b:[], n:u32(0..1048560/16), H?c:b64, K?k:u16",
+        "a:[D], b:[S], n:u32(0..1048560/16), H?c:b64, K?k:u16",
         section,
         ptx=(8, 0),
         sm=90,
@@ -61,7 +61,7 @@ def _bulk() -> Iterator[Row]:
     )
     yield row(
         f"cp.async.bulk.prefetch.L2.global{HINT}",
-        "a:[], n:u32(0..1048560/16), H?c:b64",
+        "a:[global], n:u32(0..1048560/16), H?c:b64",
         "9.7.9.25.4.3",
         ptx=(8, 0),
         sm=90,
@@ -74,7 +74,7 @@ def _reductions() -> Iterator[Row]:
     for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
         yield row(
             f"cp.reduce.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
-            "a:[], b:[], n:u32(0..1048560/16), m:[]",
+            "a:[D], b:[S], n:u32(0..1048560/16), m:[shared]",
             "9.7.9.25.4.2",
             ptx=(8, 0),
             sm=90,
@@ -89,7 +89,7 @@ def _reductions() -> Iterator[Row]:
     ):
         yield row(
             f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{words}",
-            "a:[], b:[], n:u32(0..1048560/16), H?c:b64",
+            "a:[D], b:[S], n:u32(0..1048560/16), H?c:b64",
             "9.7.9.25.4.2",
             ptx=(8, 0),
             sm=90,
@@ -105,7 +105,7 @@ def _stores() -> Iterator[Row]:
     for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}"):
         yield row(
             f"st.async{{.weak}}{{P=.shared::cluster,.shared::cta}}{_COMPLETES}{types}",
-            "a:[], b:V*T, m:[]",
+            "a:[P], b:V*T, m:[P]",
             "9.7.9.12",
             ptx=(8, 1),
             sm=90,
@@ -122,7 +122,7 @@ def _stores() -> Iterator[Row]:
     for words in _OPERATIONS:
         yield row(
             f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}",
-            "a:[], b:T, m:[]",
+            "a:[P], b:T, m:[P]",
             "9.7.13.7",
             ptx=(8, 1),
             sm=90,

@@ -50,7 +50,7 @@ def _fences() -> Iterator[Row]:
     yield row(f"{proxies}.acquire.sync_restrict::shared::cluster.cluster", "", "9.7.13.4", ptx=(8, 6), sm=90)
     yield row(f"{proxies}.release.sync_restrict::shared::cta.cluster", "", "9.7.13.4", ptx=(8, 6), sm=90)
     yield row(f"fence.proxy.tensormap::generic.release{_SCOPES}", "", "9.7.13.4", ptx=(8, 3), sm=90)
-    yield row(f"fence.proxy.tensormap::generic.acquire{_SCOPES}", "a:[], n:imm(128)", "9.7.13.4", ptx=(8, 3), sm=90)
+    yield row(f"fence.proxy.tensormap::generic.acquire{_SCOPES}", "a:[any], n:imm(128)", "9.7.13.4", ptx=(8, 3), sm=90)
 
 
 ROWS = (

@@ -27,7 +27,7 @@ ROWS = (
     row("exit", "", "9.7.12.7"),
     # 9.7.13.9 to 9.7.13.14  Votes and reductions in a warp
     row("vote.sync.MODE{all,any,uni}.pred", "d:pred, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
-    row("vote.sync.MODE{ballot}.b32", "d:b32, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
+    row("vote.sync.MODE{ballot}.T{b32}", "d:T, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
     row(
         "vote.MODE{all,any,uni}.pred",
         "d:pred, a:!pred",
@@ -36,12 +36,12 @@ ROWS = (
         gone=_WITHOUT_SYNC,
         meaning="vote",
     ),
-    row("vote.MODE{ballot}.b32", "d:b32, a:!pred", "9.7.13.8", ptx=(2, 0), sm=20, gone=_WITHOUT_SYNC, meaning="vote"),
+    row("vote.MODE{ballot}.T{b32}", "d:T, a:!pred", "9.7.13.8", ptx=(2, 0), sm=20, gone=_WITHOUT_SYNC, meaning="vote"),
     row("match.MODE{any}.sync.T{b32,b64}", "d:b32, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
     row("match.MODE{all}.sync.T{b32,b64}", "d|p_:b32_, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
-    row("activemask.b32", "d:b32", "9.7.13.11", ptx=(6, 2), sm=30),
-    row("redux.sync.OP{add,min,max}.T{u32,s32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
-    row("redux.sync.OP{and,or,xor}.T{b32}", "d:T, a:T, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
+    row("activemask.T{b32}", "d:T", "9.7.13.11", ptx=(6, 2), sm=30),
+    row("redux.sync.OP{add,min,max}.T{u32,s32}", "d:u32, a:u32, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
+    row("redux.sync.OP{and,or,xor}.T{b32}", "d:b32, a:b32, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
     row(
         "redux.sync.OP{min,max}{ABS=.abs}{NAN=.NaN}.T{f32}",
         "d:T, a:T, m:u32",

@@ -50,8 +50,8 @@ _CVT = "9.7.9.21"
 
 _ROWS = (
     # 9.7.9.21  between integers
-    row(f"cvt.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+", _CVT, meaning="cvt.integer"),
-    *(row(f"cvt.SAT{{sat}}.D{{{d}}}.S{{{s}}}", "d:D+, a:S+", _CVT, meaning="cvt.integer") for d, s in _clamping()),
+    row(f"cvt.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+%", _CVT, meaning="cvt.integer"),
+    *(row(f"cvt.SAT{{sat}}.D{{{d}}}.S{{{s}}}", "d:D+, a:S+%", _CVT, meaning="cvt.integer") for d, s in _clamping()),
     # floats to integers
     row(f"cvt.{_WHOLE}{_FTZ}{{.sat}}.D{{{_INT}}}.S{{f32}}", "d:D+, a:S", _CVT, meaning="cvt.to_integer"),
     row(f"cvt.{_WHOLE}{{.sat}}.D{{{_INT}}}.S{{f16,f64}}", "d:D+, a:S", _CVT, meaning="cvt.to_integer"),

@@ -11,13 +11,17 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 `?name:kind` may be left out, `H?name:kind` is there where `H` is bound. Kinds:
 - a type, or a bound name: a register of that type or, if read, a literal; `2T` is twice as wide;
 - `u32(0..15)`: a literal has to be one of these, `u32(0../32)` a multiple of 32, `f32(0<..1)` above 0;
-- `T+`: the register may be wider (ISA 9.4.1); `T*`: anything `mov` reads; `!pred`: may be negated;
+- `T+`: the register may be wider (ISA 9.4.1); `T*`: or the address of a variable; `T%`: or a special register;
+  `T&`: as wide as a generic address; `T^`: a register alone;
+  `!pred`: may be negated;
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `T@1`: a part of the register may be chosen, as in `%r1.b0`; `T@2`, `T@4`: parts of its halves, bytes (9.7.18);
 - `T_`: the result may be discarded, written `_`; of a vector, elements that are not stored. Of a vector that is
   written, all elements but one always may;
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be; `|p_` may be discarded;
-- `[]`: an address; `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
+- `[]`: an address in the space that `P` binds, else a generic one; `[D]`, `[global]`: in what `D` binds, in that space,
+  in a register of 32 bits too; `[any]`: generic or not; `[mbarrier]`: as `[]`, in shared memory;
+- `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
 """
@@ -99,7 +103,7 @@ class Slot:
     @property
     def is_address(self) -> bool:
         """Whether it is `[a]`, or a place in a tensor."""
-        return self.kind == "[]" or self.kind.startswith("tensor")
+        return self.kind.startswith(("[", "tensor"))
 
     @staticmethod
     def parse(text: str) -> Slot:

@@ -36,14 +36,14 @@ _ARITHMETIC = (
     row("popc.T{b32,b64}", "d:u32, a:T", "9.7.1.14", ptx=(2, 0), sm=20),
     row("clz.T{b32,b64}", "d:u32, a:T", "9.7.1.15", ptx=(2, 0), sm=20),
     row("bfind{SHIFT=.shiftamt}.T{u32,u64,s32,s64}", "d:u32, a:T", "9.7.1.16", ptx=(2, 0), sm=20),
-    row("fns.b32", "d:b32, a:b32, b:b32, c:s32", "9.7.1.17", ptx=(6, 0), sm=30),
+    row("fns.T{b32}", "d:T, a:T, b:T, c:T", "9.7.1.17", ptx=(6, 0), sm=30),
     row("brev.T{b32,b64}", "d:T, a:T", "9.7.1.18", ptx=(2, 0), sm=20),
-    row("bfe.T{u32,u64,s32,s64}", "d:T, a:T, b:u32, c:u32", "9.7.1.19", ptx=(2, 0), sm=20),
-    row("bfi.T{b32,b64}", "d:T, a:T, b:T, c:u32, n:u32", "9.7.1.20", ptx=(2, 0), sm=20),
+    row("bfe.T{u32,u64,s32,s64}", "d:T, a:T, b:u32(0..255), c:u32(0..255)", "9.7.1.19", ptx=(2, 0), sm=20),
+    row("bfi.T{b32,b64}", "d:T, a:T, b:T, c:u32(0..255), n:u32(0..255)", "9.7.1.20", ptx=(2, 0), sm=20),
     row("bmsk.RANGE{clamp,wrap}.b32", "d:b32, a:u32, b:u32", "9.7.1.22", ptx=(7, 6), sm=70),
     row("szext.RANGE{clamp,wrap}.T{u32,s32}", "d:T, a:T, b:u32", "9.7.1.21", ptx=(7, 6), sm=70),
-    row("dp2a.HALF{lo,hi}.A{u32,s32}.B{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.24", ptx=(5, 0), sm=61),
-    row("dp4a.A{u32,s32}.B{u32,s32}", "d:b32, a:b32, b:b32, c:b32", "9.7.1.23", ptx=(5, 0), sm=61),
+    row("dp2a.HALF{lo,hi}.A{u32,s32}.B{u32,s32}", "d:s32, a:A, b:B, c:s32", "9.7.1.24", ptx=(5, 0), sm=61),
+    row("dp4a.A{u32,s32}.B{u32,s32}", "d:s32, a:A, b:B, c:s32", "9.7.1.23", ptx=(5, 0), sm=61),
 )
 
 _CARRY = (
@@ -76,9 +76,9 @@ _LOGIC = (
     row("xor.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.3"),
     row("not.T{b16,b32,b64,pred}", "d:T, a:T", "9.7.8.4"),
     row("cnot.T{b16,b32,b64}", "d:T, a:T", "9.7.8.5"),
-    row("lop3.b32", "d:b32_, a:b32, b:b32, c:b32, n:imm", "9.7.8.6", ptx=(4, 3), sm=50),
-    row("lop3.OP{and,or}.b32", "d||p:b32_, a:b32, b:b32, c:b32, n:imm, q:!pred", "9.7.8.6", ptx=(8, 2), sm=70),
-    row("shf.TO{l,r}.RANGE{clamp,wrap}.b32", "d:b32, a:b32, b:b32, c:u32", "9.7.8.7", ptx=(3, 1), sm=32),
+    row("lop3.T{b32}", "d:T_, a:T, b:T, c:T, n:imm", "9.7.8.6", ptx=(4, 3), sm=50),
+    row("lop3.OP{and,or}.T{b32}", "d||p:T_, a:T, b:T, c:T, n:imm, q:!pred", "9.7.8.6", ptx=(8, 2), sm=70),
+    row("shf.TO{l,r}.RANGE{clamp,wrap}.T{b32}", "d:T, a:T, b:T, c:u32", "9.7.8.7", ptx=(3, 1), sm=32),
     row("shl.T{b16,b32,b64}", "d:T, a:T, b:u32", "9.7.8.8"),
     row("shr.T{b16,b32,b64,u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:u32", "9.7.8.9"),
 )

@@ -20,7 +20,7 @@ from ...isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECT
 from ...isa.product import ProductForm
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
-from ..text.syntax import Immediate, Operand, Symbol, Vector
+from ..text.syntax import Operand, Symbol, Vector
 from .grammar import Bindings, Row, Slot, name_of
 
 if TYPE_CHECKING:
@@ -72,14 +72,10 @@ class MatrixRow(Row):
         return next((i for i, o in enumerate(self.given) if o.name == "e"), None)
 
     def problem(self, operands: Sequence[Operand]) -> str | None:
-        """What is wrong with operands that fit the slots: a discarded accumulator, metadata without meaning."""
+        """What is wrong with operands that fit the slots: a discarded accumulator."""
         if self.root == "wgmma" and isinstance(operands[0], Vector) and Symbol("_") in operands[0].items:
             return "operand d: a warpgroup's accumulator is read too, none of it can be discarded"
-        word = None if self.metadata is None else operands[self.metadata]
-        if not isinstance(word, Immediate) or isinstance(word.value, float):
-            return None
-        complaint = metadata_problem(sparse(self.form), word.value)
-        return None if complaint is None else f"operand e: {complaint}"
+        return None
 
 
 def sparse(form: Form) -> MmaSparse | Wgmma:
@@ -111,6 +107,11 @@ def _choice(values: Sequence[int]) -> str:
     return "/".join(map(str, values))
 
 
+def _space(form: Form) -> str:
+    """The state space that an opcode names for its address; "any" of a generic one."""
+    return next((word for word in form.spelling.split(".") if word.startswith(("shared", "global"))), "any")
+
+
 def _selector(form: Form, operand: FormOperand) -> str:
     scale = form.scale if isinstance(form, ProductForm) else None
     if not isinstance(scale, BlockScale):
@@ -119,17 +120,25 @@ def _selector(form: Form, operand: FormOperand) -> str:
 
 
 _KINDS: dict[str, Callable[[Form, FormOperand], str]] = {
-    ADDRESS: lambda form, operand: "[]",
+    ADDRESS: lambda form, operand: f"[{_space(form)}]",
     CONSTANT: lambda form, operand: f"imm({_choice(operand.values or sparse(form).selectors)})",
     SELECTOR: _selector,
-    SCALAR: lambda form, operand: operand.type,
+    SCALAR: lambda form, operand: operand.type if operand.optional else f"{operand.type}^",
     DESCRIPTOR: lambda form, operand: "b64",
     PREDICATE: lambda form, operand: "flag",
 }
 
 
+def _held(form: Form, operand: FormOperand) -> str:
+    """The type that the registers of a fragment are checked against: of integers and tf32 no others hold them."""
+    if operand.type != "b32" or operand.name not in ("a", "b") or not isinstance(form, ProductForm):
+        return operand.type
+    element = form.element(operand.name)
+    return "tf32" if element.name == "tf32" else operand.type if element.is_float else "u32"
+
+
 def _slot(form: Form, operand: FormOperand, *, written: bool) -> Slot:
-    kind = _KINDS[operand.kind](form, operand) if operand.kind in _KINDS else f"{operand.count}*{operand.type}"
+    kind = _KINDS[operand.kind](form, operand) if operand.kind in _KINDS else f"{operand.count}*{_held(form, operand)}"
     # The words of metadata and scales, each one register, may stand in braces: published kernels write them so.
     braces = operand.kind == SCALAR and isinstance(form, ProductForm)
     return Slot(operand.name, kind, operand.optional, destination=written, braces=braces)

@@ -33,31 +33,33 @@ _States = tuple[tuple[str, Version], ...]
 def _arrivals(root: str, section: str, states: _States) -> Iterator[Row]:
     """`arrive` or `arrive_drop`: in the own CTA, which says what the state was, and in another of the cluster."""
     for state, since in states:
-        yield from _spaces(root, f"{state}, a:[]", section, since)
-        yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[], n:u32", section, since)
-    yield from _spaces(root, "d:b64_, a:[], n:u32", section, (7, 8), 90)
+        yield from _spaces(root, f"{state}, a:[mbarrier]", section, since)
+        yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[mbarrier], n:u32", section, since)
+    yield from _spaces(root, "d:b64_, a:[mbarrier], n:u32", section, (7, 8), 90)
     own = "{P=.shared,.shared::cta}.b64"
-    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[]", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.release.cluster{own}", "d:b64_, a:[], ?n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[], ?n:u32", section, ptx=(8, 6), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}{_HERE}{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=80)
+    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[mbarrier]", section, ptx=(8, 0), sm=80)
+    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.release.cluster{own}", "d:b64_, a:[mbarrier], ?n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[mbarrier], ?n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}.F{{expect_tx}}{_HERE}{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
     yield _form(
-        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[], n:u32", section, ptx=(8, 6), sm=90
+        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 6), sm=90
     )
     away = ".P{shared::cluster}.b64"
-    yield _form(f"{root}{_HERE}{away}", "d:_, a:[], ?n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{away}", "d:_, a:[], ?n:u32", section, ptx=(8, 6), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}{_HERE}{away}", "d:_, a:[], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{away}", "d:_, a:[], n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}{_HERE}{away}", "d:_, a:[mbarrier], ?n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.relaxed.{{cta,cluster}}{away}", "d:_, a:[mbarrier], ?n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}.F{{expect_tx}}{_HERE}{away}", "d:_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(
+        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{away}", "d:_, a:[mbarrier], n:u32", section, ptx=(8, 6), sm=90
+    )
 
 
 def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterator[Row]:
     """`test_wait` or `try_wait`, for a state or for the parity of a phase."""
     own = "{P=.shared,.shared::cta}.b64"
     for name, operand, since in ((root, "s:b64", ptx), (f"{root}.F{{parity}}", "s:u32(0..1)", max(ptx, (7, 1)))):
-        operands = f"d:pred, a:[], {operand}{hint}"
+        operands = f"d:pred, a:[mbarrier], {operand}{hint}"
         yield from _spaces(name, operands, section, since, sm)
         yield _form(f"{name}.acquire.cta{own}", operands, section, ptx=(8, 0), sm=sm)
         yield _form(f"{name}.acquire.cluster{own}", operands, section, ptx=(8, 0), sm=90)
@@ -66,12 +68,12 @@ def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterato
 
 ROWS = (
     # 9.7.13.15.9, .10  mbarrier.init, mbarrier.inval
-    *_spaces("mbarrier.init", "a:[], n:u32", f"{_SECTION}.9"),
-    *_spaces("mbarrier.inval", "a:[]", f"{_SECTION}.10"),
+    *_spaces("mbarrier.init", "a:[mbarrier], n:u32", f"{_SECTION}.9"),
+    *_spaces("mbarrier.inval", "a:[mbarrier]", f"{_SECTION}.10"),
     # 9.7.13.15.11, .12  mbarrier.expect_tx, mbarrier.complete_tx
     _form(
         "mbarrier.K{expect_tx,complete_tx}{.relaxed.cta,.relaxed.cluster}{P=.shared,.shared::cta,.shared::cluster}.b64",
-        "a:[], n:u32",
+        "a:[mbarrier], n:u32",
         f"{_SECTION}.11",
         ptx=(8, 0),
         sm=90,
@@ -82,7 +84,7 @@ ROWS = (
     # 9.7.13.15.15  cp.async.mbarrier.arrive
     row(
         "cp.async.mbarrier.arrive{F=.noinc}{P=.shared,.shared::cta}.b64",
-        "a:[]",
+        "a:[P]",
         f"{_SECTION}.15",
         ptx=(7, 0),
         sm=80,

@@ -114,18 +114,18 @@ _ACCESSES = (
     *_accesses("st", "9.7.9.11"),
     row(f"st.mmio.relaxed.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(8, 2), sm=70),
     # 9.7.9.15  prefetch, prefetchu
-    row("prefetch{.global,.local}.{L1,L2}", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
-    row("prefetch{.global}.{L2::evict_last,L2::evict_normal}", "a:[]", "9.7.9.15", ptx=(7, 4), sm=80, meaning="hint"),
-    row("prefetch{.const,.param}.tensormap", "a:[]", "9.7.9.15", ptx=(8, 0), sm=90, meaning="hint"),
+    row("prefetch{P=.global,.local}.{L1,L2}", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
+    row("prefetch{P=.global}.{L2::evict_last,L2::evict_normal}", "a:[]", "9.7.9.15", ptx=(7, 4), sm=80, meaning="hint"),
+    row("prefetch{P=.const,.param}.tensormap", "a:[P]", "9.7.9.15", ptx=(8, 0), sm=90, meaning="hint"),
     row("prefetchu.L1", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
     # 9.7.9.16, .17  applypriority, discard
-    row("applypriority{.global}.L2::evict_normal", "a:[], n:imm(128)", "9.7.9.16", ptx=(7, 4), sm=80, meaning="hint"),
-    row("discard{.global}.L2", "a:[], n:imm(128)", "9.7.9.17", ptx=(7, 4), sm=80, meaning="hint"),
+    row("applypriority{P=.global}.L2::evict_normal", "a:[], n:imm(128)", "9.7.9.16", ptx=(7, 4), sm=80, meaning="hint"),
+    row("discard{P=.global}.L2", "a:[], n:imm(128)", "9.7.9.17", ptx=(7, 4), sm=80, meaning="hint"),
     # 9.7.9.18  createpolicy
     row(f"createpolicy.fractional.{{{_POLICIES}}}{_SECOND}.b64", "d:b64, ?a:f32(0<..1)", "9.7.9.18", ptx=(7, 4), sm=80),
     row(
-        f"createpolicy.range{{.global}}.{{{_POLICIES}}}{_SECOND}.b64",
-        "d:b64, a:[], n:u32, m:u32",
+        f"createpolicy.range{{P=.global}}.{{{_POLICIES}}}{_SECOND}.b64",
+        "d:b64, a:[P], n:u32, m:u32",
         "9.7.9.18",
         ptx=(7, 4),
         sm=80,
@@ -139,7 +139,7 @@ _ADDRESSES = (
     # 9.7.9.20  cvta
     row(
         f"cvta.P{{{_WINDOWS}}}.T{{u32,u64}}",
-        "d:T, a:T*",
+        "d:T&, a:T*",
         "9.7.9.20",
         ptx=(2, 0),
         sm=20,
@@ -147,7 +147,7 @@ _ADDRESSES = (
     ),
     row(
         f"cvta.to.P{{{_WINDOWS}}}.T{{u32,u64}}",
-        "d:T, a:T",
+        "d:T&, a:T",
         "9.7.9.20",
         ptx=(2, 0),
         sm=20,

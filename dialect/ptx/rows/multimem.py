@@ -17,25 +17,25 @@ _BYTES: Specific = (
 """The targets that know 8-bit floats here."""
 
 _HALVES = (
-    ("{.global}.O.T{f16x2}", "T"),
-    ("{.global}.O.T{bf16x2}", "b32"),
-    ("{.global}.O.V{v2,v4}.T{f16x2}", "V*T"),
-    ("{.global}.O.V{v2,v4}.T{bf16x2}", "V*b32"),
-    ("{.global}.O.V{v2,v4,v8}.{f16,bf16}", "V*b16"),
+    ("{P=.global}.O.T{f16x2}", "T"),
+    ("{P=.global}.O.T{bf16x2}", "T"),
+    ("{P=.global}.O.V{v2,v4}.T{f16x2}", "V*T"),
+    ("{P=.global}.O.V{v2,v4}.T{bf16x2}", "V*T"),
+    ("{P=.global}.O.V{v2,v4,v8}.{f16,bf16}", "V*b16"),
 )
 _NARROW = (
-    ("{.global}.O.{e4m3x4,e5m2x4}", "b32"),
-    ("{.global}.O.V{v2,v4}.{e4m3x4,e5m2x4}", "V*b32"),
-    ("{.global}.O.V{v2,v4,v8}.{e4m3x2,e5m2x2}", "V*b16"),
-    ("{.global}.O.V{v4,v8}.{e4m3,e5m2}", "V*b8"),
+    ("{P=.global}.O.{e4m3x4,e5m2x4}", "b32"),
+    ("{P=.global}.O.V{v2,v4}.{e4m3x4,e5m2x4}", "V*b32"),
+    ("{P=.global}.O.V{v2,v4,v8}.{e4m3x2,e5m2x2}", "V*b16"),
+    ("{P=.global}.O.V{v4,v8}.{e4m3,e5m2}", "V*b8"),
 )
 """Spellings, and the registers of their values. Types of less than 16 bits may lie in any register of their size."""
 
 _WORDS = (
-    ("{.global}.O.T{b32,b64}", ".{and,or,xor}"),
-    ("{.global}.O.T{u32,s32,u64,f32,f64}", ".add"),
-    ("{.global}.O.T{u32,s32,u64,s64}", ".{min,max}"),
-    ("{.global}.O.V{v2,v4}.T{f32}", ".add"),
+    ("{P=.global}.O.T{b32,b64}", ".{and,or,xor}"),
+    ("{P=.global}.O.T{u32,s32,u64,f32,f64}", ".add"),
+    ("{P=.global}.O.T{u32,s32,u64,s64}", ".{min,max}"),
+    ("{P=.global}.O.V{v2,v4}.T{f32}", ".add"),
 )
 
 
@@ -64,8 +64,8 @@ def _rows() -> Iterator[Row]:
         yield from _form("ld_reduce", words, value, ".{add,min,max}", (8, 6), _BYTES)
         yield from _form("ld_reduce", words, value, ".add.acc::f16", (8, 6), _BYTES)
         yield from _form("st", words, value, "", (8, 6), _BYTES)
-    yield from _form("st", "{.global}.T{b32,b64,u32,s32,u64,s64,f32,f64}", "T", "")
-    yield from _form("st", "{.global}.V{v2,v4}.T{f32}", "V*T", "")
+    yield from _form("st", "{P=.global}.T{b32,b64,u32,s32,u64,s64,f32,f64}", "T", "")
+    yield from _form("st", "{P=.global}.V{v2,v4}.T{f32}", "V*T", "")
 
 
 ROWS = tuple(_rows())

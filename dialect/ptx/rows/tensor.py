@@ -38,7 +38,7 @@ def _loads(
 ) -> Iterator[Row]:
     """Loads of one mode: to a cluster, which only the targets of `pair` have, to the own CTA, and by pairs of CTAs."""
     more = f", {offsets}" if offsets else ""
-    operands = f"a:[], b:{tensor}, m:[]{more}"
+    operands = f"a:[P], b:{tensor}, m:[shared]{more}"
     cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
     alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
     hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
@@ -65,10 +65,10 @@ def _replacements() -> Iterator[Row]:
     """`tensormap.replace`: fields, what they take, and the targets that have them."""
     anywhere: Specific = (("sm_90a", (8, 3)), *_EDITED)
     for field, type, operands, only in (
-        ("global_address", "b64", "v:b64", anywhere),
-        ("rank", "b32", "v:b32", anywhere),
+        ("global_address", "b64", "v:T", anywhere),
+        ("rank", "b32", "v:T", anywhere),
         ("box_dim,global_dim,element_stride", "b32", "i:imm(0..4), v:b32", anywhere),
-        ("global_stride", "b64", "i:imm(0..4), v:b64", anywhere),
+        ("global_stride", "b64", "i:imm(0..4), v:T", anywhere),
         ("elemtype", "b32", "v:imm(0..12)", anywhere),
         ("elemtype", "b32", "v:imm(13..15)", _later((8, 7))),
         ("interleave_layout", "b32", "v:imm(0..2)", anywhere),
@@ -79,7 +79,7 @@ def _replacements() -> Iterator[Row]:
     ):
         spelling = f"tensormap.replace.tile.FIELD{{{field}}}{{P=.global,.shared::cta}}.b1024.T{{{type}}}"
         least, meaning = (90, "tensor.replace") if only is anywhere else (100, "tensor.replace later")
-        yield row(spelling, f"a:[], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=meaning)
+        yield row(spelling, f"a:[P], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=meaning)
 
 
 OTHER = "tensor.unmodelled"
@@ -100,12 +100,12 @@ ROWS: tuple[Row, ...] = (
             (".MODE{im2col::w}", 2, OTHER, _GROUPED, (100, ()), (8, 6)),
             (".MODE{im2col::w::128}", 2, OTHER, _GROUPED, (100, _GROUPED), (8, 6)),
         )
-        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*b16", meaning, since, pair, own)
+        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
     ),
     *_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
     *(
-        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[], H?policy:b64", _SECTION,
-            ptx=since, sm=90, meaning=meaning, only=only)
+        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[shared], H?policy:b64",
+            _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
         for rank, mode, tensor, since, meaning, only in (
             (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
             (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
@@ -115,7 +115,7 @@ ROWS: tuple[Row, ...] = (
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
     *(
         row(f"{_REDUCE}.{rank}.global.shared::cta.{_OPERATIONS}{mode}.bulk_group{HINT}",
-            "a:tensor, b:[], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
+            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
         for rank, mode in ((_ANY, _TILE), (_IMAGE, ".MODE{im2col_no_offs}"))
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
@@ -137,5 +137,5 @@ ROWS: tuple[Row, ...] = (
     *_replacements(),
     # 9.7.13.16.1  tensormap.cp_fenceproxy
     row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
-        "a:[], b:[], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
+        "a:[global], b:[shared], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
 )  # fmt: skip

@@ -13,5 +13,5 @@ def _row(name: str, operands: str, section: str) -> Row:
 ROWS: tuple[Row, ...] = (
     _row("wgmma.fence", "", "9.7.15.7.1"),
     _row("wgmma.commit_group", "", "9.7.15.7.2"),
-    _row("wgmma.wait_group", "n:imm", "9.7.15.7.3"),
+    _row("wgmma.wait_group", "n:imm(0..9223372036854775807)", "9.7.15.7.3"),
 )

@@ -68,6 +68,8 @@ class DeclarationReader(Cursor):
             raise self.error(
                 f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
             )
+        if head["align"] and int(head["align"]).bit_count() != 1:
+            self.note(self.error(f"the alignment must be a power of two, got {head['align']}", head.start("align")))
         return RegDecl(type, tail["name"], count, line, int(head["vector"] or 1), self.column(tail.start("name")))
 
     def variable(

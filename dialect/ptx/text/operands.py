@@ -6,21 +6,24 @@ Source: PTX ISA, chapters 4.3 to 4.5 (Identifiers, Constants) and 6 (Instruction
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from ..special import VECTORS
 from .constant_expressions import DECIMAL, HEXADECIMAL, INTEGER, ConstantError, evaluate, spelled
 from .syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 
 IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 
+SPECIAL_VECTORS = dict.fromkeys(VECTORS, 4)
+
 _NUMBER = rf"{HEXADECIMAL}|[+-]?(?:{DECIMAL}|{INTEGER})"
 _LITERAL = re.compile(_NUMBER, re.ASCII)
 _NAME = re.compile(rf"(?P<name>{IDENTIFIER}(?:\.\w+)*)(?:\s*\+\s*(?P<offset>\S.*))?", re.ASCII)
 _ADDRESS = re.compile(
-    rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*|{_NUMBER})\s*(?P<offset>(?:\+\s*-?|-)\s*\w+)?\s*\]",
+    rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*|{_NUMBER})\s*(?P<offset>\+\s*-?\s*\w+)?\s*\]",
     re.ASCII,
 )
-_FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<offset>[+-][^\]]*)\]", re.ASCII)
+_FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<offset>\+[^\]]*)\]", re.ASCII)
 """Addresses whose offset is a constant expression."""
 _NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
 _PUNCTUATION = re.compile(r"[,{}\[\]()]")
@@ -34,10 +37,12 @@ class OperandError(Exception):
 
 
 class OperandReader:
-    """Reads operand texts; `plain` are the declared registers whose names do not begin with `%`."""
+    """Reads operand texts; `plain` are the declared registers whose names do not begin with `%`, `vectors` those that
+    are vectors, with their sizes: such a register is read as its parts."""
 
-    def __init__(self, plain: frozenset[str] = frozenset()) -> None:
+    def __init__(self, plain: frozenset[str] = frozenset(), vectors: Mapping[str, int] = SPECIAL_VECTORS) -> None:
         self.plain = plain
+        self.vectors = vectors
         self._lists: dict[str, tuple[Operand, ...]] = {}
         self._calls: dict[str, tuple[Operand, ...]] = {}
         self._operands: dict[str, Operand] = {}
@@ -102,7 +107,7 @@ class OperandReader:
             raise OperandError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
         return Immediate(text)
 
-    def _named(self, text: str) -> Register | Immediate | Symbol:
+    def _named(self, text: str) -> Register | Immediate | Symbol | Vector:
         match = _NAME.fullmatch(text)
         if match is None:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
@@ -110,10 +115,16 @@ class OperandReader:
         if name[0] == "%" or name.partition(".")[0] in self.plain:
             if match["offset"]:
                 raise OperandError(f"'{text}': an offset needs brackets around a register, as in [{name}+4]")
+            base, _, part = name.partition(".")
+            if base in self.vectors:
+                return Register(f"{base}.{_PARTS.get(part, part)}") if part else self._vector(base)
             return Register(name)
         if name == "WARP_SZ" and match["offset"]:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         return Symbol(name, _offset(match["offset"] or "0"))
+
+    def _vector(self, name: str) -> Vector:
+        return Vector(tuple(Register(f"{name}.{part}") for part in "xyzw"[: self.vectors[name]]))
 
     def _register(self, text: str) -> Register:
         operand = self._named(text)
@@ -129,6 +140,8 @@ class OperandReader:
                 raise OperandError(f"expected an address such as [%rd1+16], got '{text}'")
             return Indexed(tuple(map(self._operand, items)))
         base = self._constant(match["base"]) if match["base"][0] in _CONSTANT_STARTS else self._named(match["base"])
+        if isinstance(base, Vector):
+            raise OperandError(f"expected an address such as [%rd1+16], got '{text}', whose base is a vector")
         if match["offset"] is None:
             return Address(base)
         written = match["offset"].replace(" ", "").removeprefix("+")
@@ -136,6 +149,9 @@ class OperandReader:
         literal = _LITERAL.fullmatch(written) and not (value and written == str(value))
         return Address(base, value, written if literal else "")
 
+
+_PARTS = dict(zip("rgba", "xyzw", strict=True))
+"""The other names of the parts of a vector."""
 
 _CONSTANT_STARTS = frozenset("0123456789.+-~!(")
 """What no name begins with."""

@@ -8,9 +8,11 @@ Source: PTX ISA, chapters 4 (Syntax), 5 (Variables), 7 (Functions) and 11 (Direc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal
 
+from ...isa.targets import exists
 from .cursor import PtxSyntaxError
 from .declarations import VARIABLE, DeclarationReader
 from .operands import IDENTIFIER, OperandError, OperandReader
@@ -102,11 +104,15 @@ class _Parser(DeclarationReader):
         version, targets, size, target_at = (0, 0), (), 64, (1, 1)
         items: list[Function | Variable | Directive | Comment] = []
         preamble: tuple[Comment, ...] = ()
+        stated: set[str] = set()
         while self.skip_space() < len(self.text):
             start = self.position
             if header := _HEADER.match(self.text, start):
                 self.position = header.end()
                 value = header["value"]
+                if header["kind"] in stated and header["kind"] != "target":
+                    self.note(self.error(f".{header['kind']} is stated twice", start))
+                stated.add(header["kind"])
                 if header["kind"] == "version":
                     version = self.version(value, header.start("value"))
                     preamble = tuple(item for item in items if isinstance(item, Comment))
@@ -137,7 +143,10 @@ class _Parser(DeclarationReader):
         match = re.fullmatch(r"(\d+)\.(\d+)", text)
         if match is None:
             raise self.error(f"expected a version such as 8.0, got '{text}'", position)
-        return int(match[1]), int(match[2])
+        version = int(match[1]), int(match[2])
+        if not exists(version):
+            self.note(self.error(f"there is no PTX {text}", position))
+        return version
 
     def item(self) -> Iterator[Function | Variable | Directive | Comment]:
         start = self.position
@@ -216,9 +225,9 @@ class _Parser(DeclarationReader):
         self.reader = outer
         return statements
 
-    def declare(self, names: frozenset[str]) -> None:
-        """Registers called like symbols: what is remembered of operand texts no longer holds."""
-        self.reader = OperandReader(self.reader.plain | names)
+    def declare(self, names: frozenset[str], vectors: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Registers called like symbols, or vectors: what is remembered of operand texts no longer holds."""
+        self.reader = OperandReader(self.reader.plain | names, {**self.reader.vectors, **vectors})
 
     def statements(self, opened: int, what: str) -> Iterator[Statement]:
         text, match_statement = self.text, _STATEMENT.match
@@ -267,12 +276,15 @@ class _Parser(DeclarationReader):
         try:
             if word in _DECLARING:
                 plain: set[str] = set()
+                vectors: dict[str, int] = {}
                 for declared in self.declared():
                     if isinstance(declared, RegDecl):
                         plain.update(name for name in declared.names() if name[0] != "%")
+                        if declared.vector > 1:
+                            vectors.update(dict.fromkeys(declared.names(), declared.vector))
                     yield declared
-                if plain:
-                    self.declare(frozenset(plain))
+                if plain or vectors:
+                    self.declare(frozenset(plain), vectors)
             else:
                 yield self.directive()
         except PtxSyntaxError as error:

@@ -16,9 +16,9 @@ from .barriers import Barriers
 from .bounds import Bounds
 from .departures import Departures
 from .findings import CheckError, Findings
-from .global_proxies import GlobalProxies
+from .global_proxies import GlobalProxies, TensorMaps
 from .pending_reads import PendingReads
-from .proxies import Proxies
+from .proxies import InitialisedObjects, Proxies
 from .register_pool import RegisterPool
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
@@ -66,15 +66,18 @@ class CheckObserver(Observers):
         self.findings = Findings()
         wanted = chosen(names)
         members: list[Observer] = []
-        if "uninitialised" in wanted:
-            members.append(UninitialisedRegisters(self.findings))
-        if "races" in wanted or "uninitialised" in wanted:
-            shared = SharedMemory(self.findings, "races" in wanted, "uninitialised" in wanted)
+        registers = UninitialisedRegisters(self.findings) if "uninitialised" in wanted else None
+        if registers is not None:
+            members.append(registers)
+        if "races" in wanted or registers is not None:
+            shared = SharedMemory(self.findings, "races" in wanted, registers)
             members.append(shared)
             if "races" in wanted:
                 writers = GlobalWriters(self.findings, shared)
-                members += (writers, GlobalProxies(self.findings, writers))
-                members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
+                members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
+                members += (
+                    member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
+                )
         if "barriers" in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:

@@ -1,10 +1,15 @@
-"""Who accessed each piece of a buffer last: what the check of global memory remembers."""
+"""Who accessed each piece of a buffer last: what the check of global memory remembers; and what stores change."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ...numerics.array import Array
+
+if TYPE_CHECKING:
+    from ..machine.memory import Buffer
 
 NOBODY = -1
 
@@ -46,11 +51,10 @@ class LastAccesses:
     def _column(self, piece: Array, number: int) -> Array:
         return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
 
-    def put(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+    def put(self, piece: Array, who: Array, time: int, clock: int | Array, pc: int, strong: bool) -> None:
         """Accesses of one instruction; of several to one piece, the last is remembered."""
         rows = np.empty((piece.size, 4), np.int32)
-        rows[:, 0] = who
-        rows[:, 1:] = time, clock, 2 * pc + strong
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = who, time, clock, 2 * pc + strong
         self._written()[piece] = rows
 
     def take(self, piece: Array, other: LastAccesses) -> None:
@@ -102,3 +106,30 @@ class BufferHistory:
         self.stored.put(piece, who, time, clock, pc, strong)
         self.read.forget(piece)
         self.other.forget(piece)
+
+
+class Stored(Protocol):
+    """Pieces, and the bytes that are stored there, where they are known."""
+
+    piece: Array
+    values: Array | None
+
+
+def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
+    """Which pieces of a buffer hold these bytes; none where they are not known."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    width = values.shape[1]
+    if buffer.size % width:
+        return (buffer.data[(piece * width)[:, None] + np.arange(width)] == values).all(axis=1)
+    return (buffer.data.reshape(-1, width)[piece] == values).all(axis=1)
+
+
+def agreeing(touch: Stored) -> Array:
+    """Which pieces get the bytes that the last access to them stores there; none where they are not known."""
+    if touch.values is None:
+        return np.zeros(touch.piece.size, np.bool_)
+    pieces, number = np.unique(touch.piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.intp)
+    last[number] = np.arange(touch.piece.size)
+    return (touch.values == touch.values[last[number]]).all(axis=1)

@@ -5,11 +5,14 @@ the same cluster did is ordered before what warp w does now. Between lanes of on
 which all its lanes were ordered, `lanes[l, w, m]` that up to which lane m's deeds are ordered before lane l's.
 
 Barriers order by the warp: that one lane arrives counts for its warp, as where one lane is elected to arrive for all.
+
+Between CTAs, words in global memory order what a fence or a release covers: see `GridClocks`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -36,7 +39,7 @@ class Clocks:
         self.lanes: Array | None = None
         self._fenced = np.zeros(state.warps, np.int32)
         self._due: Array | None = None
-        self._gathered = np.zeros((LANES, state.warps), np.int32)
+        self._gathered: dict[int, Array] = {}
         self._at_barrier: dict[int, Array] = {}
         self._complete: dict[int, Array] = {}
         self._at_object: dict[int, _Object] = {}
@@ -91,9 +94,13 @@ class Clocks:
         self.tick()
         self._join_lanes(threads)
 
-    def gather(self, threads: Array) -> None:
-        """Lanes (a mask of threads, one group of each warp) exchange values, which orders no memory."""
-        self._gathered[threads.reshape(LANES, -1)] = self.tick()
+    def gather(self, pc: int, threads: Array | None) -> None:
+        """Lanes (a mask of threads, one group of each warp; None: all) exchange values at an instruction. That orders
+        no memory but what those values depend on."""
+        times = self._gathered.get(pc)
+        if times is None:
+            times = self._gathered[pc] = np.zeros((LANES, self.warps), np.int32)
+        times[... if threads is None else threads.reshape(LANES, -1)] = self.tick()
 
     def _join_lanes(self, threads: Array) -> None:
         rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
@@ -181,15 +188,19 @@ class Clocks:
             return self.whole[warps]
         return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
 
-    def before_gathered(self, lanes: Array, warps: Array, others: Array) -> Array:
-        """The times at which these lanes last exchanged values, where those with others (negative: all that have not
-        exited) did so in one group, and 0 elsewhere."""
-        mine: Array = self._gathered[lanes, warps]
-        alike: Array = np.equal(self._gathered[:, warps], mine)
-        every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
-        one: Array = alike[others, np.arange(warps.size)]
-        together: Array = np.where(others < 0, every, one)
-        return np.where(together, mine, 0)
+    def before_gathered(self, lanes: Array, warps: Array, others: Array, at: Collection[int] | None = None) -> Array:
+        """The times at which these lanes last exchanged values, at some instructions (None: at any), where those with
+        others (negative: all that have not exited) did so in one group, and 0 elsewhere."""
+        found = np.zeros(warps.size, np.int32)
+        for pc, times in self._gathered.items():
+            if at is not None and pc not in at:
+                continue
+            mine: Array = times[lanes, warps]
+            alike: Array = np.equal(times[:, warps], mine)
+            every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
+            one: Array = alike[others, np.arange(warps.size)]
+            np.maximum(found, np.where(np.where(others < 0, every, one), mine, 0), out=found)
+        return found
 
     def before_some(self, lanes: Array, warps: Array) -> Array:
         """The last times at which these lanes of warps were ordered with any other lane."""
@@ -218,3 +229,120 @@ class _Object:
             np.maximum(self.complete, self.coming, out=self.complete)
             self.coming[:] = 0
             self.phase = phase
+
+
+Told: TypeAlias = "dict[int, Array]"
+"""Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
+
+_TOGETHER = 64
+"""Words of one instruction beyond which all are taken to tell the same."""
+
+
+class GridClocks:
+    """What CTAs know of each other through strong writes to words of global memory. PTX ISA 8.10.
+
+    A strong write tells of what its warp did, or knew of by barriers, before some warp that knew it too executed a
+    fence for more than the CTA; with such a `.release` of all of it. Who reads the word knows, and so does its CTA:
+    fences behind reads are not asked for. An atomic operation goes on with what the word told before. Times are those
+    of `Clocks` while the CTAs were in flight.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Told] = [{}]
+        self._known: dict[int, Told] = {}
+        self._learned: set[tuple[int, int]] = set()
+        self._joined: dict[frozenset[int], int] = {}
+
+    def begin(self, clocks: Clocks, first: int) -> None:
+        """Other CTAs are in flight: their clocks, and the number of their first cluster."""
+        self._clocks, self._first, self._quiet = clocks, first, True
+        self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
+        self._last: dict[int, tuple[Array, Told | None, int]] = {}
+
+    @property
+    def silent(self) -> bool:
+        """Whether no word tells anything, and none will but by a release."""
+        return self._quiet and len(self._messages) == 1
+
+    def fence(self, warps: Array) -> None:
+        """These warps of those in flight execute a fence."""
+        clocks, self._quiet = self._clocks, False
+        np.maximum.at(self._fenced, warps // clocks.each, clocks.seen[warps])
+        self._fenced[warps // clocks.each, warps % clocks.each] = clocks.now
+
+    def messages(self, warps: Array, ctas: Array, release: bool) -> Array:
+        """The numbers of what strong writes of warps, of these CTAs, tell; 0 for nothing."""
+        if self._quiet and not release:
+            return np.zeros(warps.size, np.int32)
+        warps, first, which = np.unique(warps, return_index=True, return_inverse=True)
+        ctas, found, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
+        rows = clocks.seen[warps]
+        rows[np.arange(warps.size), warps % clocks.each] = clocks.now
+        if not release:
+            np.minimum(rows, self._fenced[warps // clocks.each], out=rows)
+        for i in np.flatnonzero(np.logical_or.reduce(rows, axis=1)).tolist():
+            found[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
+        return found[which]
+
+    def _message(self, warp: int, cta: int, row: Array) -> int:
+        known, last = self._known.get(cta), self._last.get(warp)
+        if last is None or last[1] is not known or not np.array_equal(last[0], row):
+            cluster = self._first + warp // self._clocks.each
+            self._messages.append(_merged(known or {}, {cluster: row}))
+            last = self._last[warp] = (row, known, len(self._messages) - 1)
+        return last[2]
+
+    def join(self, words: Array, before: Array, mine: Array) -> Array:
+        """What words tell behind atomic operations on them, by several threads perhaps, that tell `mine`."""
+        told = np.zeros(words.size, np.int32)
+        if not (before.any() or mine.any()):
+            return told
+        unique, which = np.unique(words, return_inverse=True)
+        if unique.size > _TOGETHER:
+            which = np.zeros_like(which)
+        for number in np.unique(which[(before > 0) | (mine > 0)]).tolist():
+            some = which == number
+            told[some] = self._join(frozenset(np.unique([before[some], mine[some]]).tolist()) - {0})
+        return told
+
+    def _join(self, numbers: frozenset[int]) -> int:
+        if len(numbers) == 1:
+            return next(iter(numbers))
+        if numbers not in self._joined:
+            joined: Told = {}
+            for number in numbers:
+                joined = _merged(joined, self._messages[number])
+            self._messages.append(joined)
+            self._joined[numbers] = len(self._messages) - 1
+        return self._joined[numbers]
+
+    def learn(self, ctas: Array, told: Array) -> None:
+        """CTAs read words that tell something."""
+        some = told > 0
+        pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
+        for cta, number in pairs - self._learned:
+            self._learned.add((cta, number))
+            self._known[cta] = _merged(self._known.get(cta, {}), self._messages[number])
+
+    def before(self, ctas: Array, warps: Array) -> Array:
+        """The times up to which CTAs know what warps did, by their numbers in the grid."""
+        each = self._clocks.each
+        if not (self._known and ctas.size):
+            return np.zeros(ctas.size, np.int32)
+        clusters, columns = np.divmod(warps, each)
+        pairs, which = np.unique(np.stack([ctas, clusters]), axis=1, return_inverse=True)
+        nothing: Told = {}
+        rows = [self._known.get(cta, nothing).get(cluster) for cta, cluster in pairs.T.tolist()]
+        table = np.stack([np.zeros(each, np.int32) if row is None else row for row in rows])
+        return table[which.reshape(-1), columns]
+
+
+def _merged(one: Told, other: Told) -> Told:
+    """What both know."""
+    if not one or not other:
+        return one or other
+    result = dict(one)
+    for cluster, row in other.items():
+        mine = result.get(cluster)
+        result[cluster] = row if mine is None or mine is row else np.maximum(mine, row)
+    return result

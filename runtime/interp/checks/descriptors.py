@@ -15,6 +15,10 @@ from ..machine.memory import RANK_BITS
 if TYPE_CHECKING:
     from ..machine.threads import Geometry
 
+ALIGNMENT = "align"
+"""The kind of what is no error: a matrix that begins beside the first row of its swizzle's pattern is right where its
+data is permuted by the whole address, as tensor copies do it."""
+
 _ADDRESS_MASK = 0x3FFFF
 _FIELDS = 14
 """The first bit of a descriptor behind its address."""
@@ -39,7 +43,7 @@ class Descriptors:
             return
         if row := found.row_of_pattern:
             yield (
-                "align",
+                ALIGNMENT,
                 group,
                 (
                     f"{name} says that a matrix begins at {found.address:#x} and that its base offset is "

@@ -3,6 +3,7 @@
 A product reads its operands until a `wgmma.wait_group` covers it, a store its source until a
 `cp.async.bulk.wait_group` (`.read` will do) covers it. Before that nobody may write there; afterwards who writes must
 be ordered behind one of those that waited. A product's operands are read by its warpgroup: any of its warps will do.
+A thread that ends leaves nobody who could wait for its stores, and its CTA's shared memory goes with the CTA.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Read:
-    """Units that one operation reads, and its instruction and thread."""
+    """Units that one operation reads, its instruction and thread, and whether that thread ended before it was done."""
 
     pc: int
     units: Array
     thread: int
+    ended: bool = False
 
 
 class _Readers:
@@ -59,6 +61,9 @@ class PendingReads(AsynchronousCheck):
         self.reads: list[_Read] = []
         self.products = _Readers(-(-state.warps // WARPS), WARPS, self.units, each)
         self.stores = _Readers(state.threads, 1, self.units, each)
+        self.multiplies = [d.traits.root == PRODUCTS for d in kernel.code]
+        if self.units:
+            state.flow.on_exit.append(self._exits)
 
     # Groups of operations
 
@@ -108,6 +113,14 @@ class PendingReads(AsynchronousCheck):
             readers.done[read.units, column] = clocks.tick()
 
         return finish
+
+    def _exits(self) -> None:
+        """Looks at the stores of threads that have just ended."""
+        for read in self.reads:
+            if not (read.ended or self.multiplies[read.pc]) and not self.state.live[read.thread]:
+                read.ended = True
+                text = "its thread ends before a cp.async.bulk.wait_group covers it; its source may be gone by then"
+                self.report(read.pc, text, read.thread, int(read.units[0]) * UNIT % self.shared.stride, about="ended")
 
     # Writes
 

@@ -3,16 +3,19 @@
 Reading such a register is no error by itself: compilers let lanes compute with what they loaded nothing into, and drop
 the result. What is computed from it counts as unwritten too; it is reported where it does something: as a value that
 is stored, an operand of a matrix instruction, an address, the guard of an instruction. `selp` passes on the state of
-the operand that it chooses, `shfl` that of the lane it reads, a load that of what it reads in local memory. It is known
-byte by byte: see `bytes`.
+the operand that it chooses, `shfl` that of the lane it reads, a load that of what it reads in local or shared
+memory. It is known byte by byte: see `bytes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....dialect.isa.moves import LoadMatrix
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
 from ..instructions.warps import shuffle_source
 from ..machine.storage import RegisterSlot
@@ -80,22 +83,38 @@ class UninitialisedRegisters(Check):
             return
         written = self.local.reshape(-1)
         where = access.start[:, None] + np.arange(access.width)
-        if access.kind != "load":
+        if access.kind == "load":
+            self.load(access.pc, access.threads, ~written[where], "local memory")
+        else:
             written[where] = True
-            return
-        decoded = self.kernel.code[access.pc]
-        if decoded.row.root != "ld":
-            return
-        each = access.width // len(decoded.writes)
-        for i, slot in enumerate(decoded.writes):
-            lacking = ~written[where[:, i * each : (i + 1) * each]] @ (1 << np.arange(each))
-            bad = lacking != 0
-            if bad.any():
-                given = lacking[bad] if slot.bits == 8 * each else whole(slot.bits)
-                self.lacks[slot.bits][slot.index][access.threads[bad]] = given
-                self.origin[slot] = ("local memory", decoded.source.line)
-                self.changes += slot in self.full
-                self.full.discard(slot)
+
+    def load(self, pc: int, threads: Array, unwritten: Array, name: str) -> bool:
+        """A load, of whose bytes (accesses x bytes) some are unwritten: so are the registers they come to. `name` is
+        where they lie. False for an instruction of which it is not known which bytes come to which register."""
+        decoded = self.kernel.code[pc]
+        form = decoded.form
+        if isinstance(form, LoadMatrix):
+            lacking = _arranged(form, self.state.warps, threads, unwritten)
+            for slot, bad in zip(decoded.writes, lacking, strict=True):
+                self._lack(slot, np.flatnonzero(bad), bad[bad != 0], (name, decoded.source.line))
+        elif decoded.row.root == "ld":
+            each: int = unwritten.shape[1] // len(decoded.writes)
+            for i, slot in enumerate(decoded.writes):
+                mine: Array = unwritten[:, i * each : (i + 1) * each]
+                bad: Array = np.add.reduce(np.left_shift(mine, np.arange(each)), axis=1)
+                given: Array = np.where(slot.bits == 8 * each, bad, whole(slot.bits))
+                self._lack(slot, threads[bad != 0], given[bad != 0], (name, decoded.source.line))
+        else:
+            return False
+        return True
+
+    def _lack(self, slot: RegisterSlot, threads: Array, lacking: Array, origin: tuple[str, int]) -> None:
+        """Some bytes of a register are unwritten, in these threads."""
+        if threads.size:
+            self.lacks[slot.bits][slot.index][threads] = lacking
+            self.origin[slot] = origin
+            self.changes += slot in self.full
+            self.full.discard(slot)
 
     def lacking(self, slot: RegisterSlot) -> Array:
         """The bytes of a register that each thread has not written."""
@@ -249,6 +268,25 @@ class _Exchange:
         writes = self.decoded.writes
         made = tuple(np.where(absent, np.uint16(whole(d.bits)), bad & np.uint16(whole(d.bits))) for d in writes)
         check.write(writes, sel, made if any(m.any() for m in made) else None, origin)
+
+
+def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) -> Iterator[Array]:
+    """The unwritten bytes of each register of `ldmatrix`, in all threads, where some bytes of the rows are whose
+    addresses these threads give."""
+    layout, size = form.layout, form.element_bits // 8
+    rows = np.zeros((form.addresses * warps, layout.columns), np.bool_)
+    if form.source:  # Elements of less than a byte.
+        rows[threads] = np.logical_or.reduce(unwritten, axis=1)[:, None]
+    else:
+        rows[threads] = np.logical_or.reduce(unwritten.reshape(threads.size, layout.columns, size), axis=2)
+    places, each = layout.positions(), 4 // size
+    matrices = rows.reshape(form.count, layout.rows, warps, layout.columns)
+    for matrix, first in product(matrices, range(0, layout.elements, each)):
+        lacking = np.zeros((LANES, warps), np.uint16)
+        for i in range(each):
+            row, column = places[:, first + i, 0], places[:, first + i, 1]
+            lacking |= np.where(matrix[row, :, column], np.uint16(whole(8 * size) << i * size), _NOTHING)
+        yield lacking.reshape(-1)
 
 
 def _values(state: State, decoded: Decoded, operand: Operand) -> Array:

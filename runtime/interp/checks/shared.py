@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,12 @@ from ....dialect.isa.moves import LoadMatrix
 from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.phases import phase
+from ..machine.threads import LANES
+from .accesses import agreeing, unchanged
 from .clocks import Clocks
 from .findings import Check, Findings
+from .lanes import MULTIPLYING, Exchanges
+from .registers import UninitialisedRegisters
 from .shadow import MANY, UNWAITED, Shadow
 
 if TYPE_CHECKING:
@@ -45,13 +49,6 @@ _BYTES_PER_READER = 10
 
 def _nowhere(touch: _Touch) -> Array:
     return np.zeros(touch.piece.size, np.bool_)
-
-
-class Stored(Protocol):
-    """Pieces, and the bytes that are stored there, where they are known."""
-
-    piece: Array
-    values: Array | None
 
 
 @dataclass
@@ -84,12 +81,13 @@ def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
 
 
 class SharedMemory(Check):
-    """Follows each access to shared memory. `races` and `uninitialised` say which findings are wanted."""
+    """Follows each access to shared memory. `races` says whether these are wanted; `registers` gets what loads of
+    unwritten bytes bring, and is None where that is not wanted."""
 
-    def __init__(self, findings: Findings, races: bool, uninitialised: bool) -> None:
+    def __init__(self, findings: Findings, races: bool, registers: UninitialisedRegisters | None) -> None:
         super().__init__(findings)
         self.races = races
-        self.uninitialised = uninitialised
+        self.registers = registers
 
     def weight(self, shared: int, warps: int) -> int:
         """For pieces of 4 bytes, the smallest that are common."""
@@ -99,6 +97,7 @@ class SharedMemory(Check):
         super().begin(state, kernel)
         self.buffer = state.memory.shared.buffer
         self.clocks = Clocks(state)
+        self.exchanges = Exchanges(kernel.code)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // state.geometry.ctas
         if kernel.layout.reserves:  # The system fills its part with zeros.
@@ -110,7 +109,10 @@ class SharedMemory(Check):
     # What orders
 
     def watch(self, pc: int) -> Look | None:
-        if not self.kernel.code[pc].traits.is_fence:
+        traits = self.kernel.code[pc].traits
+        if traits.name in MULTIPLYING:
+            return lambda sel: self.clocks.gather(pc, sel.mask)
+        if not traits.is_fence:
             return None
         return lambda sel: self.clocks.fence(np.unique(sel.threads % self.clocks.warps))
 
@@ -121,8 +123,10 @@ class SharedMemory(Check):
         self.clocks.join(number, arrived, waiting)
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        ordered = self.kernel.code[pc].traits.is_barrier
-        (self.clocks.meet if ordered else self.clocks.gather)(self.state.flow.mask(threads))
+        if self.kernel.code[pc].traits.is_barrier:
+            self.clocks.meet(self.state.flow.mask(threads))
+        else:
+            self.clocks.gather(pc, threads.mask)
 
     def arrive(self, start: Array, threads: Array) -> None:
         self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
@@ -156,7 +160,7 @@ class SharedMemory(Check):
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
-            self._initialised(touch)
+            self._initialised(touch, access)
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
         if strong and access.kind != "store" and not traits.on_mbarrier:
@@ -168,12 +172,17 @@ class SharedMemory(Check):
         if access.kind in WRITING:
             self._mark_write(touch, access.kind)
 
-    def _initialised(self, touch: _Touch) -> None:
-        if not self.uninitialised:
+    def _initialised(self, touch: _Touch, access: MemoryAccess) -> None:
+        """Unwritten bytes make registers unwritten; what reads them for anything else is told of at once."""
+        if self.registers is None:
             return
         bad = ~self.shadow.written[touch.piece]
         bad &= self.shadow.write_time[touch.piece] != UNWAITED
-        if bad.any():
+        if not bad.any():
+            return
+        unwritten = np.repeat(bad.reshape(access.start.size, -1), self.shadow.width, axis=1)
+        where = f"shared memory at {int(touch.piece[bad][0]) * self.shadow.width % self.stride:#x}"
+        if access.kind != "load" or not self.registers.load(touch.pc, access.threads, unwritten, where):
             self._tell(touch, bad, "uninitialised", "shared memory is read before anything is written there")
             self.shadow.written[touch.piece[bad]] = True
 
@@ -196,11 +205,12 @@ class SharedMemory(Check):
         if touch.strong:
             race &= ~shadow.write_strong[touch.piece]
         self._tell_unwaited(touch, unwaited, kind)
-        self._tell_race(touch, race, shadow.writer, shadow.write_pc, f"{_DEED[kind]} what", "writes", self._unchanged)
+        pcs = shadow.write_pc[touch.piece]
+        self._tell_race(touch, race, writer, pcs, f"{_DEED[kind]} what", "writes", self._unchanged)
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reads of data on their way are found by either check, writes over them are races."""
-        if not bad.any() or not (self.races or (self.uninitialised and kind not in ("store", "copy"))):
+        if not bad.any() or not (self.races or (self.registers and kind not in ("store", "copy"))):
             return
         line = self._line(self.shadow.write_pc, touch, bad)
         name = "races" if self.races else "uninitialised"
@@ -231,13 +241,26 @@ class SharedMemory(Check):
         race: Array = np.logical_or.reduce(late, axis=1)
         if not race.any():
             return
+        self._exchanged(touch, late, reader)
+        race = np.logical_or.reduce(late, axis=1)
+        if not race.any():
+            return
         first = late.argmax(axis=1)
-        base = touch.warp - own
-        lanes = np.maximum(shadow.reader[touch.piece, first].astype(np.int64), 0)
-        readers, pcs = np.zeros_like(shadow.writer), np.zeros_like(shadow.write_pc)
-        readers[touch.piece] = lanes * clocks.warps + base + first
-        pcs[touch.piece] = shadow.read_pc[touch.piece, first]
+        lanes = shadow.reader[touch.piece, first].astype(np.int64)  # `MANY` makes the number negative.
+        readers = lanes * clocks.warps + touch.warp - own + first
+        pcs = shadow.read_pc[touch.piece, first]
         self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
+
+    def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
+        """Takes out of the reads that are `late` those by lanes of the same warp on which what is written depends."""
+        shadow, clocks, own = self.shadow, self.clocks, touch.warp % self.clocks.each
+        at = np.flatnonzero(late[np.arange(own.size), own])
+        pcs = shadow.read_pc[touch.piece[at], own[at]]
+        for pc in np.unique(pcs).tolist():
+            if between := self.exchanges.between(pc, touch.pc):
+                some = at[pcs == pc]
+                known = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
+                late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > known
 
     def _learn(self, touch: _Touch) -> None:
         shadow = self.shadow
@@ -279,8 +302,9 @@ class SharedMemory(Check):
         shadow.writer[touch.piece] = touch.thread
         shadow.write_pc[touch.piece] = touch.pc
         if not touch.strong:
-            race = np.not_equal(shadow.writer[touch.piece] % clocks.warps, touch.warp)
-            self._tell_race(touch, race, shadow.writer, shadow.write_pc, "writes what", "writes", agreeing)
+            writer = shadow.writer[touch.piece]
+            race = np.not_equal(writer % clocks.warps, touch.warp)
+            self._tell_race(touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", agreeing)
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
@@ -306,19 +330,27 @@ class SharedMemory(Check):
         other_deed: str,
         harmless: Callable[[_Touch], Array],
     ) -> None:
-        """Tells of pieces over which threads race; those of which `harmless` holds are notes."""
+        """Tells of pieces over which threads race, each with a thread of `others` and its instruction; those of which
+        `harmless` holds are notes."""
         if not self.races or not bad.any():
             return
         same = bad & harmless(touch)
         for some, note in ((bad & ~same, False), (same, True)):
             if some.any():
-                line = self._line(pcs, touch, some)
-                _, warp, lane = self.state.geometry.place(int(others[touch.piece[some][0]]))
-                theirs = f"warp {warp}, lane {lane} {other_deed} at line {line}"
+                line = self.kernel.code[int(pcs[some][0])].source.line
+                theirs = self._other(int(others[some][0]), int(touch.thread[some][0]), other_deed) + f" at line {line}"
                 text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
                 text += "; the value is the same" if note else ""
                 about = "same value in shared memory" if note else (line, deed, other_deed)
                 self._tell(touch, some, "races", text, about, note=note)
+
+    def _other(self, other: int, thread: int, deed: str) -> str:
+        """A thread and its deed, as another thread's message names it: with its CTA where that is not the same. Where
+        `other` is negative, several lanes of the warp are meant."""
+        geometry, warps = self.state.geometry, self.clocks.warps
+        (cta, warp, lane), (own, _, _) = geometry.place(other % (LANES * warps)), geometry.place(thread)
+        who = f"{'' if cta == own else f'CTA {cta}, '}warp {warp}"
+        return f"several lanes of {who} {deed[:-1]}" if other < 0 else f"{who}, lane {lane} {deed}"
 
     def _tell(
         self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = (), *, note: bool = False
@@ -339,26 +371,6 @@ class SharedCheck(Check):
     def __init__(self, findings: Findings, shared: SharedMemory) -> None:
         super().__init__(findings)
         self.shared = shared
-
-
-def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
-    """Which pieces of a buffer hold these bytes; none where they are not known."""
-    if values is None:
-        return np.zeros(piece.size, np.bool_)
-    width = values.shape[1]
-    if buffer.size % width:
-        return (buffer.data[(piece * width)[:, None] + np.arange(width)] == values).all(axis=1)
-    return (buffer.data.reshape(-1, width)[piece] == values).all(axis=1)
-
-
-def agreeing(touch: Stored) -> Array:
-    """Which pieces get the bytes that the last access to them stores there; none where they are not known."""
-    if touch.values is None:
-        return np.zeros(touch.piece.size, np.bool_)
-    pieces, number = np.unique(touch.piece, return_inverse=True)
-    last = np.zeros(pieces.size, np.intp)
-    last[number] = np.arange(touch.piece.size)
-    return (touch.values == touch.values[last[number]]).all(axis=1)
 
 
 def _copy_of(traits: Traits) -> str:

@@ -20,7 +20,7 @@ from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ....dialect.ptx.traits import PRODUCTS
 from ..machine.operation_groups import OperationGroups
 from ..machine.storage import RegisterSlot
-from .descriptors import Descriptors
+from .descriptors import ALIGNMENT, Descriptors
 from .findings import Check
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class WarpgroupRegisters(Check):
         for slot in product.descriptors:
             word = int(self.state.banks[64][slot.index][group * WARPS])
             for kind, at, what in self.descriptors.wrong(pc, slot.name, word, group, rank):
-                self._tell(pc, what, at, (kind, slot.name))
+                self._tell(pc, what, at, (kind, slot.name), note=kind == ALIGNMENT)
 
     def _begin(self, pc: int, product: _Product, group: int) -> None:
         self.writing[product.accumulators, group] += 1
@@ -216,9 +216,9 @@ class WarpgroupRegisters(Check):
     def _line(self, pc: int) -> int:
         return self.kernel.code[pc].source.line
 
-    def _tell(self, pc: int, what: str, group: int, about: object) -> None:
+    def _tell(self, pc: int, what: str, group: int, about: object, *, note: bool = False) -> None:
         """A finding of a warpgroup, at the first thread of its first warp."""
-        self.report(pc, what, group * WARPS, about=str(about))
+        self.report(pc, what, group * WARPS, about=str(about), note=note)
 
 
 def _operands(decoded: Decoded) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -2,10 +2,10 @@
 over what another reads, when nothing orders them.
 
 Threads of a cluster are ordered as they are for shared memory. Besides, a thread that reads a word which another one
-wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to know all
-that was done up to then: its warp knows, and its CTA where the other is of another CTA. What it could know through
-memory alone is not told apart. Of the threads that read a piece since it was stored the last two are known. Atomic
-operations are not looked at. What bulk and tensor copies read and write, the thread does that issues them, then.
+of its CTA wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken to
+know all that was done up to then, and so does its warp. Where the other is of another CTA, its CTA knows what a fence
+or a release covered: see `GridClocks`. Of the threads that read a piece since it was stored the last two are known.
+Atomic operations are not looked at. What bulk and tensor copies read and write, the thread does that issues them, then.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import numpy as np
 
 from ...numerics.array import Array
 from ..machine.threads import LANES
-from .accesses import BufferHistory, LastAccesses
+from .accesses import BufferHistory, LastAccesses, agreeing, unchanged
+from .clocks import GridClocks
 from .findings import Check, Findings
-from .shared import SharedMemory, agreeing, unchanged
+from .shared import SharedMemory
 
 if TYPE_CHECKING:
     from ..machine.kernel import DecodedKernel
+    from ..machine.memory import Buffer
     from ..machine.state import State
-    from ..observers.events import MemoryAccess
+    from ..observers.events import Look, MemoryAccess
 
 
 @dataclass
@@ -58,7 +60,8 @@ class GlobalWriters(Check):
         super().__init__(findings)
         self.shared = shared
         self.now = 0
-        self.known: Array = np.zeros(0, np.int64)
+        self.grid = GridClocks()
+        self.told: Array = np.zeros(0, np.int64)
         self._known: dict[int, BufferHistory] = {}
         self._flags: dict[int, BufferHistory] = {}
 
@@ -74,12 +77,19 @@ class GlobalWriters(Check):
         self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
         self.heard = np.zeros(state.warps, np.int64)
         self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
-        if not self.known.size:
-            x, y, z = geometry.grid
-            self.known = np.zeros(x * y * z, np.int64)
+        x, y, z = geometry.grid
+        self.ctas = x * y * z
+        self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
+        if not self.told.size:
+            self.told = np.zeros(self.ctas, np.int64)
+
+    def watch(self, pc: int) -> Look | None:
+        if not self.kernel.code[pc].traits.fences_grid:
+            return None
+        return lambda sel: self.grid.fence(np.unique(sel.threads % self.state.warps))
 
     def access(self, access: MemoryAccess) -> None:
-        if not access.start.size or self._is_own(access):
+        if not access.start.size or self._is_own(access.buffer):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
         self.now += 1
@@ -90,12 +100,12 @@ class GlobalWriters(Check):
         if access.kind in ("store", "copy"):
             self._store(access, strong)
 
-    def _is_own(self, access: MemoryAccess) -> bool:
-        return any(access.buffer is own for own in self.own)
+    def _is_own(self, buffer: Buffer) -> bool:
+        return any(buffer is own for own in self.own)
 
-    def history(self, access: MemoryAccess) -> BufferHistory | None:
-        """What is known of the memory of an access; None where nothing is."""
-        return None if self._is_own(access) else self._known.get(id(access.buffer))
+    def history(self, buffer: Buffer) -> BufferHistory | None:
+        """What is known of a buffer; None where nothing is."""
+        return None if self._is_own(buffer) else self._known.get(id(buffer))
 
     # Words through which CTAs tell each other
 
@@ -108,9 +118,19 @@ class GlobalWriters(Check):
             warp = access.threads % self.state.warps
             before = flags.who(piece)
             self._hear(access, piece, flags, before, thread, self.heard, warp)
-            self._hear(access, piece, flags, before // self.each, thread // self.each, self.known, thread // self.each)
+            self._hear(access, piece, flags, before // self.each, thread // self.each, self.told, thread // self.each)
+        release = self.kernel.code[access.pc].traits.releases_to_cluster
+        if self.grid.silent and not release:
+            if access.kind != "load":
+                flags.put(piece, thread, self.now, 0, access.pc, True)
+            return
+        message = np.maximum(flags.clock(piece), 0)
         if access.kind != "load":
-            flags.put(piece, thread, self.now, 0, access.pc, True)
+            mine = self.grid.messages(access.threads % self.state.warps, thread // self.each, release)
+            message = self.grid.join(piece, message, mine) if access.kind == "atomic" else mine
+            flags.put(piece, thread, self.now, message, access.pc, True)
+        if access.kind != "store":
+            self.grid.learn(thread // self.each, message)
 
     def _hear(
         self,
@@ -158,7 +178,8 @@ class GlobalWriters(Check):
         if bad.size:
             first = int(piece[bad[0]])
             line, where = self.who_accessed(known, first)
-            text = f"race in global memory: reads what {where} writes at line {line}, and nothing orders them"
+            how = self._how(known, first, int(thread[bad[0]]))
+            text = f"race in global memory: reads what {where} writes at line {line}, and {how}"
             text += f"; byte {first * history.width} of {access.buffer.name}"
             self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
 
@@ -201,8 +222,10 @@ class GlobalWriters(Check):
     def _ordered(self, known: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
         """Whether what `before` stored is ordered before what `thread` does."""
         mine = self.who[thread]
-        told = np.maximum(self.known[mine // self.each], self.heard[thread % self.state.warps])
-        ordered = known.time(piece) <= told
+        own = mine // self.each == before // self.each
+        ordered = own & (known.time(piece) <= self.heard[thread % self.state.warps])
+        far = np.flatnonzero(~ordered)
+        ordered[far] = known.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
             clocks, state = self.shared.clocks, self.state
@@ -214,6 +237,13 @@ class GlobalWriters(Check):
         return ordered
 
     # Telling
+
+    def _how(self, known: LastAccesses, piece: int, thread: int) -> str:
+        """Why an access to a piece is not ordered before what a thread does."""
+        cta = int(self.who[thread]) // self.each
+        if int(known.who(np.array(piece))) // self.each == cta or int(known.time(np.array(piece))) > self.told[cta]:
+            return "nothing orders them"
+        return "no membar.gl, fence or .release covers it before the word is written that tells of it"
 
     def _tell(
         self, access: MemoryAccess, known: LastAccesses, store: _Store, race: Array, same: Array, *, over: bool = False
@@ -228,7 +258,8 @@ class GlobalWriters(Check):
             end = "; the value is the same" if note else ""
             writes = "writes what" if store.values is None or note else "writes another value than"
             deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
-            text = f"race in global memory: {deed} at line {line}, and nothing orders them{end}"
+            how = self._how(known, piece, int(store.thread[first]))
+            text = f"race in global memory: {deed} at line {line}, and {how}{end}"
             text += f"; byte {piece * store.width} of {access.buffer.name}"
             about = "same value in global memory" if note else ("global", line, over)
             count = int(np.count_nonzero(bad))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Address
 from ..decode import Context, meaning
 from ..errors import FaultError
 from ..machine.state import Action, State
@@ -42,7 +45,10 @@ def trap(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("brkpt", "membar", "fence")
 def in_order_already(ctx: Context, bound: Bindings) -> Action:
-    """Steps happen one after the other, so fences have nothing to do."""
+    """Steps happen one after the other, so fences have nothing to do; of some, who looks on wants the address."""
+    for operand in ctx.operands:
+        if isinstance(operand, Address):
+            ctx.address(operand, np.uint64)
     return lambda state: lambda sel: None
 
 

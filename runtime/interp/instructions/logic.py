@@ -139,6 +139,14 @@ def mov(ctx: Context, bound: Bindings) -> Action:
     return elementwise(identity, ctx.dest(d, type), ctx.source(a, type))
 
 
+@meaning("mov.vector")
+def mov_vector(ctx: Context, bound: Bindings) -> Action:
+    """Each element of a vector."""
+    type = bound["T"]
+    d, a = (ctx.items(operand) for operand in ctx.operands)
+    return several(lambda *values: values, [ctx.dest(i, type) for i in d], *(ctx.source(i, type) for i in a))
+
+
 @meaning("mov.b128")
 def halves(ctx: Context, bound: Bindings) -> Action:
     """128 bits: a register or a literal, or two registers of 64, into the same."""

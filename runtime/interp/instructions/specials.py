@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....dialect.ptx.special import VECTORS
 from ...numerics.array import Array
 from ..machine.clock import CLOCKS
 from ..machine.state import State
@@ -81,6 +82,8 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     **{f"%nclusterid.{a}": _constant(lambda s, i=i: s.geometry.clusters[i]) for i, a in enumerate("xyz")},
     **{f"%cluster_ctaid.{a}": _cta_in_cluster(i) for i, a in enumerate("xyz")},
     **{f"%cluster_nctaid.{a}": _constant(lambda s, i=i: s.geometry.cluster[i]) for i, a in enumerate("xyz")},
+    # The fourth element is unused, and 0 (10.1 to 10.13).
+    **{f"{name}.w": _constant(lambda s: 0) for name in VECTORS},
     "%cluster_ctarank": _per_cta(lambda g, cluster, rank: rank),
     "%cluster_nctarank": _constant(lambda s: s.geometry.cluster_size),
     "%is_explicit_cluster": _constant(lambda s: s.explicit_cluster),

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....dialect.isa.descriptor import UNIT, MatrixDescriptor
 from ....dialect.isa.pixel_box import PixelBox, most_offset
-from ....dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
+from ....dialect.isa.tensor_map import MAP_ALIGNMENT, SIZE, TensorMapError, TensorMapFields
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
 from ..decode import Context
@@ -24,9 +24,6 @@ from ..machine.state import Source, State
 
 ALIGNMENT = 128
 """Bytes that addresses in shared memory are multiples of."""
-
-MAP_ALIGNMENT = 64
-"""Bytes that addresses of tensor maps are multiples of."""
 
 
 class Box(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....dialect.isa.descriptor import UNIT
-from ....dialect.isa.tensor_map import SIZE
+from ....dialect.isa.tensor_map import MAP_ALIGNMENT, SIZE
 from ....dialect.isa.tensor_map_edits import ORDERED, Edit, EditError, edits
 from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand
@@ -20,7 +20,6 @@ from ..machine.threads import BoundStep, Selection
 from ..observers.events import tell
 from .access import Locate, locate, space_of
 from .bulk import one_by_one
-from .tensor_boxes import MAP_ALIGNMENT
 
 
 @meaning("tensor.replace")

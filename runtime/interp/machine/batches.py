@@ -39,7 +39,8 @@ def run(launch: KernelRun) -> Stats:
 
 def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> bool:
     """Runs the CTAs in several processes, if there are so many that it pays, and none can see what another does."""
-    if launch.observer is not None or launch.max_steps is not None or (processes := cores()) == 1:
+    observer = launch.observer
+    if (observer is not None and not observer.merges) or launch.max_steps is not None or (processes := cores()) == 1:
         return False
     each = _ctas_of_batch(launch, total, at_once, processes)
     if each >= total or not independent(launch.kernel):
@@ -48,15 +49,17 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
 
     finished = 0
 
-    def work(number: int) -> tuple[int, Stats]:
+    def work(number: int) -> tuple[int, Stats, object]:
         ctas, did = min(each, total - number * each), Stats()
         Machine(launch, geometry_of(launch, number * each, ctas), did).run()
-        return ctas, did
+        return ctas, did, None if observer is None else observer.take()
 
-    def done(result: tuple[int, Stats]) -> None:
+    def done(result: tuple[int, Stats, object]) -> None:
         nonlocal finished
         finished += result[0]
         stats.steps, stats.threads = stats.steps + result[1].steps, stats.threads + result[1].threads
+        if observer is not None:
+            observer.add(launch.kernel, result[2])
         if launch.progress:
             launch.progress(finished, total)
 

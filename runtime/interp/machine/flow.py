@@ -92,6 +92,8 @@ class Flow:
         """The instructions `bar.warp.sync`, at which lanes meet wherever they come to one."""
         self.observer: Events | None = None
         self.on_exit: list[Callable[[], None]] = []
+        self.loops: dict[int, int] = {}
+        """Where loops that poll memory begin, and their jumps back."""
         self._gave_way = False
         self._cta = geometry.cta()
 

@@ -10,15 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....dialect.ptx.text.syntax import (
+    Address,
     Directive,
     Function,
+    Indexed,
     Instruction,
     Module,
+    Operand,
+    RegDecl,
+    Scope,
     Statement,
     Symbol,
     Variable,
     Vector,
     instructions,
+    members,
     statements,
 )
 from ..errors import DecodeError
@@ -40,22 +46,31 @@ class CallError(DecodeError):
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of a module with a body, by name, and those whose address is taken."""
+    """The functions of a module with a body, by name, and those whose address is taken.
+
+    `bodies` are in the order in which the module first declares them. `initialised` has the names in the initialisers
+    of module variables.
+    """
 
     bodies: Mapping[str, Function]
     taken: frozenset[str]
+    initialised: Mapping[str, tuple[str, ...]]
 
     @staticmethod
     def of(module: Module) -> Functions:
         """Finds them in instructions, initialisers and `.calltargets`."""
-        bodies = module.functions
+        declared = dict.fromkeys(item.name for item in module.items if isinstance(item, Function))
+        bodies = {name: module.functions[name] for name in declared if name in module.functions}
+        initialised: dict[str, tuple[str, ...]] = {}
         named: set[str] = set()
         for item in module.items:
-            if isinstance(item, Variable):
-                named.update(re.findall(r"[\w$%]+", item.init or ""))
+            if isinstance(item, Variable) and item.init:
+                initialised[item.name] = tuple(re.findall(r"[\w$%]+", item.init))
+                named.update(initialised[item.name])
             elif isinstance(item, Function):
-                named.update(_mentioned(item.body or ()))
-        return Functions(bodies, frozenset(name for name in named if name in bodies and not bodies[name].entry))
+                named.update(_taken(item.body or ()))
+        taken = frozenset(name for name in named if name in bodies and not bodies[name].entry)
+        return Functions(bodies, taken, initialised)
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -95,6 +110,30 @@ class Functions:
                 stacked.add(name)
         return order[:-1], frozenset(stacked)
 
+    def used(self, kernel: Function) -> tuple[list[Function], set[str]]:
+        """The functions that a kernel calls or whose address it may know, directly or not, and itself, in the order of
+        the module; and the names that they mention, initialisers included.
+
+        Raises:
+            CallError: for a call of a function that is not there, or of a kernel.
+        """
+        reached, seen, names = {kernel.name}, set[str](), list(self._named(kernel))
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            names += self.initialised.get(name, ())
+            function = self.bodies.get(name)
+            if function is not None and not function.entry:
+                reached.add(name)
+                names += self._named(function)
+        return [function for name, function in self.bodies.items() if name in reached], seen
+
+    def _named(self, function: Function) -> Iterator[str]:
+        yield from self.callees(function)
+        yield from _mentioned(function.body or (), frozenset(v.name for v in (*function.parameters, *function.returns)))
+
     def _visit(self, function: Function, edges: dict[str, list[str]], order: list[Function]) -> None:
         edges[function.name] = self.callees(function)
         for name in edges[function.name]:
@@ -119,7 +158,27 @@ def _uses_stack(instruction: Instruction) -> bool:
     return instruction.root in _STACK
 
 
-def _mentioned(body: Sequence[Statement]) -> Iterator[str]:
+def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[str]:
+    """The names of operands that the body does not declare: of variables and functions of the module, and labels."""
+    hidden |= {s.name for s in body if isinstance(s, Variable | RegDecl)}
+    for statement in body:
+        if isinstance(statement, Scope):
+            yield from _mentioned(statement.body, hidden)
+        elif isinstance(statement, Instruction):
+            yield from (name for o in statement.operands for name in _symbols(o) if name not in hidden)
+
+
+def _symbols(operand: Operand) -> Iterator[str]:
+    for member in members(operand):
+        if isinstance(member, Symbol):
+            yield member.name
+        elif isinstance(member, Address) and isinstance(member.base, Symbol):
+            yield member.base.name
+        elif isinstance(member, Indexed):
+            yield from (name for item in member.items for name in _symbols(item))
+
+
+def _taken(body: Sequence[Statement]) -> Iterator[str]:
     """Names that stand for addresses, not for what is called."""
     for statement in statements(body):
         if isinstance(statement, Directive) and statement.text.startswith(".calltargets"):

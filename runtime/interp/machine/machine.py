@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from math import prod
 from typing import NoReturn
 
 import numpy as np
@@ -31,6 +32,7 @@ from .memory import (
     Window,
 )
 from .operation_groups import OperationGroups
+from .stalls import Standstill, polled
 from .state import State
 from .storage import RESERVED_BYTES
 from .threads import LEFT, BoundStep, Geometry, Selection
@@ -75,9 +77,8 @@ def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
 
 
 def _own_bytes(launch: KernelRun) -> int:
-    """Shared memory that a kernel asks for: its variables, then the dynamic part."""
-    static = launch.kernel.layout.shared
-    return static if not launch.shared else align(static, 128) + launch.shared
+    """Bytes of shared memory that a kernel asks for: the padded static part, then the dynamic one."""
+    return launch.kernel.layout.shared + launch.shared
 
 
 def shared_bytes(launch: KernelRun) -> int:
@@ -96,7 +97,7 @@ class Machine:
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
-        state.shared_bytes, state.reserved = _own_bytes(launch), align(_own_bytes(launch), 128)
+        state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)
@@ -128,7 +129,7 @@ class Machine:
     def _bind(self, pc: int, decoded: Decoded) -> BoundStep:
         inner, observer = decoded.action(self.state), self.state.observer
         if decoded.polls:
-            inner = _patient(inner, self.flow)
+            inner = _patient(inner, pc, self.flow)
         if observer is not None:
             inner = _watched(inner, observer.watch(pc))
         if decoded.traits.takes_whole_warps:
@@ -147,11 +148,13 @@ class Machine:
             self.state.prints.flush(self.launch.output or sys.stdout.write)
 
     def _run(self) -> None:
-        tired = False
+        tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()
             if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
+            if standstill.turn(group[0]):
+                self._livelock()
         if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
             self._deadlock()
 
@@ -225,6 +228,31 @@ class Machine:
         message = f"deadlock: every thread left waits for others; {'; '.join(places)}"
         found = replace(self.kernel.finding("fault", waiting[0][0], message), cta=cta)
         raise InterpreterError(str(found), [found])
+
+    def _livelock(self) -> NoReturn:
+        ready = sorted(self.flow.ready.items())
+        thread = min(int(np.flatnonzero(mask)[0] % self.state.warps) for _, mask in ready)
+        cta, each = self.geometry.place(thread)[0], self.geometry.warps_per_cta
+        mine = self.state.geometry.cta() == thread // each
+        waiting: dict[int, Array] = {}
+        for pc, mask in self._all_waiting():
+            waiting[pc] = waiting.get(pc, False) | (mask & mine)
+        places = [self._spins(pc, mask & mine) for pc, mask in ready if (mask & mine).any()]
+        places += [self._waiting(pc, mask) for pc, mask in waiting.items() if mask.any()]
+        others = int(np.count_nonzero(self.flow.live.reshape(-1, self.geometry.ctas, each).any(axis=(0, 2)))) - 1
+        places += [f"{others} other CTA{'s do' if others > 1 else ' does'} not go on either"] if others else []
+        started, total = self.geometry.first + self.geometry.ctas, prod(self.geometry.grid)
+        places += [f"{total - started} of the grid's CTAs begin when these have ended"] if started < total else []
+        message = f"livelock: every thread left waits for what none of them will do; {'; '.join(places)}"
+        found = replace(self.kernel.finding("fault", ready[0][0], message), cta=cta)
+        raise InterpreterError(str(found), [found])
+
+    def _spins(self, pc: int, mask: Array) -> str:
+        """What threads do in the loop in which they are at `pc`."""
+        words = list(polled(self.state, self.kernel.code, self.flow.loops, pc, int(np.flatnonzero(mask)[0])))
+        line = self.kernel.code[pc].source.line
+        what = f"read {' and '.join(words)} again and again" if words else f"go round in a loop at line {line}"
+        return f"warps {self._warps(mask)} {what}"
 
     def _all_waiting(self) -> list[tuple[int, Array]]:
         """Where threads wait, and which."""
@@ -302,7 +330,7 @@ def _assembled(inner: BoundStep, pc: int, flow: Flow, warps: int) -> BoundStep:
     return step
 
 
-def _patient(inner: BoundStep, flow: Flow) -> BoundStep:
+def _patient(inner: BoundStep, pc: int, flow: Flow) -> BoundStep:
     """A jump back after which others run now and then, as threads may be waiting here for what those do."""
     rounds = 0
 
@@ -312,6 +340,7 @@ def _patient(inner: BoundStep, flow: Flow) -> BoundStep:
         rounds += 1
         if rounds % POLLS or target is None:
             return target
+        flow.loops[target] = pc
         flow.give_way(target, flow.mask(sel))
         return LEFT
 

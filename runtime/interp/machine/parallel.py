@@ -103,19 +103,38 @@ def _start(context: Any, work: Work, following: Any, count: int) -> _Worker:
 def _serve(work: Work, following: Any, count: int, tell: Connection) -> None:
     """In a process of its own: takes batch after batch."""
     gc.freeze()  # what is there is the launching process's too, and copied where it is touched
-    while True:
-        with following.get_lock():
-            batch = following.value
-            following.value += 1
-        if batch >= count:
-            return
-        tell.send((batch, None, None))
-        try:
+    batch = -1
+    try:
+        while True:
+            with following.get_lock():
+                batch = following.value
+                following.value += 1
+            if batch >= count:
+                return
+            tell.send((batch, None, None))
             tell.send((batch, work(batch), None))
-        except InterpreterError as error:
-            tell.send((batch, None, error))
-        except BaseException:
-            tell.send((batch, None, RuntimeError(traceback.format_exc())))
+    except BaseException as error:
+        tell.send((batch, None, _told(error)))
+
+
+def _told(error: BaseException) -> Exception:
+    """An error as the launching process is told of it."""
+    if isinstance(error, MemoryError):
+        return InterpreterError(f"a process that ran CTAs of the launch had no memory left; {_ALONE}")
+    if isinstance(error, InterpreterError):
+        return error
+    return RuntimeError("".join(traceback.format_exception(error)))
+
+
+_ALONE = f"{CORES}=1 runs them in this one"
+
+
+def _ended(code: int) -> str:
+    """How a process ended that told of no error."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"was killed by {name}{', as is done where memory is short' if name == 'SIGKILL' else ''}"
 
 
 def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callable[[Any], None]) -> None:
@@ -135,8 +154,7 @@ def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callab
                 worker.process.join()
                 if worker.process.exitcode:
                     raise InterpreterError(
-                        f"a process that ran CTAs of the launch ended with {worker.process.exitcode}; {CORES}=1 runs "
-                        "them in this one"
+                        f"a process that ran CTAs of the launch {_ended(worker.process.exitcode)}; {_ALONE}"
                     ) from None
                 continue
             if error is not None:

@@ -186,8 +186,13 @@ class Program:
         required = kernel.block_required
         if required and tuple(block) != (*required, 1, 1)[:3]:
             raise InterpreterError(f"{where}: .reqntid asks for a block of {(*required, 1, 1)[:3]}, got {block}")
-        target = TARGETS.get(self.target)
-        total = kernel.layout.shared + shared
+        target, static = TARGETS.get(self.target), kernel.layout.shared
+        if target is not None and static > target.static_shared:
+            raise InterpreterError(
+                f"{where}: {static} bytes of static shared memory; ptxas takes at most {target.static_shared} for "
+                f"{self.target}{', dynamic shared memory may be larger' * (target.suffix != 'a')}"
+            )
+        total = static + shared
         if shared < 0 or (target is not None and total > target.shared):
             has = f"; a CTA on {self.target} has at most {target.shared}" if target else ""
             raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for{has}")

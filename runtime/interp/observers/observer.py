@@ -7,6 +7,7 @@ tells it of every CTA batch, instruction, memory access and meeting of threads, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from ...numerics.array import Array
 from ..machine.kernel import DecodedKernel
@@ -17,7 +18,20 @@ from .events import Events, Look, MemoryAccess
 
 
 class Observer(Events):
-    """Is told of every batch of CTAs too. Thread numbers and masks are those of the state begun last."""
+    """Is told of every batch of CTAs too. Thread numbers and masks are those of the state begun last.
+
+    With `merges`, batches may be observed in processes of their own: `take` gives there what was found, and `add` adds
+    it here.
+    """
+
+    merges = False
+
+    def take(self) -> object:
+        """What was found since the last time."""
+        return None
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        """Adds what another process took of a kernel's CTAs."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         """A batch of CTAs starts, and the one before is done."""
@@ -28,6 +42,15 @@ class Observers(Observer):
 
     def __init__(self, members: Sequence[Observer]) -> None:
         self.members = tuple(members)
+        self.merges = all(member.merges for member in self.members)
+
+    def take(self) -> object:
+        return [member.take() for member in self.members]
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        if isinstance(found, list):
+            for member, own in zip(self.members, cast("list[object]", found), strict=True):
+                member.add(kernel, own)
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         for member in self.members:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from ....dialect.isa.mma import Mma
 from ....dialect.isa.mma_sp import MmaSparse
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import traits
+from ...grid import Dim3
 from ...launch_report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
 from ...numerics.array import Array
 from ...problem import Problem
@@ -20,58 +23,125 @@ from ..machine.state import State
 from ..machine.threads import LANES, Selection
 from .events import Look, MemoryAccess
 from .observer import Observer
-from .traffic import sectors, wavefronts
+from .traffic import SECTOR_BYTES, WAVEFRONT_BYTES, sectors, wavefronts
 
 OPAQUE = "the ISA leaves open which lane accesses what"
 
 
+PATTERNS = 512
+"""Patterns of addresses of which the cost is kept."""
+
+
+@dataclass
 class _Cost:
-    """What the requests of one instruction to one space took, summed up."""
+    """What the requests of one instruction to one space took, summed up: how many, their wavefronts or sectors, the
+    fewest, and the most of one request."""
 
-    def __init__(self) -> None:
-        self.requests = self.units = self.ideal = self.worst = 0
+    requests: int = 0
+    units: int = 0
+    ideal: int = 0
+    worst: int = 0
 
-    def add(self, units: Array, ideal: Array) -> None:
-        """Requests: of each, the wavefronts or sectors, and the fewest."""
-        self.requests += units.size
-        self.units += int(units.sum())
-        self.ideal += int(ideal.sum())
-        self.worst = max(self.worst, int(units.max(initial=0)))
+    @staticmethod
+    def of(units: Array, ideal: Array) -> _Cost:
+        """That of requests: of each, the wavefronts or sectors, and the fewest."""
+        return _Cost(units.size, int(units.sum()), int(ideal.sum()), int(units.max(initial=0)))
+
+    def add(self, other: _Cost) -> None:
+        self.requests += other.requests
+        self.units += other.units
+        self.ideal += other.ideal
+        self.worst = max(self.worst, other.worst)
+
+
+Costs: TypeAlias = "dict[tuple[int, str], _Cost]"
+"""By the instruction's place in the code, and the kind of access."""
+
+
+class Counts(NamedTuple):
+    """What was counted of some CTAs, for a launch of a grid of blocks: by instruction, the warps and lanes that came to
+    it, and those that met there; what accesses took."""
+
+    grid: Dim3
+    block: Dim3
+    warps: list[int]
+    lanes: list[int]
+    met: list[list[int]]
+    shared: Costs
+    outside: Costs
 
 
 class Reporter(Observer):
     """Counts; `report` says what was found once the launch is over."""
 
+    merges = True
+
     def __init__(self) -> None:
         self.kernel: DecodedKernel | None = None
         self._code: tuple[Decoded, ...] = ()
         self._pending: list[MemoryAccess] = []
-        self._shared: dict[tuple[int, str], _Cost] = {}
-        self._global: dict[tuple[int, str], _Cost] = {}
+        self._shared: Costs = {}
+        self._global: Costs = {}
+        self._patterns: dict[tuple[int, bool, int, bytes, bytes], _Cost] = {}
+        self._counted: tuple[Selection | None, int] = (None, 0)
+        self._warps_in_flight = 0
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         """Counts go on from one batch of CTAs to the next."""
         self._settle()
+        self._know(kernel, state.geometry.grid, state.geometry.block)
+        self.state = state
+        memory = state.memory
+        self._own = (memory.shared.buffer, memory.local.buffer, memory.param.buffer)
+        self._counted = (None, 0)
+        if self._warps_in_flight != state.warps:
+            self._patterns.clear()
+        self._warps_in_flight = state.warps
+
+    def _know(self, kernel: DecodedKernel, grid: Dim3, block: Dim3) -> None:
         if self.kernel is None:
-            self._warps, self._lanes = (np.zeros(len(kernel.code), np.int64) for _ in range(2))
-            self._met = np.zeros((len(kernel.code), 2), np.int64)
-        self.kernel, self.state, self._code = kernel, state, kernel.code
+            size = len(kernel.code)
+            self._warps, self._lanes, self._met = [0] * size, [0] * size, [[0, 0] for _ in range(size)]
+        self.kernel, self._grid, self._block, self._code = kernel, grid, block, kernel.code
+
+    def take(self) -> Counts:
+        """What was counted since the last time, to be added in another process."""
+        self._settle()
+        found = Counts(self._grid, self._block, self._warps, self._lanes, self._met, self._shared, self._global)
+        self.kernel, self._shared, self._global = None, {}, {}
+        return found
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        if not isinstance(found, Counts):
+            raise TypeError(f"expected counts of another reporter, got {found!r}")
+        self._know(kernel, found.grid, found.block)
+        for pc, (warps, lanes, met) in enumerate(zip(found.warps, found.lanes, found.met, strict=True)):
+            self._warps[pc] += warps
+            self._lanes[pc] += lanes
+            self._met[pc] = [a + b for a, b in zip(self._met[pc], met, strict=True)]
+        for costs, others in ((self._shared, found.shared), (self._global, found.outside)):
+            for key, cost in others.items():
+                costs.setdefault(key, _Cost()).add(cost)
 
     # What is executed
 
     def issue(self, pc: int) -> Look:
         """Warps count whatever their guard."""
 
+        counts, count = self._warps, self._count
+
         def look(sel: Selection) -> None:
-            self._warps[pc] += self._count(sel)
+            counts[pc] += count(sel)
 
         return look
 
     def watch(self, pc: int) -> Look:
         """Lanes count if their guard holds. What the last instruction accessed is complete."""
 
+        counts = self._lanes
+
         def look(sel: Selection) -> None:
-            self._lanes[pc] += sel.count
+            counts[pc] += sel.count
             if self._pending:
                 self._settle()
 
@@ -79,12 +149,16 @@ class Reporter(Observer):
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         """Lanes that waited were counted as they came; they execute together."""
-        self._met[pc] += (self._count(threads), threads.count)
+        met = self._met[pc]
+        met[0] += self._count(threads)
+        met[1] += threads.count
 
     def _count(self, sel: Selection) -> int:
         if sel.mask is None:
             return self.state.warps
-        return int(np.count_nonzero(sel.mask.reshape(LANES, -1).any(axis=0)))
+        if self._counted[0] is not sel:  # One selection goes through many instructions.
+            self._counted = (sel, int(np.count_nonzero(sel.mask.reshape(LANES, -1).any(axis=0))))
+        return self._counted[1]
 
     # What is accessed
 
@@ -95,29 +169,56 @@ class Reporter(Observer):
     def _settle(self) -> None:
         """Counts what the last instruction accessed."""
         found, self._pending = self._pending, []
+        if len(found) == 1:
+            if found[0].threads.size and self._code[found[0].pc].row.root != "wmma":
+                self._request(found[0].kind, found)
+            return
         for kind in dict.fromkeys(access.kind for access in found):
             some = [access for access in found if access.kind == kind and access.threads.size]
             if some and self._code[some[0].pc].row.root != "wmma":
                 self._request(kind, some)
 
     def _request(self, kind: str, accesses: list[MemoryAccess]) -> None:
-        memory, pc = self.state.memory, accesses[0].pc
+        shared, local, param = self._own
+        pc = accesses[0].pc
         for a in accesses:
-            if a.buffer is memory.shared.buffer:
-                lanes, warps = np.divmod(a.threads, self.state.warps)
-                cost = self._shared.setdefault((pc, kind), _Cost())
-                cost.add(*wavefronts(a.start, a.width, warps, lanes, alone=kind == "atomic"))
-        others = (memory.shared.buffer, memory.local.buffer, memory.param.buffer)
-        outside = [a for a in accesses if a.buffer not in others]
-        if outside and self._code[pc].traits.space != "const":
-            self._global.setdefault((pc, kind), _Cost()).add(*self._sectors(outside))
+            if a.buffer is shared:
+                cost = self._once(a, kind, WAVEFRONT_BYTES, self._wavefronts)
+                self._shared.setdefault((pc, kind), _Cost()).add(cost)
+        outside = [a for a in accesses if a.buffer is not shared and a.buffer is not local and a.buffer is not param]
+        if not outside or self._code[pc].traits.space == "const":
+            return
+        first, *others = outside
+        cost = _Cost.of(*self._sectors(outside)) if others else self._once(first, kind, SECTOR_BYTES, self._sectors_of)
+        self._global.setdefault((pc, kind), _Cost()).add(cost)
+
+    def _once(self, access: MemoryAccess, kind: str, unit: int, cost: Callable[[MemoryAccess], _Cost]) -> _Cost:
+        """The cost of accesses, computed once for those that differ by a multiple of `unit` bytes alone."""
+        relative, threads = access.start - int(access.start[0]) // unit * unit, access.threads
+        if access.buffer.size <= 1 << 31:
+            relative, threads = relative.astype(np.int32), threads.astype(np.int32)
+        key = (unit, kind == "atomic", access.width, relative.tobytes(), threads.tobytes())
+        found = self._patterns.get(key)
+        if found is None:
+            if len(self._patterns) >= PATTERNS:
+                self._patterns.clear()
+            found = self._patterns[key] = cost(access)
+        return found
+
+    def _wavefronts(self, a: MemoryAccess) -> _Cost:
+        lanes, warps = np.divmod(a.threads, self.state.warps)
+        return _Cost.of(*wavefronts(a.start, a.width, warps, lanes, alone=a.kind == "atomic"))
+
+    def _sectors_of(self, a: MemoryAccess) -> _Cost:
+        return _Cost.of(*self._sectors([a]))
 
     def _sectors(self, accesses: list[MemoryAccess]) -> tuple[Array, Array]:
         """Those of accesses to several buffers, each of which has addresses of its own."""
         buffers = list({id(a.buffer): a.buffer for a in accesses}.values())
         start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
         widths = np.concatenate([np.full(a.start.size, a.width) for a in accesses])
-        return sectors(start, widths, np.concatenate([a.threads for a in accesses]) % self.state.warps)
+        lanes, warps = np.divmod(np.concatenate([a.threads for a in accesses]), self.state.warps)
+        return sectors(start, widths, warps, lanes)
 
     # What was found
 
@@ -134,8 +235,8 @@ class Reporter(Observer):
         code = [d.source for d in self.kernel.code]
         return LaunchReport(
             self.kernel.name,
-            self.state.geometry.grid,
-            self.state.geometry.block,
+            self._grid,
+            self._block,
             done,
             tuple(
                 SharedAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst)
@@ -152,10 +253,10 @@ class Reporter(Observer):
     def _executed(self, kernel: DecodedKernel) -> Iterator[Executed]:
         # The last instruction is the `ret` that every kernel gets, written or not.
         for pc, decoded in enumerate(kernel.code[:-1]):
-            warps, lanes = self._met[pc] if self._met[pc, 0] else (self._warps[pc], self._lanes[pc])
+            warps, lanes = self._met[pc] if self._met[pc][0] else (self._warps[pc], self._lanes[pc])
             source = decoded.source
             if warps and source.opcode != RETURN:
-                yield Executed(source.line, source.column, source.opcode, int(warps), int(lanes))
+                yield Executed(source.line, source.column, source.opcode, warps, lanes)
 
 
 _OPAQUE = ("wmma.load", "wmma.store")

@@ -31,6 +31,8 @@ def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool
     """
     together = min(LANES, WAVEFRONT_BYTES // width)
     phases = LANES // together
+    if (rows := _rows(start // max(width, BANK_BYTES), warps, lanes)) is not None:
+        return _wavefronts(rows.reshape(-1, together), max(1, width // BANK_BYTES), phases, alone)
     group = warps * phases + lanes // together
     words = (start // BANK_BYTES)[:, None] + np.arange(max(1, width // BANK_BYTES))
     span = int(words.max(initial=0)) + 1
@@ -46,12 +48,49 @@ def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool
     return found[asking], np.count_nonzero(by_phase[asking], axis=-1)
 
 
-def sectors(start: Array, width: Array, warps: Array) -> tuple[Array, Array]:
+def _rows(numbers: Array, warps: Array, lanes: Array) -> Array | None:
+    """Numbers of lanes as rows of warps, -1 where a lane has none; None if one has several."""
+    place = warps * LANES + lanes
+    rows = np.full((int(warps.max(initial=-1)) + 1) * LANES, -1, np.int64)
+    rows[place] = numbers
+    found = rows.reshape(-1, LANES)
+    return found if np.count_nonzero(found >= 0) == place.size else None
+
+
+def _distinct(rows: Array) -> Array:
+    """Which numbers of sorted rows are there for the first time; -1 stands for none."""
+    new = rows >= 0
+    new[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    return new
+
+
+def _wavefronts(rows: Array, banks: int, phases: int, alone: bool) -> tuple[Array, Array]:
+    """Those of rows of accesses that are served together, `phases` of them for a warp. Each access, by its number in
+    units of its size, takes as many banks from a multiple of that on: two meet in all of them or in none."""
+    if not alone:
+        rows = np.sort(rows, axis=1)
+    wanted, groups = rows >= 0 if alone else _distinct(rows), BANKS // banks
+    places = (np.arange(len(rows))[:, None] * groups + rows % groups)[wanted]
+    by_group = np.bincount(places, minlength=len(rows) * groups)
+    by_phase = by_group.reshape(-1, phases, groups).max(axis=-1)
+    found = by_phase.sum(axis=-1)
+    asking = found > 0
+    return found[asking], np.count_nonzero(by_phase[asking], axis=-1)
+
+
+def sectors(start: Array, width: Array, warps: Array, lanes: Array) -> tuple[Array, Array]:
     """What the accesses of some lanes to global memory take: for each warp among them, the sectors, and the fewest
     that could hold the bytes it asks for.
 
     Each access is aligned to its width, and so lies in one sector.
     """
+    alike = width.size and int(width.min()) == int(width.max())
+    if alike and (rows := _rows(start, warps, lanes)) is not None:
+        rows = np.sort(rows, axis=1)
+        found = np.count_nonzero(_distinct(rows // SECTOR_BYTES), axis=1)
+        wanted = np.count_nonzero(_distinct(rows), axis=1) * int(width[0])
+        asking = found > 0
+        return found[asking], -(-wanted[asking] // SECTOR_BYTES)
     count = int(warps.max(initial=-1)) + 1
     span = int(start.max(initial=0)) + 1
     touched = np.unique(warps * span + start // SECTOR_BYTES) // span

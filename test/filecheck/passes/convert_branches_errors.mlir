@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics -p convert-warp-to-ptx | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics -p convert-warp-to-ptx
 
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
@@ -7,7 +7,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: expected scf.if with results to have an else, which yields them too
+  // expected-error @below {{expected scf.if with results to have an else, which yields them too}}
   %x = scf.if %p -> (index) {
     scf.yield %zero : index
   }
@@ -25,7 +25,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: expected a yield of (index), got (i1)
+  // expected-error @+4 {{expected a yield of (index), got (i1)}}
   %x = scf.if %p -> (index) {
     scf.yield %zero : index
   } else {
@@ -45,7 +45,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: gpu.barrier takes whole warps; below warp.elect one lane is alone
+  // expected-error @+4 {{gpu.barrier takes whole warps; below warp.elect one lane is alone}}
   %chosen = warp.elect
   %both = arith.andi %p, %chosen : i1
   scf.if %both {
@@ -65,7 +65,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: warp.constant takes whole warps; below warp.elect one lane is alone
+  // expected-error @+4 {{warp.constant takes whole warps; below warp.elect one lane is alone}}
   %chosen = warp.elect
   scf.if %chosen {
     scf.if %p {
@@ -86,7 +86,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: the elected lane does warp.expect here; leave 'by' out
+  // expected-error @+4 {{the elected lane does warp.expect here; leave 'by' out}}
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   %chosen = warp.elect
   scf.if %chosen {
@@ -106,7 +106,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: warp.elect takes elect.sync, which needs sm_90 or later; the target is sm_80
+  // expected-error @below {{warp.elect takes elect.sync, which needs sm_90 or later; the target is sm_80}}
   %chosen = warp.elect
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
@@ -122,7 +122,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: arith.cmpi is lowered for indices, got i1; arith.xori compares conditions
+  // expected-error @below {{arith.cmpi is lowered for indices, got i1; arith.xori compares conditions}}
   %same = arith.cmpi eq, %p, %p : i1
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
@@ -138,7 +138,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // CHECK: arith.ori is lowered for i1, got index
+  // expected-error @below {{arith.ori is lowered for i1, got index}}
   %both = arith.ori %zero, %zero : index
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()

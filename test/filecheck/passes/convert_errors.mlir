@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics
 
-// CHECK: convert_errors.mlir:5:1: error: expected a target on the module; run warp-set-target{arch=sm_90a} first
+// expected-error @+2 {{expected a target on the module; run warp-set-target{arch=sm_90a} first}}
 builtin.module {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -14,7 +14,7 @@ builtin.module {
 
 // -----
 
-// CHECK: error: sm_70 has no ldmatrix; sm_75 and later have it
+// expected-error @+2 {{sm_70 has no ldmatrix; sm_75 and later have it}}
 builtin.module attributes {warp.target = #warp.target<sm_70>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -28,7 +28,7 @@ builtin.module attributes {warp.target = #warp.target<sm_70>} {
 
 // -----
 
-// CHECK: error: expected gpu.known_block_size on the kernel: copies are divided among its threads
+// expected-error @+3 {{expected gpu.known_block_size on the kernel: copies are divided among its threads}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -42,7 +42,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 33 x 1 x 1
+// expected-error @+3 {{expected a block of whole warps along x, at most 1024 threads, got 33 x 1 x 1}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -56,7 +56,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 2048 x 1 x 1
+// expected-error @+3 {{expected a block of whole warps along x, at most 1024 threads, got 2048 x 1 x 1}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -70,7 +70,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 32 x 2 x 1
+// expected-error @+3 {{expected a block of whole warps along x, at most 1024 threads, got 32 x 2 x 1}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -84,7 +84,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a block of whole warps along x, at most 1024 threads, got 0 x 1 x 1
+// expected-error @+3 {{expected a block of whole warps along x, at most 1024 threads, got 0 x 1 x 1}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -98,7 +98,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i8, i16, i32, got index
+// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i8, i16, i32, got index}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (index) -> (), kernel}> ({
@@ -112,7 +112,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: warp.copy takes rows whose elements are neighbours in memory, got memref<16x16xf16, strided<[1, 16], offset: ?>>
+// expected-error @+8 {{warp.copy takes rows whose elements are neighbours in memory, got memref<16x16xf16, strided<[1, 16], offset: ?>>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x16xf16>) -> (), kernel}> ({
@@ -128,7 +128,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected an element type of a matrix instruction, got memref<4x4xindex>
+// expected-error @+3 {{expected an element type of a matrix instruction, got memref<4x4xindex>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<4x4xindex>) -> (), kernel}> ({
@@ -142,7 +142,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: indices and rows must stay below 2^31 elements and bytes, got memref<4x2000000000xf16>
+// expected-error @+3 {{indices and rows must stay below 2^31 elements and bytes, got memref<4x2000000000xf16>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<4x2000000000xf16>) -> (), kernel}> ({
@@ -156,7 +156,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected an integer constant, got 1.000000e+00 : f32
+// expected-error @+6 {{expected an integer constant, got 1.000000e+00 : f32}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -170,7 +170,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: indices are 32-bit, got 3000000000
+// expected-error @+6 {{indices are 32-bit, got 3000000000}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -184,7 +184,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: gpu.block_dim is not lowered to PTX inside a kernel
+// expected-error @+6 {{gpu.block_dim is not lowered to PTX inside a kernel}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -198,7 +198,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected an index, got !warp.barriers<2>
+// expected-error @+6 {{expected an index, got !warp.barriers<2>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -214,7 +214,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<8x8xf16>
+// expected-error @+6 {{expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<8x8xf16>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -228,7 +228,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<8xf16, 3 : i64>
+// expected-error @+6 {{expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<8xf16, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -242,7 +242,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<?x8xf16, 3 : i64>
+// expected-error @+6 {{expected a shared-memory tile of 2 dimensions, or 3 with stages, got memref<?x8xf16, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -256,7 +256,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected lines of whole 32-byte panels, got 48 bytes in memref<8x24xf16, #warp.swizzle<32>, 3 : i64>
+// expected-error @+6 {{expected lines of whole 32-byte panels, got 48 bytes in memref<8x24xf16, #warp.swizzle<32>, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -270,7 +270,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected lines of whole 16-byte panels, got 8 bytes in memref<8x4xf16, 3 : i64>
+// expected-error @+6 {{expected lines of whole 16-byte panels, got 8 bytes in memref<8x4xf16, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -284,7 +284,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: the kernel takes 512 KiB of shared memory, sm_90a has 227 KiB for a CTA
+// expected-error @+3 {{the kernel takes 512 KiB of shared memory, sm_90a has 227 KiB for a CTA}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -298,7 +298,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: the kernel takes 128 KiB of shared memory, sm_120a has 99 KiB for a CTA
+// expected-error @+3 {{the kernel takes 128 KiB of shared memory, sm_120a has 99 KiB for a CTA}}
 builtin.module attributes {warp.target = #warp.target<sm_120a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
@@ -312,7 +312,7 @@ builtin.module attributes {warp.target = #warp.target<sm_120a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>
+// expected-error @+3 {{expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>) -> (), kernel}> ({
@@ -326,7 +326,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>
+// expected-error @+3 {{expected kernel arguments in global memory, strided, got memref<32x32xf16, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>, memref<32x32xf16>) -> (), kernel}> ({
@@ -340,7 +340,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected gpu.func in a module of kernels, got func.func
+// expected-error @+3 {{expected gpu.func in a module of kernels, got func.func}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   func.func private @helper() -> ()
@@ -349,7 +349,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: warp.elementwise takes max.f16x2, which needs sm_80 or later; the target is sm_75
+// expected-error @+7 {{warp.elementwise takes max.f16x2, which needs sm_80 or later; the target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf16>) -> (), kernel}> ({
@@ -365,7 +365,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
-// CHECK: error: warp.elementwise takes add.rn.bf16x2, which needs sm_90 or later; the target is sm_80
+// expected-error @+7 {{warp.elementwise takes add.rn.bf16x2, which needs sm_90 or later; the target is sm_80}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xbf16>) -> (), kernel}> ({
@@ -381,7 +381,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// CHECK: error: warp.convert takes cvt.rn.bf16.f32, which needs sm_80 or later; the target is sm_75
+// expected-error @+7 {{warp.convert takes cvt.rn.bf16.f32, which needs sm_80 or later; the target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xbf16>) -> (), kernel}> ({
@@ -397,7 +397,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
 // -----
 
-// CHECK: error: warp.convert takes cvt.rn.f16x2.e4m3x2, which needs sm_89 or later; the target is sm_80
+// expected-error @+7 {{warp.convert takes cvt.rn.f16x2.e4m3x2, which needs sm_89 or later; the target is sm_80}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = () -> (), kernel}> ({
@@ -412,7 +412,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // -----
 
-// CHECK: convert_errors.mlir:{{[0-9]+}}:3: error: expected at least 2048 bytes of dynamic shared memory for the kernel's tiles, got 1024
+// expected-error @+6 {{expected at least 2048 bytes of dynamic shared memory for the kernel's tiles, got 1024}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>, gpu.container_module} {
 func.func @launch(%c: memref<64x64xf32>) {
   %one = arith.constant 1 : index
@@ -433,7 +433,7 @@ func.func @launch(%c: memref<64x64xf32>) {
 
 // -----
 
-// CHECK: error: arith.andi is lowered for i1 and i32, got i8
+// expected-error @+6 {{arith.andi is lowered for i1 and i32, got i8}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 "gpu.func"() <{function_type = (memref<4x64xi8>) -> (), kernel}> ({

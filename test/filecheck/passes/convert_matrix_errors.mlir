@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics
 
-// CHECK: error: warp.load of s4 takes two neighbours of a row side by side, got [c0 c4 r0 r1 r2 | c1 c2 c3 r3 c5]
+// expected-error @+7 {{warp.load of s4 takes two neighbours of a row side by side, got [c0 c4 r0 r1 r2 | c1 c2 c3 r3 c5]}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -15,7 +15,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: warp.load moves whole bytes, got memref<16x256xi1>; warp.load_words moves packed elements
+// expected-error @+7 {{warp.load moves whole bytes, got memref<16x256xi1>; warp.load_words moves packed elements}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -30,7 +30,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected lines of whole 16-byte panels, got 12 bytes in memref<16x24xi4, 3 : i64>
+// expected-error @+7 {{expected lines of whole 16-byte panels, got 12 bytes in memref<16x24xi4, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -45,7 +45,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: warp.elementwise is lowered for f16, bf16 and f32, got s32
+// expected-error @+8 {{warp.elementwise is lowered for f16, bf16 and f32, got s32}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -61,7 +61,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: warp.convert is lowered for f16, bf16 and f32, got s32
+// expected-error @+8 {{warp.convert is lowered for f16, bf16 and f32, got s32}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -77,7 +77,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: stmatrix writes rows of 16 bytes from multiples of 16 bytes, got column 4
+// expected-error @+10 {{stmatrix writes rows of 16 bytes from multiples of 16 bytes, got column 4}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -95,7 +95,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected an address that is a multiple of 32 bytes, got column 8
+// expected-error @+8 {{expected an address that is a multiple of 32 bytes, got column 8}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -111,7 +111,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected a column that is a multiple of 2, for s4 start at whole bytes
+// expected-error @+8 {{expected a column that is a multiple of 2, for s4 start at whole bytes}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
@@ -127,7 +127,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// CHECK: error: expected memory that is an argument of the kernel, got memref<64x128xf16, 3 : i64>
+// expected-error @+8 {{expected memory that is an argument of the kernel, got memref<64x128xf16, 3 : i64>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 

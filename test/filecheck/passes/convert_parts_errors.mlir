@@ -1,8 +1,8 @@
-// RUN: warploom-opt %s -p warp-expand,convert-warp-to-ptx --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-expand,convert-warp-to-ptx --split-input-file --verify-diagnostics
 
 !acc = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: expected rows of 512 bytes, the fragments of 32 threads, got memref<6x256xf32>
+// expected-error @+7 {{expected rows of 512 bytes, the fragments of 32 threads, got memref<6x256xf32>}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 "gpu.func"() <{function_type = (memref<6x256xf32>) -> (), kernel}> ({
@@ -19,7 +19,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 !acc = !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.add_parts adds f32, f64, f16, s32, got !warp.fragment<acc, 16x8xbf16,
+// expected-error @+7 {{warp.add_parts adds f32, f64, f16, s32, got !warp.fragment<acc, 16x8xbf16,}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 "gpu.func"() <{function_type = (memref<6x128xbf16>) -> (), kernel}> ({

@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics -p convert-warp-to-ptx | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics -p convert-warp-to-ptx
 
 builtin.module attributes {warp.target = #warp.target<sm_90>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
@@ -6,7 +6,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: warp.wgmma_fence takes wgmma.fence.sync.aligned, which needs sm_90a; the target is sm_90
+  // expected-error @below {{warp.wgmma_fence takes wgmma.fence.sync.aligned, which needs sm_90a; the target is sm_90}}
   warp.wgmma_fence
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
@@ -21,7 +21,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: warp.cluster_barrier takes barrier.cluster.arrive.aligned, which needs sm_90 or later; the target is sm_80
+  // expected-error @below {{warp.cluster_barrier takes barrier.cluster.arrive.aligned, which needs sm_90 or later; the target is sm_80}}
   warp.cluster_barrier
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
@@ -36,7 +36,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: expected whole warpgroups of 128 threads, the kernel has 96 threads
+  // expected-error @below {{expected whole warpgroups of 128 threads, the kernel has 96 threads}}
   warp.wgmma_commit
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 96, 1, 1>} : () -> ()
@@ -51,7 +51,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: an operand of warp.wgmma begins at a row that is a multiple of 8, got 4
+  // expected-error @+3 {{an operand of warp.wgmma begins at a row that is a multiple of 8, got 4}}
   %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
   %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   %d = warp.wgmma %A[%four, %i], %A[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
@@ -68,7 +68,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: an operand of warp.wgmma begins at a column that is a multiple of 16, got 4
+  // expected-error @+3 {{an operand of warp.wgmma begins at a column that is a multiple of 16, got 4}}
   %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
   %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   %d = warp.wgmma %A[%i, %four], %A[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
@@ -85,7 +85,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: C of warp.wgmma is written while the product runs: nothing else may use it
+  // expected-error @+3 {{C of warp.wgmma is written while the product runs: nothing else may use it}}
   %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
   %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   %d = warp.wgmma %A[%i, %i], %A[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
@@ -103,7 +103,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: expected one of the 128 threads of the kernel, got thread 128
+  // expected-error @+2 {{expected one of the 128 threads of the kernel, got thread 128}}
   %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   warp.expect %b[%i] {bytes = 16 : i64, by = 128 : i64} : !warp.barriers<1>
   "gpu.return"() : () -> ()
@@ -119,7 +119,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0(%m: !warp.tensor_map<64x64xf16, swizzle 128>):
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // CHECK: a box begins at a row of the tile that is a multiple of 8, got 4
+  // expected-error @+2 {{a box begins at a row of the tile that is a multiple of 8, got 4}}
   %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
   warp.tensor_store %A[%four, %i] to %m[%i, %i] : memref<64x64xf16, #warp.swizzle<128>, 3> to !warp.tensor_map<64x64xf16, swizzle 128>
   "gpu.return"() : () -> ()
@@ -135,7 +135,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: expected a barrier from 1 to 15, got 0; gpu.barrier is the first
+  // expected-error @below {{expected a barrier from 1 to 15, got 0; gpu.barrier is the first}}
   warp.named_barrier %i {threads = 64 : i64}
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
@@ -150,7 +150,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: expected at most the 128 threads of the kernel, got 256
+  // expected-error @+2 {{expected at most the 128 threads of the kernel, got 256}}
   %n = arith.constant 1 : index
   warp.named_barrier %n {threads = 256 : i64}
   "gpu.return"() : () -> ()
@@ -166,7 +166,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: warp.arrive takes mapa.shared::cluster.u32, which needs sm_90 or later; the target is sm_80
+  // expected-error @+2 {{warp.arrive takes mapa.shared::cluster.u32, which needs sm_90 or later; the target is sm_80}}
   %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   warp.arrive %b[%i] at %i : !warp.barriers<1>
   "gpu.return"() : () -> ()
@@ -182,7 +182,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: warp.cluster_rank takes %cluster_ctarank, which needs sm_90 or later; the target is sm_80
+  // expected-error @below {{warp.cluster_rank takes %cluster_ctarank, which needs sm_90 or later; the target is sm_80}}
   %r = warp.cluster_rank
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
@@ -197,7 +197,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0(%m: !warp.tensor_map<64x64xf16, swizzle 128>):
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: expected a bit for each of 1 to 16 CTAs of a cluster, got 0x10000
+  // expected-error @+3 {{expected a bit for each of 1 to 16 CTAs of a cluster, got 0x10000}}
   %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
   warp.tensor_load %m[%i, %i] to %A[%i, %i], %b[%i] multicast %many : !warp.tensor_map<64x64xf16, swizzle 128> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
@@ -214,7 +214,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: expected gpu.known_cluster_size to be array<i32: x, y, z> of 1 to 16 CTAs, got array<i32: 2, 0, 1>
+  // expected-error @-4 {{expected gpu.known_cluster_size to be array<i32: x, y, z> of 1 to 16 CTAs, got array<i32: 2, 0, 1>}}
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>, gpu.known_cluster_size = array<i32: 2, 0, 1>} : () -> ()
 }) : () -> ()
@@ -228,7 +228,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // CHECK: sm_80 has no clusters; sm_90 and later have them
+  // expected-error @-4 {{sm_80 has no clusters; sm_90 and later have them}}
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>, gpu.known_cluster_size = array<i32: 2, 1, 1>} : () -> ()
 }) : () -> ()

@@ -1,8 +1,8 @@
-// RUN: warploom-opt %s -p warp-distribute --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-distribute --split-input-file --verify-diagnostics | filecheck %s
 
 #s = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 
-// CHECK: distribute_errors.mlir:8:3: error: expected a schedule on warp.tile_mma; run warp-schedule first
+// expected-error @+3 {{expected a schedule on warp.tile_mma; run warp-schedule first}}
 func.func @no_schedule(%A: memref<32x32xf16, 3>) {
   %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"]} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
@@ -13,7 +13,7 @@ func.func @no_schedule(%A: memref<32x32xf16, 3>) {
 
 #s = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 
-// CHECK: error: func.call cannot take a tile of sums that warps are to have parts of
+// expected-error @+5 {{func.call cannot take a tile of sums that warps are to have parts of}}
 func.func private @elsewhere(!warp.cta_tile<32x32xf32>)
 func.func @taken(%A: memref<32x32xf16, 3>) {
   %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
@@ -26,7 +26,7 @@ func.func @taken(%A: memref<32x32xf16, 3>) {
 
 #s = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 
-// CHECK: error: func.call cannot make a tile of sums that warps are to have parts of
+// expected-error @+3 {{func.call cannot make a tile of sums that warps are to have parts of}}
 func.func private @elsewhere() -> !warp.cta_tile<32x32xf32>
 func.func @made(%A: memref<32x32xf16, 3>) {
   %z = func.call @elsewhere() : () -> !warp.cta_tile<32x32xf32>
@@ -38,7 +38,7 @@ func.func @made(%A: memref<32x32xf16, 3>) {
 
 #s = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 
-// CHECK: error: expected sums of a loop, or of none, to give warps their parts of
+// expected-error @+2 {{expected sums of a loop, or of none, to give warps their parts of}}
 func.func @argument(%A: memref<32x32xf16, 3>, %z: !warp.cta_tile<32x32xf32>) {
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   return
@@ -49,7 +49,7 @@ func.func @argument(%A: memref<32x32xf16, 3>, %z: !warp.cta_tile<32x32xf32>) {
 #s = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 #t = #warp.schedule<cta = 32x32x32, warp = 16x32, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 
-// CHECK: error: expected sums that warps hold as another product of them does, as !warp.fragment<acc, 16x
+// expected-error @+4 {{expected sums that warps hold as another product of them does, as !warp.fragment<acc, 16x}}
 func.func @two_schedules(%A: memref<32x32xf16, 3>) {
   %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
@@ -61,7 +61,7 @@ func.func @two_schedules(%A: memref<32x32xf16, 3>) {
 
 #s = #warp.schedule<cta = 32x32x32, warp = 16x16, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32>
 
-// CHECK: error: expected the place of a tile in memory to be computed before its sums start
+// expected-error @+4 {{expected the place of a tile in memory to be computed before its sums start}}
 func.func @late(%A: memref<32x32xf16, 3>, %D: memref<64x64xf32>, %i: index) {
   %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>

@@ -1,9 +1,9 @@
-// RUN: warploom-opt %s -p warp-expand --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-expand --split-input-file --verify-diagnostics
 
 !whole = !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: expected a row of memory for each of 2 warps, got memref<4x128xf32, 3 : i64>
+// expected-error @+6 {{expected a row of memory for each of 2 warps, got memref<4x128xf32, 3 : i64>}}
 builtin.module {
 "gpu.module"() <{sym_name = "kernels"}> ({
 "gpu.func"() <{function_type = () -> (), kernel}> ({
@@ -20,7 +20,7 @@ builtin.module {
 !whole = !warp.fragment<acc, 32x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.sum_sliced_k adds f32, f64, f16, s32, got bf16
+// expected-error @+6 {{warp.sum_sliced_k adds f32, f64, f16, s32, got bf16}}
 builtin.module {
 "gpu.module"() <{sym_name = "kernels"}> ({
 "gpu.func"() <{function_type = () -> (), kernel}> ({
@@ -37,7 +37,7 @@ builtin.module {
 !whole = !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !part = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.sum_sliced_k is expanded in kernels with gpu.known_block_size
+// expected-error @+2 {{warp.sum_sliced_k is expanded in kernels with gpu.known_block_size}}
 func.func @nowhere(%acc: !whole, %s: memref<4x128xf32, 3>) {
   %part = warp.sum_sliced_k %acc via %s : !whole, memref<4x128xf32, 3> -> !part
   return
@@ -45,7 +45,7 @@ func.func @nowhere(%acc: !whole, %s: memref<4x128xf32, 3>) {
 
 // -----
 
-// CHECK: error: warp.pack takes matrices of static size, without gaps, at multiples of 4 bytes, got memref<5x7xf16, strided<[8, 1]>>
+// expected-error @+6 {{warp.pack takes matrices of static size, without gaps, at multiples of 4 bytes, got memref<5x7xf16, strided<[8, 1]>>}}
 builtin.module {
 "gpu.module"() <{sym_name = "kernels"}> ({
 "gpu.func"() <{function_type = (memref<5x7xf16, strided<[8, 1]>>, memref<8x8xf16>) -> (), kernel}> ({

@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,warp-fp8-as-f16' | filecheck %s
 // RUN: warploom-opt %s -p 'warp-set-target{arch=sm_90a},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,warp-fp8-as-f16,convert-warp-to-ptx' -t ptx | filecheck %s --check-prefix=PTX
-// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_89},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1},warp-outline,warp-tile,warp-fp8-as-f16' | filecheck %s --check-prefix=SM89
+// RUN: warploom-opt %s -p 'warp-set-target{arch=sm_89},warp-raise-matmul,warp-schedule{cta=16,16,32 warp=16,16 stages=1 fp8_as=none},warp-outline,warp-tile,warp-fp8-as-f16' | filecheck %s --check-prefix=SM89
 
 // sm_90 multiplies no 8-bit floats: two f16 products of each step, of the first two and of the last two of every four
 // neighbours along k. Operands are widened where a product first reads them.

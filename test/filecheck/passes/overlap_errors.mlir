@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p warp-set-target{arch=sm_90a},warp-raise-matmul --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_90a},warp-raise-matmul --split-input-file --verify-diagnostics
 
-// CHECK: overlap_errors.mlir:5:3: error: linalg.matmul: an input (%a) and the result (%a) share elements, which some threads would write before others have read them; write to other memory
+// expected-error @+2 {{linalg.matmul: an input (%a) and the result (%a) share elements, which some threads would write before others have read them; write to other memory}}
 func.func @a(%a: memref<512x512xf16>, %b: memref<512x512xf16>) {
   linalg.matmul ins(%a, %b : memref<512x512xf16>, memref<512x512xf16>) outs(%a : memref<512x512xf16>)
   return
@@ -8,7 +8,7 @@ func.func @a(%a: memref<512x512xf16>, %b: memref<512x512xf16>) {
 
 // -----
 
-// CHECK: error: linalg.matmul: an input (%a) and the result (%a) share elements
+// expected-error @+2 {{linalg.matmul: an input (%a) and the result (%a) share elements}}
 func.func @b(%a: memref<512x512xf16>, %b: memref<512x512xf16>) {
   linalg.matmul ins(%b, %a : memref<512x512xf16>, memref<512x512xf16>) outs(%a : memref<512x512xf16>)
   return
@@ -17,7 +17,7 @@ func.func @b(%a: memref<512x512xf16>, %b: memref<512x512xf16>) {
 // -----
 
 // A fill of the result first changes nothing about that.
-// CHECK: error: linalg.matmul: an input (%a) and the result (%a) share elements
+// expected-error @+4 {{linalg.matmul: an input (%a) and the result (%a) share elements}}
 func.func @both(%a: memref<512x512xf16>) {
   %z = arith.constant 0.0 : f16
   linalg.fill ins(%z : f16) outs(%a : memref<512x512xf16>)
@@ -28,7 +28,7 @@ func.func @both(%a: memref<512x512xf16>) {
 // -----
 
 // One row of 64 is in both.
-// CHECK: error: linalg.matmul: an input (%x) and the result (%y) share elements
+// expected-error @+4 {{linalg.matmul: an input (%x) and the result (%y) share elements}}
 func.func @rows(%m: memref<128x64xf16>, %b: memref<64x64xf16>) {
   %x = memref.subview %m[0, 0] [64, 64] [1, 1] : memref<128x64xf16> to memref<64x64xf16, strided<[64, 1]>>
   %y = memref.subview %m[63, 0] [64, 64] [1, 1] : memref<128x64xf16> to memref<64x64xf16, strided<[64, 1], offset: 4032>>
@@ -39,7 +39,7 @@ func.func @rows(%m: memref<128x64xf16>, %b: memref<64x64xf16>) {
 // -----
 
 // So is one corner, of a batch seen in another shape.
-// CHECK: error: linalg.batch_matmul: an input (%y) and the result (%z) share elements
+// expected-error @+6 {{linalg.batch_matmul: an input (%y) and the result (%z) share elements}}
 func.func @corner(%m: memref<8x64x64xf16>, %a: memref<3x33x32xf16>) {
   %w = memref.collapse_shape %m [[0, 1], [2]] : memref<8x64x64xf16> into memref<512x64xf16>
   %v = memref.expand_shape %w [[0, 1], [2]] output_shape [8, 64, 64] : memref<512x64xf16> into memref<8x64x64xf16>
@@ -52,7 +52,7 @@ func.func @corner(%m: memref<8x64x64xf16>, %a: memref<3x33x32xf16>) {
 // -----
 
 // All of a memory in another shape, of any size.
-// CHECK: error: linalg.matvec: an input (%x) and the result (%x) share elements
+// expected-error @+2 {{linalg.matvec: an input (%x) and the result (%x) share elements}}
 func.func @vector(%a: memref<?x?xf16>, %x: memref<?xf16>) {
   linalg.matvec ins(%a, %x : memref<?x?xf16>, memref<?xf16>) outs(%x : memref<?xf16>)
   return

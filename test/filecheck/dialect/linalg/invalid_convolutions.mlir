@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: error: linalg.conv_1d_nwc_wcf: expected 1 strides of 1 or more, got [1, 1]
+// expected-error @+2 {{linalg.conv_1d_nwc_wcf: expected 1 strides of 1 or more, got [1, 1]}}
 func.func @rank(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf {strides = dense<1> : tensor<2xi64>} ins(%a, %b : memref<2x9x4xf16>, memref<3x4x6xf16>) outs(%c : memref<2x7x6xf32>)
   return
@@ -8,7 +8,7 @@ func.func @rank(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf
 
 // -----
 
-// CHECK: error: linalg.conv_1d_nwc_wcf: expected 1 dilations of 1 or more, got [0]
+// expected-error @+2 {{linalg.conv_1d_nwc_wcf: expected 1 dilations of 1 or more, got [0]}}
 func.func @zero(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf {dilations = dense<0> : tensor<1xi64>} ins(%a, %b : memref<2x9x4xf16>, memref<3x4x6xf16>) outs(%c : memref<2x7x6xf32>)
   return
@@ -16,7 +16,7 @@ func.func @zero(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf
 
 // -----
 
-// CHECK: error: linalg.conv_1d_nwc_wcf: expected strides to be dense integers, got dense<1.000000e+00> : tensor<1xf32>
+// expected-error @+2 {{linalg.conv_1d_nwc_wcf: expected strides to be dense integers, got dense<1.000000e+00> : tensor<1xf32>}}
 func.func @floats(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf {strides = dense<1.0> : tensor<1xf32>} ins(%a, %b : memref<2x9x4xf16>, memref<3x4x6xf16>) outs(%c : memref<2x7x6xf32>)
   return
@@ -24,7 +24,7 @@ func.func @floats(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6
 
 // -----
 
-// CHECK: error: linalg.conv_1d_nwc_wcf: inferred input/output operand #0 has shape's dimension #1 to be greater than or equal to 11, but found 9
+// expected-error @+2 {{linalg.conv_1d_nwc_wcf: inferred input/output operand #0 has shape's dimension #1 to be greater than or equal to 11, but found 9}}
 func.func @reach(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf {dilations = dense<2> : tensor<1xi64>} ins(%a, %b : memref<2x9x4xf16>, memref<3x4x6xf16>) outs(%c : memref<2x7x6xf32>)
   return
@@ -32,7 +32,7 @@ func.func @reach(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6x
 
 // -----
 
-// CHECK: expected 2 operands in ins(...) and one in outs(...), got 1 and 1
+// expected-error @+2 {{expected 2 operands in ins(...) and one in outs(...), got 1 and 1}}
 func.func @operands(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf ins(%a : memref<2x9x4xf16>) outs(%c : memref<2x7x6xf32>)
   return
@@ -40,7 +40,7 @@ func.func @operands(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7
 
 // -----
 
-// CHECK: expected elements that can be extended to f16, got f32, f16
+// expected-error @+2 {{expected elements that can be extended to f16, got f32, f16}}
 func.func @types(%a: memref<2x9x4xf32>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf16>) {
   linalg.conv_1d_nwc_wcf ins(%a, %b : memref<2x9x4xf32>, memref<3x4x6xf16>) outs(%c : memref<2x7x6xf16>)
   return
@@ -48,7 +48,7 @@ func.func @types(%a: memref<2x9x4xf32>, %b: memref<3x4x6xf16>, %c: memref<2x7x6x
 
 // -----
 
-// CHECK: error: linalg.conv_1d_nwc_wcf: expected one result of the type of outs(...)
+// expected-error @+2 {{linalg.conv_1d_nwc_wcf: expected one result of the type of outs(...)}}
 func.func @result(%a: tensor<2x9x4xf16>, %b: tensor<3x4x6xf16>, %c: tensor<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf ins(%a, %b : tensor<2x9x4xf16>, tensor<3x4x6xf16>) outs(%c : tensor<2x7x6xf32>)
   return

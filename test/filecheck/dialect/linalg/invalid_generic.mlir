@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: expected indexing_maps and iterator_types, or an alias of them
+// expected-error @+2 {{expected indexing_maps and iterator_types, or an alias of them}}
 func.func @nothing(%a: memref<4xf32>) {
   linalg.generic outs(%a : memref<4xf32>) {
   ^bb0(%x: f32):
@@ -11,7 +11,7 @@ func.func @nothing(%a: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected indexing_maps to be a list of affine maps, got none
+// expected-error @+2 {{expected indexing_maps to be a list of affine maps, got none}}
 func.func @no_maps(%a: memref<4xf32>) {
   linalg.generic {iterator_types = ["parallel"]} outs(%a : memref<4xf32>) {
   ^bb0(%x: f32):
@@ -22,7 +22,7 @@ func.func @no_maps(%a: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected iterator_types to be a list of parallel, reduction, window, got ["sideways"]
+// expected-error @+2 {{expected iterator_types to be a list of parallel, reduction, window, got ["sideways"]}}
 func.func @kinds(%a: memref<4xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["sideways"]} outs(%a : memref<4xf32>) {
   ^bb0(%x: f32):
@@ -33,7 +33,7 @@ func.func @kinds(%a: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected a type for each of 2 operands, got 1
+// expected-error @+2 {{expected a type for each of 2 operands, got 1}}
 func.func @types(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%a, %b : memref<4xf32>) {
   ^bb0(%x: f32, %y: f32):

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: expected an operation on elements, got 'arith.nothing'
+// expected-error @+2 {{expected an operation on elements, got 'arith.nothing'}}
 func.func @unknown(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.map {arith.nothing} ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
   return
@@ -8,7 +8,7 @@ func.func @unknown(%a: memref<4xf32>, %b: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected one operand in outs(...), got 0
+// expected-error @+2 {{expected one operand in outs(...), got 0}}
 func.func @no_output(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.map {arith.negf} ins(%a : memref<4xf32>)
   return
@@ -16,7 +16,7 @@ func.func @no_output(%a: memref<4xf32>, %b: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected a #linalg.elementwise_kind, and one operand in outs(...)
+// expected-error @+2 {{expected a #linalg.elementwise_kind, and one operand in outs(...)}}
 func.func @no_kind(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.elementwise kind=1 ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
   return
@@ -24,7 +24,7 @@ func.func @no_kind(%a: memref<4xf32>, %b: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected 2 inputs of add to a number, got 1 to f32
+// expected-error @+2 {{expected 2 inputs of add to a number, got 1 to f32}}
 func.func @inputs(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.elementwise kind=#linalg.elementwise_kind<add> ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
   return
@@ -32,7 +32,7 @@ func.func @inputs(%a: memref<4xf32>, %b: memref<4xf32>) {
 
 // -----
 
-// CHECK: expected 1 inputs of exp to a number, got 1 to i32
+// expected-error @+2 {{expected 1 inputs of exp to a number, got 1 to i32}}
 func.func @integers(%a: memref<4xi32>, %b: memref<4xi32>) {
   linalg.elementwise kind=#linalg.elementwise_kind<exp> ins(%a : memref<4xi32>) outs(%b : memref<4xi32>)
   return
@@ -40,7 +40,7 @@ func.func @integers(%a: memref<4xi32>, %b: memref<4xi32>) {
 
 // -----
 
-// CHECK: error: linalg.elementwise: expected operand #0 of rank 1 to match the result count of indexing_map #0, 2
+// expected-error @+2 {{linalg.elementwise: expected operand #0 of rank 1 to match the result count of indexing_map #0, 2}}
 func.func @maps(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.elementwise kind=#linalg.elementwise_kind<exp> indexing_maps = [affine_map<(i) -> (i, i)>, affine_map<(i) -> (i)>] ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
   return

@@ -1,11 +1,11 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
 #q = affine_map<(m, n, d, e) -> (m, d)>
 #k = affine_map<(m, n, d, e) -> (n, d)>
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected maps of Q, K, V and O, got 3
+// expected-error @+2 {{warp.attention: expected maps of Q, K, V and O, got 3}}
 func.func @maps(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
@@ -18,7 +18,7 @@ func.func @maps(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected Q, K and V of f16, or of bf16, got f16, bf16, f16
+// expected-error @+2 {{warp.attention: expected Q, K and V of f16, or of bf16, got f16, bf16, f16}}
 func.func @types(%q: memref<32x64xf16>, %k: memref<48x64xbf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xbf16>, memref<48x16xf16>, memref<32x16xf16>
   return
@@ -31,7 +31,7 @@ func.func @types(%q: memref<32x64xf16>, %k: memref<48x64xbf16>, %v: memref<48x16
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected O of f16 or f32, got bf16
+// expected-error @+2 {{warp.attention: expected O of f16 or f32, got bf16}}
 func.func @result(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xbf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xbf16>
   return
@@ -44,7 +44,7 @@ func.func @result(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected K to be indexed by d1 and d2, got (d0, d1, d2, d3) -> (d0, d1)
+// expected-error @+2 {{warp.attention: expected K to be indexed by d1 and d2, got (d0, d1, d2, d3) -> (d0, d1)}}
 func.func @indexed(%q: memref<32x64xf16>, %k: memref<32x48xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<32x48xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
@@ -57,7 +57,7 @@ func.func @indexed(%q: memref<32x64xf16>, %k: memref<32x48xf16>, %v: memref<48x1
 #v = affine_map<(b, m, n, d, e) -> (b, n, e)>
 #o = affine_map<(b, m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected O to be indexed by every loop of the batch, got (d0, d1, d2, d3, d4) -> (d1, d4)
+// expected-error @+2 {{warp.attention: expected O to be indexed by every loop of the batch, got (d0, d1, d2, d3, d4) -> (d1, d4)}}
 func.func @batch(%q: memref<2x32x64xf16>, %k: memref<2x48x64xf16>, %v: memref<2x48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<2x32x64xf16>, memref<2x48x64xf16>, memref<2x48x16xf16>, memref<32x16xf16>
   return
@@ -70,7 +70,7 @@ func.func @batch(%q: memref<2x32x64xf16>, %k: memref<2x48x64xf16>, %v: memref<2x
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected K and V to agree on d1, got 48 and 50
+// expected-error @+2 {{warp.attention: expected K and V to agree on d1, got 48 and 50}}
 func.func @sizes(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<50x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<50x16xf16>, memref<32x16xf16>
   return
@@ -83,7 +83,7 @@ func.func @sizes(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<50x16x
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected Q of rank 2, got memref<1x32x64xf16>
+// expected-error @+2 {{warp.attention: expected Q of rank 2, got memref<1x32x64xf16>}}
 func.func @rank(%q: memref<1x32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<1x32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return
@@ -96,7 +96,7 @@ func.func @rank(%q: memref<1x32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected score operand 0 to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)
+// expected-error @+5 {{warp.attention: expected score operand 0 to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)}}
 func.func @score_operand(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %x: memref<32x64xf32>, %o: memref<32x16xf16>) {
   %f = warp.pointwise %x maps [#q] : memref<32x64xf32> (%s: f32, %b: f32) {
     warp.yield %s : f32
@@ -113,7 +113,7 @@ func.func @score_operand(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memre
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected the index of a loop that elements run along, 0, 1, got 2
+// expected-error @+6 {{warp.attention: expected the index of a loop that elements run along, 0, 1, got 2}}
 func.func @index(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   %f = warp.pointwise (%s: f32) {
     %d = warp.index 2 : i32
@@ -131,7 +131,7 @@ func.func @index(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16x
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected scores of f32 to be taken, got f16
+// expected-error @+6 {{warp.attention: expected scores of f32 to be taken, got f16}}
 func.func @region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   %f = warp.pointwise (%s: f16) {
     %0 = arith.extf %s : f16 to f32
@@ -149,7 +149,7 @@ func.func @region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// CHECK: error: warp.attention: expected the row of a tile of O, got 2 indices
+// expected-error @+2 {{warp.attention: expected the row of a tile of O, got 2 indices}}
 func.func @tile(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %i: index) {
   warp.attention %q, %k, %v into %o tile %i, %i {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
   return

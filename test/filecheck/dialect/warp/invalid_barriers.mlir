@@ -1,7 +1,7 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
 func.func @no_arrivals() {
-  // CHECK: expected 1 to 1048575 arrivals, got 0
+  // expected-error @below {{expected 1 to 1048575 arrivals, got 0}}
   %full = warp.make_barriers {arrivals = 0 : i64} : !warp.barriers<8>
   return
 }
@@ -9,14 +9,14 @@ func.func @no_arrivals() {
 // -----
 
 func.func @many_arrivals() {
-  // CHECK: expected 1 to 1048575 arrivals, got 1048576
+  // expected-error @below {{expected 1 to 1048575 arrivals, got 1048576}}
   %full = warp.make_barriers {arrivals = 1048576 : i64} : !warp.barriers<8>
   return
 }
 
 // -----
 
-// CHECK: expected at least one barrier, got 0
+// expected-error @below {{expected at least one barrier, got 0}}
 func.func @no_barriers(%b: !warp.barriers<0>) {
   return
 }

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: invalid_copy.mlir:5:3: error: warp.copy: expected one index for each of the 2 dimensions of the source, got 1
+// expected-error @+2 {{warp.copy: expected one index for each of the 2 dimensions of the source, got 1}}
 func.func @indices(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.copy %g[%i] to %s[%i] : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -8,7 +8,7 @@ func.func @indices(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle
 
 // -----
 
-// CHECK: error: warp.copy: expected the source to have at least 2 dimensions, got memref<100xf16>
+// expected-error @+2 {{warp.copy: expected the source to have at least 2 dimensions, got memref<100xf16>}}
 func.func @source_rank(%g: memref<100xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.copy %g[%i] to %s[%i] : memref<100xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -16,7 +16,7 @@ func.func @source_rank(%g: memref<100xf16>, %s: memref<2x32x64xf16, #warp.swizzl
 
 // -----
 
-// CHECK: error: warp.copy: expected a destination in shared memory (space 3), got memref<32x64xf16>
+// expected-error @+2 {{warp.copy: expected a destination in shared memory (space 3), got memref<32x64xf16>}}
 func.func @destination(%g: memref<100x77xf16>, %s: memref<32x64xf16>, %i: index) {
   warp.copy %g[%i, %i] to %s[] : memref<100x77xf16> to memref<32x64xf16>
   return
@@ -24,7 +24,7 @@ func.func @destination(%g: memref<100x77xf16>, %s: memref<32x64xf16>, %i: index)
 
 // -----
 
-// CHECK: error: warp.copy: expected a destination of 0 stage index(es) and a tile, got rank 3
+// expected-error @+2 {{warp.copy: expected a destination of 0 stage index(es) and a tile, got rank 3}}
 func.func @no_stage(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[] : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -32,7 +32,7 @@ func.func @no_stage(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzl
 
 // -----
 
-// CHECK: error: warp.copy: expected a destination of 1 stage index(es) and a tile, got rank 2
+// expected-error @+2 {{warp.copy: expected a destination of 1 stage index(es) and a tile, got rank 2}}
 func.func @stage(%g: memref<100x77xf16>, %s: memref<32x64xf16, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[%i] : memref<100x77xf16> to memref<32x64xf16, 3>
   return
@@ -40,7 +40,7 @@ func.func @stage(%g: memref<100x77xf16>, %s: memref<32x64xf16, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.copy: expected source and destination of one element type, got bf16 and f16
+// expected-error @+2 {{warp.copy: expected source and destination of one element type, got bf16 and f16}}
 func.func @element(%g: memref<100x77xbf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[%i] : memref<100x77xbf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -48,7 +48,7 @@ func.func @element(%g: memref<100x77xbf16>, %s: memref<2x32x64xf16, #warp.swizzl
 
 // -----
 
-// CHECK: error: warp.copy: expected in_bounds for rows and columns, got 0 flags
+// expected-error @+2 {{warp.copy: expected in_bounds for rows and columns, got 0 flags}}
 func.func @in_bounds(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[%i] {in_bounds = []} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -56,7 +56,7 @@ func.func @in_bounds(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizz
 
 // -----
 
-// CHECK: error: warp.wait: expected a number of groups that may be in flight, got -1
+// expected-error @+2 {{warp.wait: expected a number of groups that may be in flight, got -1}}
 func.func @pending() {
   warp.wait -1
   return
@@ -64,7 +64,7 @@ func.func @pending() {
 
 // -----
 
-// CHECK: Expected integer literal
+// expected-error @+2 {{Expected integer literal}}
 func.func @pending_word() {
   warp.wait all
   return
@@ -72,7 +72,7 @@ func.func @pending_word() {
 
 // -----
 
-// CHECK: error: warp.pack: expected at least one share, got 0
+// expected-error @+2 {{warp.pack: expected at least one share, got 0}}
 func.func @no_share(%a: memref<5x7xf16>, %w: memref<8x8xf16>, %i: index) {
   warp.pack %a to %w share %i {shares = 0 : i64} : memref<5x7xf16> to memref<8x8xf16>
   return
@@ -80,7 +80,7 @@ func.func @no_share(%a: memref<5x7xf16>, %w: memref<8x8xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.pack: expected matrices of one element type, got memref<5x7xf16> and memref<8x8xbf16>
+// expected-error @+2 {{warp.pack: expected matrices of one element type, got memref<5x7xf16> and memref<8x8xbf16>}}
 func.func @pack_types(%a: memref<5x7xf16>, %w: memref<8x8xbf16>, %i: index) {
   warp.pack %a to %w share %i {shares = 1 : i64} : memref<5x7xf16> to memref<8x8xbf16>
   return
@@ -88,7 +88,7 @@ func.func @pack_types(%a: memref<5x7xf16>, %w: memref<8x8xbf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.pack: expected matrices of rank 2, got memref<7xf16> and memref<8x8xf16>
+// expected-error @+2 {{warp.pack: expected matrices of rank 2, got memref<7xf16> and memref<8x8xf16>}}
 func.func @pack_rank(%a: memref<7xf16>, %w: memref<8x8xf16>, %i: index) {
   warp.pack %a to %w share %i {shares = 1 : i64} : memref<7xf16> to memref<8x8xf16>
   return
@@ -96,7 +96,7 @@ func.func @pack_rank(%a: memref<7xf16>, %w: memref<8x8xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.pack: expected room for all of memref<9x7xf16>, got memref<8x8xf16>
+// expected-error @+2 {{warp.pack: expected room for all of memref<9x7xf16>, got memref<8x8xf16>}}
 func.func @pack_room(%a: memref<9x7xf16>, %w: memref<8x8xf16>, %i: index) {
   warp.pack %a to %w share %i {shares = 1 : i64} : memref<9x7xf16> to memref<8x8xf16>
   return
@@ -104,7 +104,7 @@ func.func @pack_room(%a: memref<9x7xf16>, %w: memref<8x8xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.copy: expected a packed format of b4x16_p64, got 'b6x16_p32'
+// expected-error @+2 {{warp.copy: expected a packed format of b4x16_p64, got 'b6x16_p32'}}
 func.func @format(%g: memref<32x64xf6E3M2FN>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[] {packed = "b6x16_p32"} : memref<32x64xf6E3M2FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
   return
@@ -112,7 +112,7 @@ func.func @format(%g: memref<32x64xf6E3M2FN>, %s: memref<32x64xi8, #warp.swizzle
 
 // -----
 
-// CHECK: error: warp.copy: b4x16_p64 is of elements of 4 bits in a tile of bytes, got memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3
+// expected-error @+2 {{warp.copy: b4x16_p64 is of elements of 4 bits in a tile of bytes, got memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3}}
 func.func @packed(%g: memref<32x64xf8E4M3FN>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[] {packed = "b4x16_p64"} : memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
   return

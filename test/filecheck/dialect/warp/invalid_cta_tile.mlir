@@ -1,27 +1,27 @@
-// RUN: warploom-opt %s --split-input-file --parsing-diagnostics --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: expected a tile of rank 2, got rank 1
+// expected-error @below {{expected a tile of rank 2, got rank 1}}
 func.func @rank(%c: !warp.cta_tile<64xf32>) {
   return
 }
 
 // -----
 
-// CHECK: expected an element type of a matrix instruction, got index
+// expected-error @below {{expected an element type of a matrix instruction, got index}}
 func.func @element(%c: !warp.cta_tile<64x64xindex>) {
   return
 }
 
 // -----
 
-// CHECK: expected a tile of one row and column or more, got (-{{[0-9]+}}, 64)
+// expected-error-re @below {{expected a tile of one row and column or more, got (-{{[0-9]+}}, 64)}}
 func.func @dynamic(%c: !warp.cta_tile<?x64xf32>) {
   return
 }
 
 // -----
 
-// CHECK: error: warp.cta_constant: expected a value of the tile's element type f32, got i32
+// expected-error @+2 {{warp.cta_constant: expected a value of the tile's element type f32, got i32}}
 func.func @constant() {
   %z = warp.cta_constant 0 : i32 -> !warp.cta_tile<64x64xf32>
   return
@@ -29,7 +29,7 @@ func.func @constant() {
 
 // -----
 
-// CHECK: error: warp.cta_load: expected one index for each of the 2 dimensions of the memref, got 1
+// expected-error @+2 {{warp.cta_load: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @indices(%C: memref<64x64xf32>, %m: index) {
   %c = warp.cta_load %C[%m] : memref<64x64xf32> -> !warp.cta_tile<64x64xf32>
   return
@@ -37,7 +37,7 @@ func.func @indices(%C: memref<64x64xf32>, %m: index) {
 
 // -----
 
-// CHECK: error: warp.cta_load: expected elements of a type that matrix instructions know, got memref<64x64xindex>
+// expected-error @+2 {{warp.cta_load: expected elements of a type that matrix instructions know, got memref<64x64xindex>}}
 func.func @held(%C: memref<64x64xindex>, %m: index) {
   %c = warp.cta_load %C[%m, %m] : memref<64x64xindex> -> !warp.cta_tile<64x64xf32>
   return
@@ -45,7 +45,7 @@ func.func @held(%C: memref<64x64xindex>, %m: index) {
 
 // -----
 
-// CHECK: error: warp.tile_mma: 'f17' is no type of the ISA that B could be multiplied as
+// expected-error @+2 {{warp.tile_mma: 'f17' is no type of the ISA that B could be multiplied as}}
 func.func @type(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
   %d = warp.tile_mma %A, %B, %c {types = ["f16", "f17"]} : memref<64x32xf16, 3>, memref<32x64xf16, 3>, !warp.cta_tile<64x64xf32>
   return
@@ -53,7 +53,7 @@ func.func @type(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16, 3>, %c: !warp.ct
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected a type each for A and B, got 1
+// expected-error @+2 {{warp.tile_mma: expected a type each for A and B, got 1}}
 func.func @types(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
   %d = warp.tile_mma %A, %B, %c {types = ["f16"]} : memref<64x32xf16, 3>, memref<32x64xf16, 3>, !warp.cta_tile<64x64xf32>
   return
@@ -61,7 +61,7 @@ func.func @types(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16, 3>, %c: !warp.c
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected B to be a tile in shared memory, got memref<32x64xf16>
+// expected-error @+2 {{warp.tile_mma: expected B to be a tile in shared memory, got memref<32x64xf16>}}
 func.func @space(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16>, %c: !warp.cta_tile<64x64xf32>) {
   %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"]} : memref<64x32xf16, 3>, memref<32x64xf16>, !warp.cta_tile<64x64xf32>
   return
@@ -69,7 +69,7 @@ func.func @space(%A: memref<64x32xf16, 3>, %B: memref<32x64xf16>, %c: !warp.cta_
 
 // -----
 
-// CHECK: error: warp.tile_mma: A cannot be multiplied as f16, got memref<64x32xf32, 3 : i64>
+// expected-error @+2 {{warp.tile_mma: A cannot be multiplied as f16, got memref<64x32xf32, 3 : i64>}}
 func.func @words(%A: memref<64x32xf32, 3>, %B: memref<32x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
   %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"]} : memref<64x32xf32, 3>, memref<32x64xf16, 3>, !warp.cta_tile<64x64xf32>
   return
@@ -77,7 +77,7 @@ func.func @words(%A: memref<64x32xf32, 3>, %B: memref<32x64xf16, 3>, %c: !warp.c
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected A and B to agree on k, got memref<64x32xf16, 3 : i64> and memref<64x32xf16, 3 : i64>
+// expected-error @+2 {{warp.tile_mma: expected A and B to agree on k, got memref<64x32xf16, 3 : i64> and memref<64x32xf16, 3 : i64>}}
 func.func @k(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x32xf32>) {
   %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"]} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x32xf32>
   return
@@ -85,7 +85,7 @@ func.func @k(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x32xf32>) {
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected C of 64x64, got !warp.cta_tile<64x32xf32>
+// expected-error @+2 {{warp.tile_mma: expected C of 64x64, got !warp.cta_tile<64x32xf32>}}
 func.func @c(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x32xf32>) {
   %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x32xf32>
   return
@@ -93,7 +93,7 @@ func.func @c(%A: memref<64x32xf16, 3>, %c: !warp.cta_tile<64x32xf32>) {
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected a warp's `part` [m, n, k] with fragments, and none with a tile of the CTA, got 0 indices and !warp.fragment
+// expected-error @+2 {{warp.tile_mma: expected a warp's `part` [m, n, k] with fragments, and none with a tile of the CTA, got 0 indices and !warp.fragment}}
 func.func @no_part(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.tile_mma %A, %A, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -101,7 +101,7 @@ func.func @no_part(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 32x32xf32, 
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected a fragment of accumulators in parts of 64x64 that fill it, got !warp.fragment<acc, 48x32xf32
+// expected-error @+2 {{warp.tile_mma: expected a fragment of accumulators in parts of 64x64 that fill it, got !warp.fragment<acc, 48x32xf32}}
 func.func @uneven(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 48x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %m: index) {
   %d = warp.tile_mma %A, %A, %c part [%m, %m, %m] {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.fragment<acc, 48x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -109,7 +109,7 @@ func.func @uneven(%A: memref<64x32xf16, 3>, %c: !warp.fragment<acc, 48x32xf32, [
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected a dense A in registers to be a fragment a of C's rows, got !warp.fragment<a, 16x64xf16
+// expected-error @+2 {{warp.tile_mma: expected a dense A in registers to be a fragment a of C's rows, got !warp.fragment<a, 16x64xf16}}
 func.func @held(%P: !warp.fragment<a, 16x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %B: memref<64x64xf16, 3>, %c: !warp.fragment<acc, 32x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %m: index) {
   %d = warp.tile_mma %P, %B, %c part [%m, %m, %m] {types = ["f16", "f16"]} : !warp.fragment<a, 16x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, 3>, !warp.fragment<acc, 32x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -117,7 +117,7 @@ func.func @held(%P: !warp.fragment<a, 16x64xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected what is read beside A and B to be a tile in shared memory, got memref<4x64xi32>
+// expected-error @+3 {{warp.tile_mma: expected what is read beside A and B to be a tile in shared memory, got memref<4x64xi32>}}
 func.func @metadata(%A: memref<64x32xf16, 3>, %E: memref<4x64xi32>, %B: memref<64x64xf16, 3>, %c: !warp.cta_tile<64x64xf32>) {
   %a = warp.sparse %A, %E {padded} : memref<64x32xf16, 3>, memref<4x64xi32>
   %d = warp.tile_mma %a, %B, %c {types = ["f16", "f16"]} : !warp.operand<memref<64x32xf16, 3>>, memref<64x64xf16, 3>, !warp.cta_tile<64x64xf32>
@@ -126,7 +126,7 @@ func.func @metadata(%A: memref<64x32xf16, 3>, %E: memref<4x64xi32>, %B: memref<6
 
 // -----
 
-// CHECK: error: warp.epilogue: expected one index for each of the 2 dimensions of D, got 1
+// expected-error @+2 {{warp.epilogue: expected one index for each of the 2 dimensions of D, got 1}}
 func.func @place(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
   warp.epilogue %c into %D[%m] : !warp.cta_tile<64x64xf32>, memref<64x64xf32>
   return
@@ -134,7 +134,7 @@ func.func @place(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index
 
 // -----
 
-// CHECK: error: warp.epilogue: expected C of the shape of D, got memref<64x32xf32> and memref<64x64xf32>
+// expected-error @+2 {{warp.epilogue: expected C of the shape of D, got memref<64x32xf32> and memref<64x64xf32>}}
 func.func @plus(%c: !warp.cta_tile<64x64xf32>, %C: memref<64x32xf32>, %D: memref<64x64xf32>, %m: index) {
   warp.epilogue %c plus %C into %D[%m, %m] : !warp.cta_tile<64x64xf32>, memref<64x64xf32> plus memref<64x32xf32>
   return
@@ -142,7 +142,7 @@ func.func @plus(%c: !warp.cta_tile<64x64xf32>, %C: memref<64x32xf32>, %D: memref
 
 // -----
 
-// CHECK: error: warp.pointwise: expected a map of each of 1 operands, got 0
+// expected-error @+2 {{warp.pointwise: expected a map of each of 1 operands, got 0}}
 func.func @along(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
   %epilogue = warp.pointwise %D : memref<64x64xf32> (%x: f32, %y: f32) {
     warp.yield %x : f32
@@ -153,7 +153,7 @@ func.func @along(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index
 
 // -----
 
-// CHECK: error: warp.epilogue: expected epilogue operand 0 by rows and columns as D is, got (d0, d1) -> (d1, d0)
+// expected-error @+5 {{warp.epilogue: expected epilogue operand 0 by rows and columns as D is, got (d0, d1) -> (d1, d0)}}
 func.func @diagonal(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
   %epilogue = warp.pointwise %D maps [affine_map<(m, n) -> (n, m)>] : memref<64x64xf32> (%x: f32, %y: f32) {
     warp.yield %x : f32
@@ -164,7 +164,7 @@ func.func @diagonal(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: in
 
 // -----
 
-// CHECK: error: warp.epilogue: expected epilogue operand 0 of rank 1, got memref<64x64xf32>
+// expected-error @+5 {{warp.epilogue: expected epilogue operand 0 of rank 1, got memref<64x64xf32>}}
 func.func @rank_of_operand(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
   %epilogue = warp.pointwise %D maps [affine_map<(m, n) -> (m)>] : memref<64x64xf32> (%x: f32, %y: f32) {
     warp.yield %x : f32
@@ -175,7 +175,7 @@ func.func @rank_of_operand(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>,
 
 // -----
 
-// CHECK: error: warp.pointwise: expected a region on elements (f32), got (f32, f32)
+// expected-error @+2 {{warp.pointwise: expected a region on elements (f32), got (f32, f32)}}
 func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
   %epilogue = warp.pointwise (%x: f32, %y: f32) {
     warp.yield %x : f32
@@ -186,7 +186,7 @@ func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: i
 
 // -----
 
-// CHECK: error: warp.epilogue: expected the index of a loop that elements run along, 0, 1, got 2
+// expected-error @+6 {{warp.epilogue: expected the index of a loop that elements run along, 0, 1, got 2}}
 func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index) {
   %epilogue = warp.pointwise (%x: f32) {
     %k = warp.index 2 : i32
@@ -198,7 +198,7 @@ func.func @index(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xi32>, %m: index
 
 // -----
 
-// CHECK: error: warp.tile_mma: expected scales of groups of integers with their size, and [k, n] of the tiles
+// expected-error @+3 {{warp.tile_mma: expected scales of groups of integers with their size, and [k, n] of the tiles}}
 func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %c: !warp.cta_tile<64x64xf32>, %k: index) {
   %b = warp.stored %B as s8 : memref<64x64xi8, 3>
   %d = warp.tile_mma %A, %b, %c {types = ["f16", "f16"]}

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: error: warp.is_divisible: expected a divisor of 1 or more, got 0
+// expected-error @+2 {{warp.is_divisible: expected a divisor of 1 or more, got 0}}
 func.func @none(%x: memref<?x?xbf16>) {
   %0 = warp.is_divisible %x by 0 : memref<?x?xbf16>
   return
@@ -8,7 +8,7 @@ func.func @none(%x: memref<?x?xbf16>) {
 
 // -----
 
-// CHECK: error: warp.assume_divisible: expected a divisor of 1 or more, got -8
+// expected-error @+2 {{warp.assume_divisible: expected a divisor of 1 or more, got -8}}
 func.func @negative(%x: memref<?x?xbf16>) {
   %0 = warp.assume_divisible %x by -8 : memref<?x?xbf16>
   return

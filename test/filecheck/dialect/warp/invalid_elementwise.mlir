@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: invalid_elementwise.mlir:5:3: error: warp.constant: expected a value of the fragment's element type f32, got f16
+// expected-error @+2 {{warp.constant: expected a value of the fragment's element type f32, got f16}}
 func.func @constant_element() {
   %z = warp.constant 0.0 : f16 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @constant_element() {
 
 // -----
 
-// CHECK: error: warp.constant: expected a value of the fragment's element type f32, got i32
+// expected-error @+2 {{warp.constant: expected a value of the fragment's element type f32, got i32}}
 func.func @constant_integer() {
   %z = warp.constant 0 : i32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -16,7 +16,7 @@ func.func @constant_integer() {
 
 // -----
 
-// CHECK: error: warp.elementwise: expected 2 operand(s) for add, got 1
+// expected-error @+2 {{warp.elementwise: expected 2 operand(s) for add, got 1}}
 func.func @one_operand(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.elementwise add %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -24,7 +24,7 @@ func.func @one_operand(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3
 
 // -----
 
-// CHECK: error: warp.elementwise: expected an operation on each element, got maximum, which takes rows together
+// expected-error @+2 {{warp.elementwise: expected an operation on each element, got maximum, which takes rows together}}
 func.func @maximum(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.elementwise maximum %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -32,7 +32,7 @@ func.func @maximum(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) 
 
 // -----
 
-// CHECK: error: warp.elementwise: expected 1 operand(s) for neg, got 2
+// expected-error @+2 {{warp.elementwise: expected 1 operand(s) for neg, got 2}}
 func.func @two_operands(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.elementwise neg %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -40,7 +40,7 @@ func.func @two_operands(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r
 
 // -----
 
-// CHECK: error: warp.elementwise: expected 2 operand(s) for max, got 0
+// expected-error @+2 {{warp.elementwise: expected 2 operand(s) for max, got 0}}
 func.func @no_operands() {
   %r = "warp.elementwise"() <{kind = #warp<kind max>}> : () -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -48,7 +48,7 @@ func.func @no_operands() {
 
 // -----
 
-// CHECK: error: warp.elementwise: expected operands of the result's type !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.elementwise: expected operands of the result's type !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @types(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %y: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.elementwise mul %x, %y : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -56,7 +56,7 @@ func.func @types(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %y
 
 // -----
 
-// CHECK: error: warp.elementwise: expected operands of the result's type !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.elementwise: expected operands of the result's type !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @result(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.elementwise sub %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -64,7 +64,7 @@ func.func @result(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.convert: expected only the element type to change, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.convert: expected only the element type to change, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @convert_shape(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.convert %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -72,7 +72,7 @@ func.func @convert_shape(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 
 
 // -----
 
-// CHECK: error: warp.convert: expected only the element type to change, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<a, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.convert: expected only the element type to change, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<a, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @convert_role(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.convert %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<a, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -80,7 +80,7 @@ func.func @convert_role(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r
 
 // -----
 
-// CHECK: error: warp.convert: expected only the element type to change, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+// expected-error @+2 {{warp.convert: expected only the element type to change, got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>}}
 func.func @convert_layout(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %r = warp.convert %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -89,7 +89,7 @@ func.func @convert_layout(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0
 // -----
 
 // Elements stay in their lane, whatever their order.
-// CHECK: error: warp.convert: expected only the element type to change, got !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]> to !warp.fragment<b, 16x8xf16, [r1 r3 c0 c1 c2 | r0 r2]>
+// expected-error @+2 {{warp.convert: expected only the element type to change, got !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]> to !warp.fragment<b, 16x8xf16, [r1 r3 c0 c1 c2 | r0 r2]>}}
 func.func @convert_lanes(%x: !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]>) {
   %r = warp.convert %x {stored = "s8"} : !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]> to !warp.fragment<b, 16x8xf16, [r1 r3 c0 c1 c2 | r0 r2]>
   return

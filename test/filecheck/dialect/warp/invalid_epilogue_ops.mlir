@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: error: warp.subfragment: expected only the shape to change
+// expected-error @+2 {{warp.subfragment: expected only the shape to change}}
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %x = warp.subfragment %d[0, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.subfragment: expected offsets in whole 16x8 tiles, got (8, 0)
+// expected-error @+2 {{warp.subfragment: expected offsets in whole 16x8 tiles, got (8, 0)}}
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %x = warp.subfragment %d[8, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -16,7 +16,7 @@ func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.subfragment: expected a part of {{.*}}, got {{.*}} at (16, 0)
+// expected-error-re @+2 {{warp.subfragment: expected a part of {{.*}}, got {{.*}} at (16, 0)}}
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %x = warp.subfragment %d[16, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -24,7 +24,7 @@ func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.load_vector: expected memory of rank 1, got memref<4x8xf32>
+// expected-error @+2 {{warp.load_vector: expected memory of rank 1, got memref<4x8xf32>}}
 func.func @f(%v: memref<4x8xf32>, %i: index) {
   %x = warp.load_vector columns %v[%i] : memref<4x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -32,7 +32,7 @@ func.func @f(%v: memref<4x8xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_vector: expected memory of the fragment's element type f16, got f32
+// expected-error @+2 {{warp.load_vector: expected memory of the fragment's element type f16, got f32}}
 func.func @f(%v: memref<8xf32>, %i: index) {
   %x = warp.load_vector columns %v[%i] : memref<8xf32> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -40,7 +40,7 @@ func.func @f(%v: memref<8xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_vector: expected a vector along rows or columns, got 'k'
+// expected-error @+2 {{warp.load_vector: expected a vector along rows or columns, got 'k'}}
 func.func @f(%v: memref<8xf32>, %i: index) {
   %x = warp.load_vector k %v[%i] : memref<8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -48,7 +48,7 @@ func.func @f(%v: memref<8xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.map: expected fragments that differ only in their elements
+// expected-error @+2 {{warp.map: expected fragments that differ only in their elements}}
 func.func @f(%x: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %y = warp.map %x : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32) {
     warp.yield %e : f32
@@ -58,7 +58,7 @@ func.func @f(%x: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.map: expected a region on elements (f32), got (f16)
+// expected-error @+2 {{warp.map: expected a region on elements (f32), got (f16)}}
 func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %y = warp.map %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f16) {
     warp.yield %e : f16
@@ -68,7 +68,7 @@ func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: expected 1 operand types but had 2
+// expected-error @+5 {{expected 1 operand types but had 2}}
 func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %y = warp.map %x, %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f16) {
     warp.yield %e : f16
@@ -78,7 +78,7 @@ func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.load_vector: expected a line of a tile in shared memory, of rank 2, got memref<8x8xf32>
+// expected-error @+2 {{warp.load_vector: expected a line of a tile in shared memory, of rank 2, got memref<8x8xf32>}}
 func.func @line(%v: memref<8x8xf32>, %i: index) {
   %x = warp.load_vector columns %v[%i] of %i : memref<8x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -86,7 +86,7 @@ func.func @line(%v: memref<8x8xf32>, %i: index) {
 
 // -----
 
-// CHECK: identifier expected as a word of the text
+// expected-error @+2 {{identifier expected as a word of the text}}
 func.func @word(%i: index) {
   %y = warp.step 3 %i : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -94,7 +94,7 @@ func.func @word(%i: index) {
 
 // -----
 
-// CHECK: expected the type of scales, which is given
+// expected-error @+3 {{expected the type of scales, which is given}}
 func.func @type(%w: memref<5x6xi8>, %s: memref<1x6xf16>) {
   %x = warp.stored %w as s8 times %s : memref<5x6xi8>
   return

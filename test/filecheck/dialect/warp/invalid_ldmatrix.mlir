@@ -1,7 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: invalid_ldmatrix.mlir:6:22
-// CHECK: Expected one of 'x1', 'x2', 'x4' as the number of matrices
+// expected-error @+2 {{Expected one of 'x1', 'x2', 'x4' as the number of matrices}}
 func.func @number_of_matrices(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x3 %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -9,7 +8,7 @@ func.func @number_of_matrices(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix loads 1, 2 or 4 matrices, got 3
+// expected-error @+2 {{warp.ldmatrix: ldmatrix loads 1, 2 or 4 matrices, got 3}}
 func.func @number_of_matrices_generic(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = "warp.ldmatrix"(%s, %i, %i, %i) <{count = 3 : i64}> : (memref<2x32x64xf16, #warp.swizzle<128>, 3>, index, index, index) -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -17,7 +16,7 @@ func.func @number_of_matrices_generic(%s: memref<2x32x64xf16, #warp.swizzle<128>
 
 // -----
 
-// CHECK: error: warp.ldmatrix: expected one index for each of the 3 dimensions of the memref, got 2
+// expected-error @+2 {{warp.ldmatrix: expected one index for each of the 3 dimensions of the memref, got 2}}
 func.func @indices(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -25,7 +24,7 @@ func.func @indices(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: expected the memref to have at least 2 dimensions, got memref<64xf16, 3 : i64>
+// expected-error @+2 {{warp.ldmatrix: expected the memref to have at least 2 dimensions, got memref<64xf16, 3 : i64>}}
 func.func @rank(%s: memref<64xf16, 3>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i] : memref<64xf16, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -33,7 +32,7 @@ func.func @rank(%s: memref<64xf16, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: expected memory of the fragment's element type bf16, got f16
+// expected-error @+2 {{warp.ldmatrix: expected memory of the fragment's element type bf16, got f16}}
 func.func @element(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -41,7 +40,7 @@ func.func @element(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix reads shared memory (memory space 3), got memref<32x64xf16>
+// expected-error @+2 {{warp.ldmatrix: ldmatrix reads shared memory (memory space 3), got memref<32x64xf16>}}
 func.func @global(%s: memref<32x64xf16>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i] : memref<32x64xf16> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -49,7 +48,7 @@ func.func @global(%s: memref<32x64xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix reads shared memory (memory space 3), got memref<32x64xf16, 1 : i64>
+// expected-error @+2 {{warp.ldmatrix: ldmatrix reads shared memory (memory space 3), got memref<32x64xf16, 1 : i64>}}
 func.func @other_space(%s: memref<32x64xf16, 1>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i] : memref<32x64xf16, 1> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -57,7 +56,7 @@ func.func @other_space(%s: memref<32x64xf16, 1>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.shared.b16 delivers 8x4 matrices in layout [c0 c1 r0 r1 r2 |], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3]
+// expected-error @+2 {{warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.shared.b16 delivers 8x4 matrices in layout [c0 c1 r0 r1 r2 |], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3]}}
 func.func @width(%s: memref<32x64xf32, 3>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i] : memref<32x64xf32, 3> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -65,7 +64,7 @@ func.func @width(%s: memref<32x64xf32, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 delivers 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3 c3]; try without trans
+// expected-error @+2 {{warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 delivers 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3 c3]; try without trans}}
 func.func @with_trans(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x4 trans %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -73,7 +72,7 @@ func.func @with_trans(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index)
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.shared.b16 delivers 8x8 matrices in layout [c1 c2 r0 r1 r2 | c0], the fragment over memory is [r1 r2 c0 c1 c2 | r0 r3]; try with trans
+// expected-error @+2 {{warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.shared.b16 delivers 8x8 matrices in layout [c1 c2 r0 r1 r2 | c0], the fragment over memory is [r1 r2 c0 c1 c2 | r0 r3]; try with trans}}
 func.func @without_trans(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x2 %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -81,7 +80,7 @@ func.func @without_trans(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: ind
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 delivers 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 c3]; try without trans
+// expected-error @+2 {{warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 delivers 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 c3]; try without trans}}
 func.func @swapped_with_trans(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x2 trans swapped %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -89,7 +88,7 @@ func.func @swapped_with_trans(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.shared.b16 needs sm_75 or later, the module's target is sm_70
+// expected-error @+3 {{warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x4.shared.b16 needs sm_75 or later, the module's target is sm_70}}
 builtin.module attributes {warp.target = #warp.target<sm_70>} {
 func.func @target(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x4 %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
@@ -99,7 +98,7 @@ func.func @target(%s: memref<2x32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: operand {{.*}} at position 0 does not verify
+// expected-error-re @+2 {{warp.ldmatrix: operand {{.*}} at position 0 does not verify}}
 func.func @memref(%s: f16, %i: index) {
   %x = "warp.ldmatrix"(%s, %i, %i) <{count = 4 : i64}> : (f16, index, index) -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: invalid_matmul.mlir:5:3: error: warp.matmul: '9' is no type of the ISA that A could be multiplied as
+// expected-error @+2 {{warp.matmul: '9' is no type of the ISA that A could be multiplied as}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   "warp.matmul"(%a, %b, %c, %c) <{types = ["9", "f16"], indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 0>}> : (memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>, memref<4x6xf32>) -> ()
   return
@@ -8,7 +8,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: memref<4x5xf16> cannot be multiplied as bf16
+// expected-error @+2 {{warp.matmul: memref<4x5xf16> cannot be multiplied as bf16}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul bf16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
@@ -16,7 +16,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected A and B to agree on k, got 5 and 7
+// expected-error @+2 {{warp.matmul: expected A and B to agree on k, got 5 and 7}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<7x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<7x6xf16>, memref<4x6xf32>
   return
@@ -24,7 +24,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<7x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected B to be indexed by d2 and d1, got (d0, d1, d2) -> (d0, d1)
+// expected-error @+2 {{warp.matmul: expected B to be indexed by d2 and d1, got (d0, d1, d2) -> (d0, d1)}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (m, n)>, affine_map<(m, n, k) -> (m, n)>] : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
@@ -32,7 +32,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected an initial value of D's element type, got f16
+// expected-error @+2 {{warp.matmul: expected an initial value of D's element type, got f16}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f16 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
@@ -40,7 +40,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected C of the shape of D, got memref<4x7xf32> and memref<4x6xf32>
+// expected-error @+2 {{warp.matmul: expected C of the shape of D, got memref<4x7xf32> and memref<4x6xf32>}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x7xf32>, %d: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b plus %c into %d : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x7xf32>
   return
@@ -48,7 +48,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x7xf32>, %d: 
 
 // -----
 
-// CHECK: error: warp.matmul: expected the product to start either from C or from a constant
+// expected-error @+2 {{warp.matmul: expected the product to start either from C or from a constant}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
@@ -56,7 +56,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: Expected ','
+// expected-error @+3 {{Expected ','}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>
   return
@@ -64,7 +64,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected xor or and before b1 x b1, and only there, got b1 x b1
+// expected-error @+2 {{warp.matmul: expected xor or and before b1 x b1, and only there, got b1 x b1}}
 func.func @bits(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
   warp.matmul b1 x b1 %a, %b init 0 : i32 into %c : memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>
   return
@@ -72,7 +72,7 @@ func.func @bits(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected xor or and before b1 x b1, and only there, got s8 x s8
+// expected-error @+2 {{warp.matmul: expected xor or and before b1 x b1, and only there, got s8 x s8}}
 func.func @no_bits(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi32>) {
   warp.matmul xor s8 x s8 %a, %b init 0 : i32 into %c : memref<4x5xi8>, memref<5x6xi8>, memref<4x6xi32>
   return
@@ -80,7 +80,7 @@ func.func @no_bits(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %c: memref<4x6xi32>) 
 
 // -----
 
-// CHECK: error: warp.matmul: expected the operation on single bits to be xor or and, got 'or'
+// expected-error @+2 {{warp.matmul: expected the operation on single bits to be xor or and, got 'or'}}
 func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>) {
   "warp.matmul"(%a, %b, %c, %c) <{types = ["b1", "b1"], bit_op = "or", indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 0>}> : (memref<4x5xi1>, memref<5x6xi1>, memref<4x6xi32>, memref<4x6xi32>) -> ()
   return
@@ -89,7 +89,7 @@ func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>
 // -----
 
 func.func @converted_to_f32(%a: memref<4x5xf32>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
-  // CHECK: expected s8, u8, s4, u4 multiplied as f16 or bf16, got s8 as tf32
+  // expected-error @+2 {{expected s8, u8, s4, u4 multiplied as f16 or bf16, got s8 as tf32}}
   %w = warp.stored %b as s8 : memref<5x6xi8>
   warp.matmul tf32 x tf32 %a, %w plus %c into %c : memref<4x5xf32>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -98,7 +98,7 @@ func.func @converted_to_f32(%a: memref<4x5xf32>, %b: memref<5x6xi8>, %c: memref<
 // -----
 
 func.func @other_integers(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
-  // CHECK: expected memory of 4-bit integers for s4
+  // expected-error @+2 {{expected memory of 4-bit integers for s4}}
   %w = warp.stored %b as s4 : memref<5x6xi8>
   warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -107,7 +107,7 @@ func.func @other_integers(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x
 // -----
 
 func.func @far_zero(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
-  // CHECK: expected a zero point from -128 to 127, got 200
+  // expected-error @+2 {{expected a zero point from -128 to 127, got 200}}
   %w = warp.stored %b as s8 minus 200 : memref<5x6xi8>
   warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -116,7 +116,7 @@ func.func @far_zero(%a: memref<4x5xf16>, %b: memref<5x6xi8>, %c: memref<4x6xf32>
 // -----
 
 func.func @sparse_b(%a: memref<4x5xf16>, %e: memref<1x32xi32>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  // CHECK: error: warp.matmul: expected no B of the form warp.sparse
+  // expected-error @+2 {{warp.matmul: expected no B of the form warp.sparse}}
   %s = warp.sparse %b, %e : memref<5x6xf16>, memref<1x32xi32>
   warp.matmul f16 x f16 %a, %s plus %c into %c : memref<4x5xf16>, !warp.operand<memref<5x6xf16>>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -124,7 +124,7 @@ func.func @sparse_b(%a: memref<4x5xf16>, %e: memref<1x32xi32>, %b: memref<5x6xf1
 
 // -----
 
-// CHECK: error: warp.matmul: expected A from an operation that says its form, such as warp.sparse, got a block argument
+// expected-error @+2 {{warp.matmul: expected A from an operation that says its form, such as warp.sparse, got a block argument}}
 func.func @no_form(%a: !warp.operand<memref<4x5xf16>>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b plus %c into %c : !warp.operand<memref<4x5xf16>>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -133,7 +133,7 @@ func.func @no_form(%a: !warp.operand<memref<4x5xf16>>, %b: memref<5x6xf16>, %c: 
 // -----
 
 func.func @few_words(%a: memref<100x96xf16>, %e: memref<7x64xi32>, %b: memref<192x320xf16>, %c: memref<100x320xf32>) {
-  // CHECK: error: warp.matmul: expected metadata of 7x96 words for a sparse A of 100x192 f16, got memref<7x64xi32>
+  // expected-error @+2 {{warp.matmul: expected metadata of 7x96 words for a sparse A of 100x192 f16, got memref<7x64xi32>}}
   %s = warp.sparse %a, %e : memref<100x96xf16>, memref<7x64xi32>
   warp.matmul f16 x f16 %s, %b plus %c into %c : !warp.operand<memref<100x96xf16>>, memref<192x320xf16>, memref<100x320xf32> plus memref<100x320xf32>
   return
@@ -141,7 +141,7 @@ func.func @few_words(%a: memref<100x96xf16>, %e: memref<7x64xi32>, %b: memref<19
 
 // -----
 
-// CHECK: error: warp.sparse: expected the metadata of A as words of i32, got memref<7x64xi16>
+// expected-error @+2 {{warp.sparse: expected the metadata of A as words of i32, got memref<7x64xi16>}}
 func.func @words(%a: memref<100x96xf16>, %e: memref<7x64xi16>) {
   %s = warp.sparse %a, %e : memref<100x96xf16>, memref<7x64xi16>
   return
@@ -149,7 +149,7 @@ func.func @words(%a: memref<100x96xf16>, %e: memref<7x64xi16>) {
 
 // -----
 
-// CHECK: i32 should be of base attribute memref
+// expected-error @+3 {{i32 should be of base attribute memref}}
 func.func @no_memory(%a: i32) {
   %s = warp.stored %a as s8 : i32
   return
@@ -158,7 +158,7 @@ func.func @no_memory(%a: i32) {
 // -----
 
 func.func @scales_of_integers(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<2x6xi32>, %c: memref<4x6xf32>) {
-  // CHECK: expected scales of groups as a matrix of floats for one B of integers, got memref<2x6xi32>
+  // expected-error @+2 {{expected scales of groups as a matrix of floats for one B of integers, got memref<2x6xi32>}}
   %w = warp.stored %b as s8 times %s : memref<64x6xi8>, memref<2x6xi32>
   warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -167,7 +167,7 @@ func.func @scales_of_integers(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: mem
 // -----
 
 func.func @odd_groups(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<3x6xf16>, %c: memref<4x6xf32>) {
-  // CHECK: expected 6 columns of scales of groups that divide k of 64, got memref<3x6xf16>
+  // expected-error @+2 {{expected 6 columns of scales of groups that divide k of 64, got memref<3x6xf16>}}
   %w = warp.stored %b as s8 times %s : memref<64x6xi8>, memref<3x6xf16>
   warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -175,7 +175,7 @@ func.func @odd_groups(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<3x6x
 
 // -----
 
-// CHECK: expected the type of c, which is given
+// expected-error @+3 {{expected the type of c, which is given}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
@@ -183,7 +183,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: expected no type of c, which is not given
+// expected-error @+2 {{expected no type of c, which is not given}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32> plus memref<4x6xf32>
   return
@@ -191,7 +191,7 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
 
 // -----
 
-// CHECK: error: warp.matmul: expected indexing maps of A, B and D, got 2
+// expected-error @+2 {{warp.matmul: expected indexing maps of A, B and D, got 2}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>]
     : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: invalid_memory.mlir:5:3: error: warp.load: expected one index for each of the 2 dimensions of the memref, got 1
+// expected-error @+2 {{warp.load: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @load_indices(%s: memref<100x77xf32>, %i: index) {
   %x = warp.load %s[%i] : memref<100x77xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @load_indices(%s: memref<100x77xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load: expected the memref to have at least 2 dimensions, got memref<100xf32>
+// expected-error @+2 {{warp.load: expected the memref to have at least 2 dimensions, got memref<100xf32>}}
 func.func @load_rank(%s: memref<100xf32>, %i: index) {
   %x = warp.load %s[%i] : memref<100xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -16,7 +16,7 @@ func.func @load_rank(%s: memref<100xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load: expected memory of the fragment's element type f16, got f32
+// expected-error @+2 {{warp.load: expected memory of the fragment's element type f16, got f32}}
 func.func @load_element(%s: memref<100x77xf32>, %i: index) {
   %x = warp.load %s[%i, %i] : memref<100x77xf32> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -24,7 +24,7 @@ func.func @load_element(%s: memref<100x77xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load: expected in_bounds for rows and columns, got 1 flags
+// expected-error @+2 {{warp.load: expected in_bounds for rows and columns, got 1 flags}}
 func.func @load_in_bounds(%s: memref<100x77xf32>, %i: index) {
   %x = warp.load %s[%i, %i] {in_bounds = [true]} : memref<100x77xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -32,7 +32,7 @@ func.func @load_in_bounds(%s: memref<100x77xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load: Expected attribute i1 but got i32
+// expected-error @+2 {{warp.load: Expected attribute i1 but got i32}}
 func.func @load_in_bounds_numbers(%s: memref<100x77xf32>, %i: index) {
   %x = warp.load %s[%i, %i] {in_bounds = [1 : i32, 2 : i32]} : memref<100x77xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -40,7 +40,7 @@ func.func @load_in_bounds_numbers(%s: memref<100x77xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.store: expected one index for each of the 2 dimensions of the memref, got 3
+// expected-error @+2 {{warp.store: expected one index for each of the 2 dimensions of the memref, got 3}}
 func.func @store_indices(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   warp.store %x, %s[%i, %i, %i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
   return
@@ -48,7 +48,7 @@ func.func @store_indices(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<a
 
 // -----
 
-// CHECK: error: warp.store: expected the memref to have at least 2 dimensions, got memref<f32>
+// expected-error @+2 {{warp.store: expected the memref to have at least 2 dimensions, got memref<f32>}}
 func.func @store_rank(%s: memref<f32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   warp.store %x, %s[] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<f32>
   return
@@ -56,7 +56,7 @@ func.func @store_rank(%s: memref<f32>, %i: index, %x: !warp.fragment<acc, 16x8xf
 
 // -----
 
-// CHECK: error: warp.store: expected memory of the fragment's element type f16, got f32
+// expected-error @+2 {{warp.store: expected memory of the fragment's element type f16, got f32}}
 func.func @store_element(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   warp.store %x, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
   return
@@ -64,7 +64,7 @@ func.func @store_element(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<a
 
 // -----
 
-// CHECK: error: warp.store: expected in_bounds for rows and columns, got 3 flags
+// expected-error @+2 {{warp.store: expected in_bounds for rows and columns, got 3 flags}}
 func.func @store_in_bounds(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   warp.store %x, %s[%i, %i] {in_bounds = [true, true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
   return
@@ -72,7 +72,7 @@ func.func @store_in_bounds(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment
 
 // -----
 
-// CHECK: error: vector<8xf32> should be of base attribute warp.fragment
+// expected-error @+3 {{vector<8xf32> should be of base attribute warp.fragment}}
 func.func @load_vector(%s: memref<100x77xf32>, %i: index) {
   %x = warp.load %s[%i, %i] : memref<100x77xf32> -> vector<8xf32>
   return
@@ -80,7 +80,7 @@ func.func @load_vector(%s: memref<100x77xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.store: operand {{.*}} at position 1 does not verify:
+// expected-error-re @+2 {{warp.store: operand {{.*}} at position 1 does not verify:}}
 func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   "warp.store"(%x, %s, %i, %i) : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
   return
@@ -88,7 +88,7 @@ func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<ac
 
 // -----
 
-// CHECK: error: warp.prefetch: expected global memory, got memref<128x64xf16, 3 : i64>
+// expected-error @+2 {{warp.prefetch: expected global memory, got memref<128x64xf16, 3 : i64>}}
 func.func @prefetch_shared(%s: memref<128x64xf16, 3>, %i: index) {
   warp.prefetch %s[%i, %i] : memref<128x64xf16, 3> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -96,7 +96,7 @@ func.func @prefetch_shared(%s: memref<128x64xf16, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.prefetch: expected memory of the fragment's element type f16, got f32
+// expected-error @+2 {{warp.prefetch: expected memory of the fragment's element type f16, got f32}}
 func.func @prefetch_element(%s: memref<100x77xf32>, %i: index) {
   warp.prefetch %s[%i, %i] : memref<100x77xf32> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -104,7 +104,7 @@ func.func @prefetch_element(%s: memref<100x77xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.prefetch: expected one index for each of the 2 dimensions of the memref, got 1
+// expected-error @+2 {{warp.prefetch: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @prefetch_indices(%s: memref<100x77xf32>, %i: index) {
   warp.prefetch %s[%i] : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: invalid_mma.mlir:5:3: error: warp.mma: the ISA has no mma m16n8k32 f16 x f16 -> f32; the nearest are m16n8k16 f16 x f16 -> f32,
+// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k32 f16 x f16 -> f32; the nearest are m16n8k16 f16 x f16 -> f32,}}
 func.func @shape(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k32 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @shape(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, 
 
 // -----
 
-// CHECK: error: warp.mma: the ISA has no mma m16n8k16 bf16 x bf16 -> f16; the nearest are m16n8k16 {{.*}}
+// expected-error-re @+2 {{warp.mma: the ISA has no mma m16n8k16 bf16 x bf16 -> f16; the nearest are m16n8k16 {{.*}}}}
 func.func @accumulator(%a: !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -16,7 +16,7 @@ func.func @accumulator(%a: !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3
 
 // -----
 
-// CHECK: error: warp.mma: the ISA has no mma m16n8k16 f16 x bf16 -> f32; the nearest are m16n8k16 {{.*}}
+// expected-error-re @+2 {{warp.mma: the ISA has no mma m16n8k16 f16 x bf16 -> f32; the nearest are m16n8k16 {{.*}}}}
 func.func @mixed(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -24,7 +24,7 @@ func.func @mixed(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, 
 
 // -----
 
-// CHECK: error: warp.mma: expected a shape such as m16n8k16, got 'm16n8'
+// expected-error @+2 {{warp.mma: expected a shape such as m16n8k16, got 'm16n8'}}
 func.func @shape_text(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -32,7 +32,7 @@ func.func @shape_text(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c
 
 // -----
 
-// CHECK: error: warp.mma: expected A to be a fragment of role a, got acc
+// expected-error @+2 {{warp.mma: expected A to be a fragment of role a, got acc}}
 func.func @role_of_a(%a: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %b: !warp.fragment<b, 8x8xf16, [r1 r2 c0 c1 c2 | r0]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k8 %a, %b, %c : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<b, 8x8xf16, [r1 r2 c0 c1 c2 | r0]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -40,7 +40,7 @@ func.func @role_of_a(%a: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
 
 // -----
 
-// CHECK: error: warp.mma: expected B to be a fragment of role b, got a
+// expected-error @+2 {{warp.mma: expected B to be a fragment of role b, got a}}
 func.func @role_of_b(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<a, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<a, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -48,7 +48,7 @@ func.func @role_of_b(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3
 
 // -----
 
-// CHECK: error: warp.mma: expected C to be a fragment of role acc, got b
+// expected-error @+2 {{warp.mma: expected C to be a fragment of role acc, got b}}
 func.func @role_of_c(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<b, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<b, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -56,7 +56,7 @@ func.func @role_of_c(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3
 
 // -----
 
-// CHECK: error: warp.mma: expected matrix A of m16n8k16 f16 to be 4 x b32 per lane in layout [c1 c2 r0 r1 r2 | c0 r3 c3], got 2 in [c1 c2 r0 r1 r2 | c0 r3]
+// expected-error @+2 {{warp.mma: expected matrix A of m16n8k16 f16 to be 4 x b32 per lane in layout [c1 c2 r0 r1 r2 | c0 r3 c3], got 2 in [c1 c2 r0 r1 r2 | c0 r3]}}
 func.func @registers_of_a(%a: !warp.fragment<a, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -64,7 +64,7 @@ func.func @registers_of_a(%a: !warp.fragment<a, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r
 
 // -----
 
-// CHECK: error: warp.mma: expected matrix B of m16n8k16 f16 to be 2 x b32 per lane in layout [r1 r2 c0 c1 c2 | r0 r3], got 2 in [c1 c2 r0 r1 r2 | c0 r3]
+// expected-error @+2 {{warp.mma: expected matrix B of m16n8k16 f16 to be 2 x b32 per lane in layout [r1 r2 c0 c1 c2 | r0 r3], got 2 in [c1 c2 r0 r1 r2 | c0 r3]}}
 func.func @layout_of_b(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -72,7 +72,7 @@ func.func @layout_of_b(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 
 
 // -----
 
-// CHECK: error: warp.mma: expected matrix C of m16n8k16 f32 to be 4 x b32 per lane in layout [c1 c2 r0 r1 r2 | c0 r3], got 4 in [r1 r2 c0 c1 c2 | r0 r3]
+// expected-error @+2 {{warp.mma: expected matrix C of m16n8k16 f32 to be 4 x b32 per lane in layout [c1 c2 r0 r1 r2 | c0 r3], got 4 in [r1 r2 c0 c1 c2 | r0 r3]}}
 func.func @layout_of_c(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [r1 r2 c0 c1 c2 | r0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -80,7 +80,7 @@ func.func @layout_of_c(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 
 
 // -----
 
-// CHECK: error: warp.mma: expected A m x k, B k x n and C m x n, got 16x16, 32x8 and 16x8
+// expected-error @+2 {{warp.mma: expected A m x k, B k x n and C m x n, got 16x16, 32x8 and 16x8}}
 func.func @depth(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -88,7 +88,7 @@ func.func @depth(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, 
 
 // -----
 
-// CHECK: error: warp.mma: expected A m x k, B k x n and C m x n, got 16x16, 16x8 and 32x8
+// expected-error @+2 {{warp.mma: expected A m x k, B k x n and C m x n, got 16x16, 16x8 and 32x8}}
 func.func @rows(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -96,7 +96,7 @@ func.func @rows(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %
 
 // -----
 
-// CHECK: error: warp.mma: expected A m x k, B k x n and C m x n, got 16x16, 16x16 and 16x8
+// expected-error @+2 {{warp.mma: expected A m x k, B k x n and C m x n, got 16x16, 16x16 and 16x8}}
 func.func @columns(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -104,7 +104,7 @@ func.func @columns(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
 
 // -----
 
-// CHECK: error: warp.mma: expected D of the type of C, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.mma: expected D of the type of C, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @result(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = "warp.mma"(%a, %b, %c) <{shape = "m16n8k16"}> : (!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -112,7 +112,7 @@ func.func @result(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>,
 
 // -----
 
-// CHECK: error: warp.mma: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 needs sm_80 or later, the module's target is sm_75
+// expected-error @+3 {{warp.mma: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 needs sm_80 or later, the module's target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 func.func @target(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -122,7 +122,7 @@ func.func @target(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>,
 
 // -----
 
-// CHECK: expected 3 operands and 3 types, got 2 and 3
+// expected-error @+2 {{expected 3 operands and 3 types, got 2 and 3}}
 func.func @operands(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -130,7 +130,7 @@ func.func @operands(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]
 
 // -----
 
-// CHECK: expected 3 operands and 3 types, got 3 and 2
+// expected-error @+2 {{expected 3 operands and 3 types, got 3 and 2}}
 func.func @types(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -138,8 +138,7 @@ func.func @types(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, 
 
 // -----
 
-// CHECK: error: warp.mma: operand {{.*}} at position 0 does not verify:
-// CHECK: f32 should be of base attribute warp.fragment
+// expected-error @+2 {{f32 should be of base attribute warp.fragment}}
 func.func @fragments(%a: f32, %b: f32, %c: f32) {
   %d = warp.mma m16n8k16 %a, %b, %c : f32, f32, f32
   return

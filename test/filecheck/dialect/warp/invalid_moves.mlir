@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: error: warp.stmatrix: stmatrix writes shared memory (memory space 3), got memref<32x64xf16>
+// expected-error @+2 {{warp.stmatrix: stmatrix writes shared memory (memory space 3), got memref<32x64xf16>}}
 func.func @space(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16>, %i: index) {
   warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16>
   return
@@ -8,7 +8,7 @@ func.func @space(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s
 
 // -----
 
-// CHECK: error: warp.stmatrix: expected one index for each of the 2 dimensions of the memref, got 1
+// expected-error @+2 {{warp.stmatrix: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @indices(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.stmatrix x2 %d, %s[%i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -16,7 +16,7 @@ func.func @indices(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, 
 
 // -----
 
-// CHECK: error: warp.stmatrix: expected memory of the fragment's element type f16, got i8
+// expected-error @+2 {{warp.stmatrix: expected memory of the fragment's element type f16, got i8}}
 func.func @element(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
   return
@@ -24,7 +24,7 @@ func.func @element(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, 
 
 // -----
 
-// CHECK: error: warp.stmatrix: stmatrix stores 1, 2 or 4 matrices, got 3
+// expected-error @+2 {{warp.stmatrix: stmatrix stores 1, 2 or 4 matrices, got 3}}
 func.func @count(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   "warp.stmatrix"(%d, %s, %i, %i) <{count = 3 : i64}> : (!warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>, index, index) -> ()
   return
@@ -32,7 +32,7 @@ func.func @count(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s
 
 // -----
 
-// CHECK: error: warp.stmatrix: stmatrix with trans moves elements of 8 or 16 bits, got 32
+// expected-error @+2 {{warp.stmatrix: stmatrix with trans moves elements of 8 or 16 bits, got 32}}
 func.func @trans_of_words(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf32, 3>, %i: index) {
   warp.stmatrix x2 trans %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf32, 3>
   return
@@ -40,7 +40,7 @@ func.func @trans_of_words(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0
 
 // -----
 
-// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 takes 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3]; try without trans
+// expected-error @+2 {{warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 takes 8x8 matrices in layout [r1 r2 c0 c1 c2 | r0], the fragment over memory is [c1 c2 r0 r1 r2 | c0 r3]; try without trans}}
 func.func @layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.stmatrix x2 trans %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>
   return
@@ -48,7 +48,7 @@ func.func @layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.shared.b16 delivers 8x8 matrices in layout [c1 c2 r0 r1 r2 | c0], the fragment over memory is [r1 r2 c0 c1 c2 | r0 r3]; try with trans, or with swapped if memory holds the transpose of the fragment
+// expected-error @+2 {{warp.ldmatrix: ldmatrix.sync.aligned.m8n8.x2.shared.b16 delivers 8x8 matrices in layout [c1 c2 r0 r1 r2 | c0], the fragment over memory is [r1 r2 c0 c1 c2 | r0 r3]; try with trans, or with swapped if memory holds the transpose of the fragment}}
 func.func @transpose_in_memory(%s: memref<64x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   %x = warp.ldmatrix x2 %s[%i, %i] : memref<64x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -56,7 +56,7 @@ func.func @transpose_in_memory(%s: memref<64x64xf16, #warp.swizzle<128>, 3>, %i:
 
 // -----
 
-// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.shared.b16 needs sm_90 or later, the module's target is sm_80
+// expected-error @+3 {{warp.stmatrix: stmatrix.sync.aligned.m8n8.x2.shared.b16 needs sm_90 or later, the module's target is sm_80}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>
@@ -66,7 +66,7 @@ func.func @target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %
 
 // -----
 
-// CHECK: error: warp.stmatrix: stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 needs sm_100a, sm_101a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_101f family from PTX 8.8, the sm_110f family from PTX 9.0, or the sm_120f family from PTX 8.8, the module's target is sm_90a
+// expected-error @+3 {{warp.stmatrix: stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 needs sm_100a, sm_101a, sm_120a from PTX 8.7, the sm_100f family from PTX 8.8, the sm_101f family from PTX 8.8, the sm_110f family from PTX 9.0, or the sm_120f family from PTX 8.8, the module's target is sm_90a}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 func.func @bytes_target(%d: !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   warp.stmatrix x1 trans swapped %d, %s[%i, %i] : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
@@ -76,7 +76,7 @@ func.func @bytes_target(%d: !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix with trans moves elements of 8 or 16 bits, got 32
+// expected-error @+2 {{warp.ldmatrix: ldmatrix with trans moves elements of 8 or 16 bits, got 32}}
 func.func @load_trans_of_words(%s: memref<32x64xf32, 3>, %i: index) {
   %x = warp.ldmatrix x4 trans %s[%i, %i] : memref<32x64xf32, 3> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -84,7 +84,7 @@ func.func @load_trans_of_words(%s: memref<32x64xf32, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix loads 1 or 2 matrices, got 4
+// expected-error @+2 {{warp.ldmatrix: ldmatrix loads 1 or 2 matrices, got 4}}
 func.func @four_of_16_rows(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   %x = warp.ldmatrix x4 trans %s[%i, %i] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
   return
@@ -92,7 +92,7 @@ func.func @four_of_16_rows(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index
 
 // -----
 
-// CHECK: error: warp.ldmatrix: ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 delivers 16x16 matrices in layout [r2 r3 c0 c1 c2 | r0 r1 c3], the fragment over memory is [r2 r3 c0 c1 c2 | r0 r1 r4]
+// expected-error @+2 {{warp.ldmatrix: ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 delivers 16x16 matrices in layout [r2 r3 c0 c1 c2 | r0 r1 c3], the fragment over memory is [r2 r3 c0 c1 c2 | r0 r1 r4]}}
 func.func @half_a_matrix(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   %x = warp.ldmatrix x1 trans %s[%i, %i] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
   return
@@ -100,7 +100,7 @@ func.func @half_a_matrix(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) 
 
 // -----
 
-// CHECK: error: warp.ldmatrix: b4x16_p64 is of elements of 4 bits that get a byte each, got !warp.fragment<a, 16x32xf6E3M2FN,
+// expected-error @+2 {{warp.ldmatrix: b4x16_p64 is of elements of 4 bits that get a byte each, got !warp.fragment<a, 16x32xf6E3M2FN,}}
 func.func @packed_bits(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   %x = warp.ldmatrix x4 b4x16_p64 %s[%i, %i] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
   return
@@ -108,7 +108,7 @@ func.func @packed_bits(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: b4x16_p64 is of elements of 4 bits that get a byte each, got !warp.fragment<a, 16x64xf4E2M1FN,
+// expected-error @+2 {{warp.ldmatrix: b4x16_p64 is of elements of 4 bits that get a byte each, got !warp.fragment<a, 16x64xf4E2M1FN,}}
 func.func @packed_without_bytes(%s: memref<32x64xf4E2M1FN, 3>, %i: index) {
   %x = warp.ldmatrix x4 b4x16_p64 %s[%i, %i] : memref<32x64xf4E2M1FN, 3> -> !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
   return
@@ -116,7 +116,7 @@ func.func @packed_without_bytes(%s: memref<32x64xf4E2M1FN, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: expected memory of bytes for e3m2 in b6x16_p32, got f6E3M2FN
+// expected-error @+2 {{warp.ldmatrix: expected memory of bytes for e3m2 in b6x16_p32, got f6E3M2FN}}
 func.func @packed_memory(%s: memref<32x64xf6E3M2FN, 3>, %i: index) {
   %x = warp.ldmatrix x4 b6x16_p32 %s[%i, %i] : memref<32x64xf6E3M2FN, 3> -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
   return
@@ -124,7 +124,7 @@ func.func @packed_memory(%s: memref<32x64xf6E3M2FN, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.ldmatrix: expected a packed format of b6x16_p32, b4x16_p64, got 'b5'
+// expected-error @+2 {{warp.ldmatrix: expected a packed format of b6x16_p32, b4x16_p64, got 'b5'}}
 func.func @packed_format(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   %x = "warp.ldmatrix"(%s, %i, %i) <{count = 4 : i64, packed = "b5"}> : (memref<32x64xi8, #warp.swizzle<64>, 3>, index, index) -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
   return
@@ -132,7 +132,7 @@ func.func @packed_format(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) 
 
 // -----
 
-// CHECK: error: warp.movmatrix: movmatrix moves elements of 16 bits, got f32
+// expected-error @+2 {{warp.movmatrix: movmatrix moves elements of 16 bits, got f32}}
 func.func @mov_width(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -140,7 +140,7 @@ func.func @mov_width(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
 // -----
 
-// CHECK: error: warp.movmatrix: expected only role and layout to change, got !warp.fragment<acc, 16x8xf16, 
+// expected-error @+2 {{warp.movmatrix: expected only role and layout to change, got !warp.fragment<acc, 16x8xf16, }}
 func.func @mov_shape(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -148,7 +148,7 @@ func.func @mov_shape(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
 
 // -----
 
-// CHECK: error: warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 moves 8x8 blocks between layouts [c1 c2 r0 r1 r2 | c0] and [r1 r2 c0 c1 c2 | r0], got [c1 c2 r0 r1 r2 | c0 r3] to [c1 c2 r0 r1 r2 | c0 r3]
+// expected-error @+2 {{warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 moves 8x8 blocks between layouts [c1 c2 r0 r1 r2 | c0] and [r1 r2 c0 c1 c2 | r0], got [c1 c2 r0 r1 r2 | c0 r3] to [c1 c2 r0 r1 r2 | c0 r3]}}
 func.func @mov_layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -156,7 +156,7 @@ func.func @mov_layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]
 
 // -----
 
-// CHECK: error: warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 needs sm_75 or later, the module's target is sm_70
+// expected-error @+3 {{warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 needs sm_75 or later, the module's target is sm_70}}
 builtin.module attributes {warp.target = #warp.target<sm_70>} {
 func.func @mov_target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
@@ -166,7 +166,7 @@ func.func @mov_target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]
 
 // -----
 
-// CHECK: error: warp.load_words: expected memory of 32-bit words, got memref<4x32xf16>
+// expected-error @+2 {{warp.load_words: expected memory of 32-bit words, got memref<4x32xf16>}}
 func.func @words_of_halves(%m: memref<4x32xf16>, %i: index) {
   %e = warp.load_words %m[%i, %i] : memref<4x32xf16> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
@@ -174,7 +174,7 @@ func.func @words_of_halves(%m: memref<4x32xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_words: expected rows of at least 128 words in memory, 32 lanes' !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, got 64
+// expected-error @+2 {{warp.load_words: expected rows of at least 128 words in memory, 32 lanes' !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, got 64}}
 func.func @short_row(%m: memref<4x64xi32>, %i: index) {
   %e = warp.load_words %m[%i, %i] : memref<4x64xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
@@ -182,7 +182,7 @@ func.func @short_row(%m: memref<4x64xi32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_words: expected one index for each of the 2 dimensions of the memref, got 1
+// expected-error @+2 {{warp.load_words: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @words_indices(%m: memref<4x64xi32>, %i: index) {
   %e = warp.load_words %m[%i] : memref<4x64xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
@@ -190,7 +190,7 @@ func.func @words_indices(%m: memref<4x64xi32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.store_words: expected memory of 32-bit words, got memref<4x32xf16>
+// expected-error @+2 {{warp.store_words: expected memory of 32-bit words, got memref<4x32xf16>}}
 func.func @store_words_of_halves(%m: memref<4x32xf16>, %i: index, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
   warp.store_words %e, %m[%i, %i] : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xf16>
   return
@@ -198,7 +198,7 @@ func.func @store_words_of_halves(%m: memref<4x32xf16>, %i: index, %e: !warp.frag
 
 // -----
 
-// CHECK: error: warp.load_scales: expected scales in shared memory (memory space 3), got memref<32x4xf8E8M0FNU>
+// expected-error @+2 {{warp.load_scales: expected scales in shared memory (memory space 3), got memref<32x4xf8E8M0FNU>}}
 func.func @scales_space(%s: memref<32x4xf8E8M0FNU>, %i: index) {
   %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
@@ -206,7 +206,7 @@ func.func @scales_space(%s: memref<32x4xf8E8M0FNU>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_scales: expected memory of f8E8M0FNU, got memref<32x4xf8E4M3FN, 3
+// expected-error @+2 {{warp.load_scales: expected memory of f8E8M0FNU, got memref<32x4xf8E4M3FN, 3}}
 func.func @scales_type(%s: memref<32x4xf8E4M3FN, 3>, %i: index) {
   %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E4M3FN, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
@@ -214,7 +214,7 @@ func.func @scales_type(%s: memref<32x4xf8E4M3FN, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_scales: expected rows of whole words of 4 scales, got 6 in memref<32x6xf8E8M0FNU, 3
+// expected-error @+2 {{warp.load_scales: expected rows of whole words of 4 scales, got 6 in memref<32x6xf8E8M0FNU, 3}}
 func.func @scales_words(%s: memref<32x6xf8E8M0FNU, 3>, %i: index) {
   %x = warp.load_scales %s[%i, %i] : memref<32x6xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
@@ -222,7 +222,7 @@ func.func @scales_words(%s: memref<32x6xf8E8M0FNU, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_scales: expected a fragment of scales, one base tile deep, got !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+// expected-error @+2 {{warp.load_scales: expected a fragment of scales, one base tile deep, got !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>}}
 func.func @scales_deep(%s: memref<32x4xf8E8M0FNU, 3>, %i: index) {
   %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
@@ -230,7 +230,7 @@ func.func @scales_deep(%s: memref<32x4xf8E8M0FNU, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_metadata: expected metadata of 16 rows for each warp, got !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>
+// expected-error @+2 {{warp.load_metadata: expected metadata of 16 rows for each warp, got !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>}}
 func.func @metadata_of_warps_along_k(%s: memref<4x8x128xi32, 3>, %i: index) {
   %x = warp.load_metadata %s[%i, %i, %i] : memref<4x8x128xi32, 3> -> !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>
   return
@@ -238,7 +238,7 @@ func.func @metadata_of_warps_along_k(%s: memref<4x8x128xi32, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.load_scales: expected scales that one warp holds, got that of 4 warps !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>
+// expected-error @+2 {{warp.load_scales: expected scales that one warp holds, got that of 4 warps !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>}}
 func.func @scales_of_a_warpgroup(%s: memref<128x4xf8E8M0FNU, 3>, %i: index) {
   %x = warp.load_scales %s[%i, %i] : memref<128x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>
   return
@@ -246,7 +246,7 @@ func.func @scales_of_a_warpgroup(%s: memref<128x4xf8E8M0FNU, 3>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.movmatrix: expected fragments that the same warps hold, got [c1 c2 r0 r1 r2 | c0 r3 | r4 r5] to [r1 r2 c0 c1 c2 | r0 r3]
+// expected-error @+2 {{warp.movmatrix: expected fragments that the same warps hold, got [c1 c2 r0 r1 r2 | c0 r3 | r4 r5] to [r1 r2 c0 c1 c2 | r0 r3]}}
 func.func @movmatrix_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
   %x = warp.movmatrix %c : !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<b, 64x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
   return
@@ -254,7 +254,7 @@ func.func @movmatrix_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0
 
 // -----
 
-// CHECK: error: warp.convert_layout: expected the warps to keep their rows, got
+// expected-error @+2 {{warp.convert_layout: expected the warps to keep their rows, got}}
 func.func @layout_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
   %x = warp.convert_layout %c : !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return

@@ -1,9 +1,9 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
 !matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 !column = !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
 
-// CHECK: error: warp.reduce: expected add, mul, max, min, maximum, minimum, got sub
+// expected-error @+2 {{warp.reduce: expected add, mul, max, min, maximum, minimum, got sub}}
 func.func @kind(%x: !matrix) {
   %0 = warp.reduce sub %x : !matrix to !column
   return
@@ -11,7 +11,7 @@ func.func @kind(%x: !matrix) {
 
 // -----
 
-// CHECK: error: warp.reduce: expected elements of 32 bits, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.reduce: expected elements of 32 bits, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @narrow(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %0 = warp.reduce add %x : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x1xf16, [x0 x1 r0 r1 r2 | r3]>
   return
@@ -21,7 +21,7 @@ func.func @narrow(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 !matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.reduce: expected a result of !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> or !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x1xf32, [r0 r1 r2 x0 x1 | r3]>
+// expected-error @+2 {{warp.reduce: expected a result of !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> or !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x1xf32, [r0 r1 r2 x0 x1 | r3]>}}
 func.func @lanes(%x: !matrix) {
   %0 = warp.reduce max %x : !matrix to !warp.fragment<acc, 16x1xf32, [r0 r1 r2 x0 x1 | r3]>
   return
@@ -31,7 +31,7 @@ func.func @lanes(%x: !matrix) {
 
 !matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// CHECK: error: warp.broadcast: expected a column !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+// expected-error @+2 {{warp.broadcast: expected a column !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>}}
 func.func @parts(%x: !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>) {
   %0 = warp.broadcast %x : !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]> to !matrix
   return
@@ -39,7 +39,7 @@ func.func @parts(%x: !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>) {
 
 // -----
 
-// CHECK: error: warp.step: expected numbers of rows or columns, got 'lanes'
+// expected-error @+2 {{warp.step: expected numbers of rows or columns, got 'lanes'}}
 func.func @axis(%i: index) {
   %0 = warp.step lanes %i : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -47,7 +47,7 @@ func.func @axis(%i: index) {
 
 // -----
 
-// CHECK: error: warp.step: expected elements of i32, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.step: expected elements of i32, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @numbers(%i: index) {
   %0 = warp.step rows %i : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -55,7 +55,7 @@ func.func @numbers(%i: index) {
 
 // -----
 
-// CHECK: error: warp.convert_layout: expected only the layout and the operand to change, got !warp.fragment<acc, 16x8xf32, {{.*}}> to !warp.fragment<acc, 16x16xf32, {{.*}}>
+// expected-error-re @+2 {{warp.convert_layout: expected only the layout and the operand to change, got !warp.fragment<acc, 16x8xf32, {{.*}}> to !warp.fragment<acc, 16x16xf32, {{.*}}>}}
 func.func @shape(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %0 = warp.convert_layout %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -63,7 +63,7 @@ func.func @shape(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.convert_layout: expected only the layout and the operand to change, got !warp.fragment<acc, 16x8xf16, {{.*}}> to !warp.fragment<acc, 16x8xbf16, {{.*}}>
+// expected-error-re @+2 {{warp.convert_layout: expected only the layout and the operand to change, got !warp.fragment<acc, 16x8xf16, {{.*}}> to !warp.fragment<acc, 16x8xbf16, {{.*}}>}}
 func.func @type(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %0 = warp.convert_layout %x : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -71,7 +71,7 @@ func.func @type(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// CHECK: error: warp.convert_layout: expected the warps to keep their rows, got
+// expected-error @+2 {{warp.convert_layout: expected the warps to keep their rows, got}}
 func.func @warps(%x: !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
   %0 = warp.convert_layout %x : !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r4 | c0 r5 | r3 r2]>
   return
@@ -81,7 +81,7 @@ func.func @warps(%x: !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 
 
 #mn = affine_map<(m, n) -> (m, n)>
 
-// CHECK: error: warp.across: expected add, mul, max, min, maximum, minimum, got neg
+// expected-error @+4 {{warp.across: expected add, mul, max, min, maximum, minimum, got neg}}
 func.func @across(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
   ^bb0(%a: f32):
@@ -95,7 +95,7 @@ func.func @across(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
 
 #mn = affine_map<(m, n) -> (m, n)>
 
-// CHECK: error: warp.rows: expected a map of each input and of the output, got 1
+// expected-error @+2 {{warp.rows: expected a map of each input and of the output, got 1}}
 func.func @maps(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn]} : memref<4x8xf32> into memref<4x8xf32> {
   ^bb0(%a: f32):
@@ -109,7 +109,7 @@ func.func @maps(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
 #mn = affine_map<(m, n) -> (m, n)>
 #nm = affine_map<(m, n) -> (n, m)>
 
-// CHECK: error: warp.rows: expected the output to be indexed by all loops, or all but the last, got (d0, d1) -> (d1, d0)
+// expected-error @+2 {{warp.rows: expected the output to be indexed by all loops, or all but the last, got (d0, d1) -> (d1, d0)}}
 func.func @output(%x: memref<4x8xf32>, %y: memref<8x4xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #nm]} : memref<4x8xf32> into memref<8x4xf32> {
   ^bb0(%a: f32):
@@ -123,7 +123,7 @@ func.func @output(%x: memref<4x8xf32>, %y: memref<8x4xf32>) {
 #mn = affine_map<(m, n) -> (m, n)>
 #m = affine_map<(m, n) -> (m)>
 
-// CHECK: error: warp.rows: expected input 0 and the output to agree on d0, got 4 and 5
+// expected-error @+2 {{warp.rows: expected input 0 and the output to agree on d0, got 4 and 5}}
 func.func @sizes(%x: memref<4x8xf32>, %y: memref<5xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #m]} : memref<4x8xf32> into memref<5xf32> {
   ^bb0(%a: f32):
@@ -138,7 +138,7 @@ func.func @sizes(%x: memref<4x8xf32>, %y: memref<5xf32>) {
 #mn = affine_map<(m, n) -> (m, n)>
 #m = affine_map<(m, n) -> (m)>
 
-// CHECK: error: warp.rows: expected an input that is indexed by d1
+// expected-error @+2 {{warp.rows: expected an input that is indexed by d1}}
 func.func @no_row(%x: memref<4xf32>, %y: memref<4xf32>) {
   warp.rows %x into %y {indexing_maps = [#m, #m]} : memref<4xf32> into memref<4xf32> {
   ^bb0(%a: f32):
@@ -151,7 +151,7 @@ func.func @no_row(%x: memref<4xf32>, %y: memref<4xf32>) {
 
 #mn = affine_map<(m, n) -> (m, n)>
 
-// CHECK: error: warp.rows: expected elements of f16, bf16 or f32, got f64
+// expected-error @+2 {{warp.rows: expected elements of f16, bf16 or f32, got f64}}
 func.func @wide(%x: memref<4x8xf64>, %y: memref<4x8xf64>) {
   warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf64> into memref<4x8xf64> {
   ^bb0(%a: f64):
@@ -165,7 +165,7 @@ func.func @wide(%x: memref<4x8xf64>, %y: memref<4x8xf64>) {
 #mn = affine_map<(m, n) -> (m, n)>
 #mm = affine_map<(m, n) -> (m, m)>
 
-// CHECK: error: warp.rows: expected input 0 to be indexed by some of d0, d1, each once, got (d0, d1) -> (d0, d0)
+// expected-error @+2 {{warp.rows: expected input 0 to be indexed by some of d0, d1, each once, got (d0, d1) -> (d0, d0)}}
 func.func @twice(%x: memref<4x4xf32>, %y: memref<4x4xf32>) {
   warp.rows %x into %y {indexing_maps = [#mm, #mn]} : memref<4x4xf32> into memref<4x4xf32> {
   ^bb0(%a: f32):

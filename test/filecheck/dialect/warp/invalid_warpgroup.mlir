@@ -1,7 +1,7 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<512x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x264xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: wgmma of f16 x f16 -> f32 has no N of 264; the nearest are 248 and 256
+  // expected-error @below {{wgmma of f16 x f16 -> f32 has no N of 264; the nearest are 248 and 256}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<512x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x264xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -9,7 +9,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<512x64xf16
 // -----
 
 func.func @f(%A: memref<64x64xi8, #warp.swizzle<64>, 3>, %B: memref<64x64xi8, #warp.swizzle<64>, 3>, %c: !warp.fragment<acc, 64x40xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: wgmma of s8 x s8 -> s32 has no N of 40; the nearest are 32 and 48
+  // expected-error @below {{wgmma of s8 x s8 -> s32 has no N of 40; the nearest are 32 and 48}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xi8, #warp.swizzle<64>, 3>, memref<64x64xi8, #warp.swizzle<64>, 3>, !warp.fragment<acc, 64x40xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -17,7 +17,7 @@ func.func @f(%A: memref<64x64xi8, #warp.swizzle<64>, 3>, %B: memref<64x64xi8, #w
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xbf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no wgmma multiplies f16 x bf16 -> f32; there are f16 x f16 -> f16, f16 x f16 -> f32, bf16 x bf16 -> f32
+  // expected-error @below {{no wgmma multiplies f16 x bf16 -> f32; there are f16 x f16 -> f16, f16 x f16 -> f32, bf16 x bf16 -> f32}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xbf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -25,7 +25,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xbf16
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no wgmma multiplies f16 x f16 -> f32 with satfinite; there are
+  // expected-error @below {{no wgmma multiplies f16 x f16 -> f32 with satfinite; there are}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c {satfinite} : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -33,7 +33,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16,
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128, skip 1>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no matrix descriptor expresses the layout of operand A, memref<64x64xf16, #warp.swizzle<128, skip 1>, 3 : i64>; the nearest is #warp.swizzle<128>
+  // expected-error @below {{no matrix descriptor expresses the layout of operand A, memref<64x64xf16, #warp.swizzle<128, skip 1>, 3 : i64>; the nearest is #warp.swizzle<128>}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128, skip 1>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -41,7 +41,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128, skip 1>, 3>, %B: memref<64
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<4>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no matrix descriptor expresses the layout of operand B, memref<64x64xf16, #warp.swizzle<4>, 3 : i64>; the nearest is #warp.swizzle<16>
+  // expected-error @below {{no matrix descriptor expresses the layout of operand B, memref<64x64xf16, #warp.swizzle<4>, 3 : i64>; the nearest is #warp.swizzle<16>}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<4>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -49,7 +49,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16,
 // -----
 
 func.func @f(%A: memref<64x64xf16, strided<[128, 1]>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no matrix descriptor expresses the layout of operand A, memref<64x64xf16, strided<[128, 1]>, 3 : i64>; expected #warp.swizzle
+  // expected-error @below {{no matrix descriptor expresses the layout of operand A, memref<64x64xf16, strided<[128, 1]>, 3 : i64>; expected #warp.swizzle}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, strided<[128, 1]>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -57,7 +57,7 @@ func.func @f(%A: memref<64x64xf16, strided<[128, 1]>, 3>, %B: memref<64x64xf16, 
 // -----
 
 func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected operand A to be a tile in shared memory (space 3), got memref<64x64xf16>
+  // expected-error @below {{expected operand A to be a tile in shared memory (space 3), got memref<64x64xf16>}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -65,7 +65,7 @@ func.func @f(%A: memref<64x64xf16>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf4E2M1FN, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected operand B to have elements of whole bytes, got memref<64x64xf4E2M1FN, 3 : i64>
+  // expected-error @below {{expected operand B to have elements of whole bytes, got memref<64x64xf4E2M1FN, 3 : i64>}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf4E2M1FN, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -73,7 +73,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf4E2
 // -----
 
 func.func @f(%A: memref<64x32xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected operand A to have lines of whole 128-byte panels, got 64 bytes in memref<64x32xf16
+  // expected-error @below {{expected operand A to have lines of whole 128-byte panels, got 64 bytes in memref<64x32xf16}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x32xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -81,7 +81,7 @@ func.func @f(%A: memref<64x32xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16,
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: operand B of m64n128k16 takes 128x16 of a tile, got 64x64
+  // expected-error @below {{operand B of m64n128k16 takes 128x16 of a tile, got 64x64}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -89,7 +89,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16,
 // -----
 
 func.func @f(%A: memref<8x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: operand A of m64n64k16 takes 16x64 of a tile, got 8x64
+  // expected-error @below {{operand A of m64n64k16 takes 16x64 of a tile, got 8x64}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c {mn_major_a} : memref<8x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -97,7 +97,7 @@ func.func @f(%A: memref<8x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, 
 // -----
 
 func.func @f(%A: memref<64x128xi8, #warp.swizzle<128>, 3>, %B: memref<64x128xi8, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: operand B of s8 lies along K; only 16 bits do not
+  // expected-error @below {{operand B of s8 lies along K; only 16 bits do not}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c {mn_major_b} : memref<64x128xi8, #warp.swizzle<128>, 3>, memref<64x128xi8, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -105,7 +105,7 @@ func.func @f(%A: memref<64x128xi8, #warp.swizzle<128>, 3>, %B: memref<64x128xi8,
 // -----
 
 func.func @f(%A: memref<64x128xi8, #warp.swizzle<128>, 3>, %B: memref<64x128xi8, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: only floating-point operands can be negated
+  // expected-error @below {{only floating-point operands can be negated}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c {negate_a} : memref<64x128xi8, #warp.swizzle<128>, 3>, memref<64x128xi8, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xi32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -113,7 +113,7 @@ func.func @f(%A: memref<64x128xi8, #warp.swizzle<128>, 3>, %B: memref<64x128xi8,
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [r1 r2 c0 c1 c2 | r0 c3 | c4 c5]>, %i: index) {
-  // CHECK: expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>
+  // expected-error @below {{expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>}}
   %d = warp.wgmma %a, %B[%i, %i], %c {transposed} : !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [r1 r2 c0 c1 c2 | r0 c3 | c4 c5]>
   return
 }
@@ -121,7 +121,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>, %i: index) {
-  // CHECK: expected rows in their order with a tile of A, got C of !warp.fragment<acc, 64x64xf32, [c1 c2 r1 r2 r3 | c0 r0 | r4 r5]>
+  // expected-error @below {{expected rows in their order with a tile of A, got C of !warp.fragment<acc, 64x64xf32, [c1 c2 r1 r2 r3 | c0 r0 | r4 r5]>}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c {transposed} : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>
   return
 }
@@ -129,7 +129,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16,
 // -----
 
 func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %i: index) {
-  // CHECK: expected C to be !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, got !warp.fragment<acc, 16x64xf32
+  // expected-error @below {{expected C to be !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, got !warp.fragment<acc, 16x64xf32}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x64xf16, #warp.swizzle<128>, 3>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
@@ -137,7 +137,7 @@ func.func @f(%A: memref<64x64xf16, #warp.swizzle<128>, 3>, %B: memref<64x64xf16,
 // -----
 
 func.func @f(%A: memref<64x32768xf16, 3>, %B: memref<65536x16xf16, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no matrix descriptor expresses memref<65536x16xf16, 3 : i64>: leading: expected a multiple of 16 bytes below 262144, got 1048576
+  // expected-error @below {{no matrix descriptor expresses memref<65536x16xf16, 3 : i64>: leading: expected a multiple of 16 bytes below 262144, got 1048576}}
   %d = warp.wgmma %A[%i, %i], %B[%i, %i], %c : memref<64x32768xf16, 3>, memref<65536x16xf16, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -145,7 +145,7 @@ func.func @f(%A: memref<64x32768xf16, 3>, %B: memref<65536x16xf16, 3>, %c: !warp
 // -----
 
 func.func @f(%i: index) {
-  // CHECK: expected 0 to 7 groups that may be on their way, got 8
+  // expected-error @below {{expected 0 to 7 groups that may be on their way, got 8}}
   warp.wgmma_wait {pending = 8 : i64}
   return
 }
@@ -153,7 +153,7 @@ func.func @f(%i: index) {
 // -----
 
 func.func @f(%i: index) {
-  // CHECK: expected a multiple of 8 from 24 to 256 registers, got 100; 96 is the nearest
+  // expected-error @below {{expected a multiple of 8 from 24 to 256 registers, got 100; 96 is the nearest}}
   warp.set_registers {count = 100 : i64}
   return
 }
@@ -161,7 +161,7 @@ func.func @f(%i: index) {
 // -----
 
 func.func @f(%i: index) {
-  // CHECK: got 300; 256 is the nearest
+  // expected-error @below {{got 300; 256 is the nearest}}
   warp.set_registers {count = 300 : i64, grow}
   return
 }
@@ -169,7 +169,7 @@ func.func @f(%i: index) {
 // -----
 
 func.func @f(%i: index) {
-  // CHECK: expected a number of groups that may be on their way, got -1
+  // expected-error @below {{expected a number of groups that may be on their way, got -1}}
   warp.bulk_wait {pending = -1 : i64}
   return
 }
@@ -177,7 +177,7 @@ func.func @f(%i: index) {
 // -----
 
 func.func @f(%b: !warp.barriers<1>, %i: index) {
-  // CHECK: expected 0 to 1048575 bytes, got 1048576
+  // expected-error @below {{expected 0 to 1048575 bytes, got 1048576}}
   warp.expect %b[%i] {bytes = 1048576 : i64} : !warp.barriers<1>
   return
 }
@@ -185,7 +185,7 @@ func.func @f(%b: !warp.barriers<1>, %i: index) {
 // -----
 
 func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128>, %t: memref<32x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
-  // CHECK: a box of 64 rows does not fit a tile of 32 rows
+  // expected-error @below {{a box of 64 rows does not fit a tile of 32 rows}}
   warp.tensor_load %m[%i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x64xf16, swizzle 128> to memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
   return
 }
@@ -193,7 +193,7 @@ func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128>, %t: memref<32x64xf16,
 // -----
 
 func.func @f(%m: !warp.tensor_map<64x32xf16, swizzle 128>, %t: memref<64x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
-  // CHECK: a box of 32 elements (64 bytes) along the fastest dimension does not fit panels of 128 bytes; 64 elements do
+  // expected-error @below {{a box of 32 elements (64 bytes) along the fastest dimension does not fit panels of 128 bytes; 64 elements do}}
   warp.tensor_load %m[%i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x32xf16, swizzle 128> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
   return
 }
@@ -201,7 +201,7 @@ func.func @f(%m: !warp.tensor_map<64x32xf16, swizzle 128>, %t: memref<64x64xf16,
 // -----
 
 func.func @f(%m: !warp.tensor_map<64x32xf16, swizzle 64>, %t: memref<64x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
-  // CHECK: a copy of !warp.tensor_map<64x32xf16, swizzle 64> writes #warp.swizzle<64>, which is not the layout of memref<64x64xf16, #warp.swizzle<128>, 3 : i64>
+  // expected-error @below {{a copy of !warp.tensor_map<64x32xf16, swizzle 64> writes #warp.swizzle<64>, which is not the layout of memref<64x64xf16, #warp.swizzle<128>, 3 : i64>}}
   warp.tensor_load %m[%i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x32xf16, swizzle 64> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
   return
 }
@@ -209,7 +209,7 @@ func.func @f(%m: !warp.tensor_map<64x32xf16, swizzle 64>, %t: memref<64x64xf16, 
 // -----
 
 func.func @f(%m: !warp.tensor_map<64x64xbf16, swizzle 128>, %t: memref<64x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
-  // CHECK: expected a tile of elements of bf16, got memref<64x64xf16
+  // expected-error @below {{expected a tile of elements of bf16, got memref<64x64xf16}}
   warp.tensor_load %m[%i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x64xbf16, swizzle 128> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
   return
 }
@@ -217,35 +217,35 @@ func.func @f(%m: !warp.tensor_map<64x64xbf16, swizzle 128>, %t: memref<64x64xf16
 // -----
 
 func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128>, %t: memref<64x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
-  // CHECK: expected 2 coordinates for a box of !warp.tensor_map<64x64xf16, swizzle 128>, got 3
+  // expected-error @below {{expected 2 coordinates for a box of !warp.tensor_map<64x64xf16, swizzle 128>, got 3}}
   warp.tensor_load %m[%i, %i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x64xf16, swizzle 128> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
   return
 }
 
 // -----
 
-// CHECK: box: expected 1 to 256 along dimension 1, got 512
+// expected-error @below {{box: expected 1 to 256 along dimension 1, got 512}}
 func.func @f(%m: !warp.tensor_map<512x64xf16>) {
   return
 }
 
 // -----
 
-// CHECK: expected at most 64 bytes along the fastest dimension, as the swizzle says, got 128; 32 elements fit
+// expected-error @below {{expected at most 64 bytes along the fastest dimension, as the swizzle says, got 128; 32 elements fit}}
 func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 64>) {
   return
 }
 
 // -----
 
-// CHECK: expected a multiple of 16 bytes along the fastest dimension, got 4 elements of 2 bytes; 8 elements fit
+// expected-error @below {{expected a multiple of 16 bytes along the fastest dimension, got 4 elements of 2 bytes; 8 elements fit}}
 func.func @f(%m: !warp.tensor_map<64x4xf16>) {
   return
 }
 
 // -----
 
-// CHECK: expected a tensor map of elements of whole bytes, got f4E2M1FN
+// expected-error @below {{expected a tensor map of elements of whole bytes, got f4E2M1FN}}
 func.func @f(%m: !warp.tensor_map<64x64xf4E2M1FN>) {
   return
 }
@@ -253,7 +253,7 @@ func.func @f(%m: !warp.tensor_map<64x64xf4E2M1FN>) {
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
+  // expected-error @below {{expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>}}
   %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -261,7 +261,7 @@ func.func @f(%a: !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, 
 // -----
 
 func.func @f(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  // expected-error @below {{expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>}}
   %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -269,7 +269,7 @@ func.func @f(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %B: 
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: A in registers begins nowhere: expected no indices behind it
+  // expected-error @below {{A in registers begins nowhere: expected no indices behind it}}
   %d = warp.wgmma %a[%i, %i], %B[%i, %i], %c : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -277,7 +277,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: A in registers lies along K; only a tile does not
+  // expected-error @below {{A in registers lies along K; only a tile does not}}
   %d = warp.wgmma %a, %B[%i, %i], %c {mn_major_a} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -285,7 +285,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x8xf32, [c0 c1 r0 r1 r2 | r3 c2 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: no wgmma multiplies f32 x f16 -> f32
+  // expected-error @below {{no wgmma multiplies f32 x f16 -> f32}}
   %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 64x8xf32, [c0 c1 r0 r1 r2 | r3 c2 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -293,7 +293,7 @@ func.func @f(%a: !warp.fragment<a, 64x8xf32, [c0 c1 r0 r1 r2 | r3 c2 | r4 r5]>, 
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: a selector is of the metadata of a sparse A, which is not given
+  // expected-error @below {{a selector is of the metadata of a sparse A, which is not given}}
   %d = warp.wgmma %a, %B[%i, %i], %c {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }
@@ -301,7 +301,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected a sparsity selector of 0 or 1 for wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16, got 2
+  // expected-error @below {{expected a sparsity selector of 0 or 1 for wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16, got 2}}
   %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 2 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   return
 }
@@ -309,7 +309,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected a sparsity selector of 0 or 1 for wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16, got none
+  // expected-error @below {{expected a sparsity selector of 0 or 1 for wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16, got none}}
   %d = warp.wgmma %a, %B[%i, %i], %c sparse %e : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   return
 }
@@ -317,7 +317,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: expected the metadata to be !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, got !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>
+  // expected-error @below {{expected the metadata to be !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, got !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>}}
   %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x16xi4, [r3 c3 r0 r1 r2 | c0 c1 c2 | r4 r5]>
   return
 }
@@ -325,7 +325,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %e: !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>, %B: memref<64x16xf16, #warp.swizzle<32>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // CHECK: operand B of m64n64k32 takes 64x32 of a tile, got 64x16
+  // expected-error @below {{operand B of m64n64k32 takes 64x32 of a tile, got 64x16}}
   %d = warp.wgmma %a, %B[%i, %i], %c sparse %e {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x16xf16, #warp.swizzle<32>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   return
 }
@@ -333,7 +333,7 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 // -----
 
 func.func @f(%i: index) {
-  // CHECK: expected whole warps, 32 to 1024 threads, got 48
+  // expected-error @below {{expected whole warps, 32 to 1024 threads, got 48}}
   warp.named_barrier %i {threads = 48 : i64}
   return
 }

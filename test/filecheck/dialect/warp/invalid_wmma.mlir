@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics 2>&1 | filecheck %s
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// CHECK: Expected one of 'a', 'acc', 'b' as the fragment's role
+// expected-error @below {{Expected one of 'a', 'acc', 'b' as the fragment's role}}
 func.func @role(%a: !warp.opaque<d, m16n16k16, f16, row>) {
   
   return
@@ -8,7 +8,7 @@ func.func @role(%a: !warp.opaque<d, m16n16k16, f16, row>) {
 
 // -----
 
-// CHECK: Expected one of 'col', 'row' as the layout in memory
+// expected-error @below {{Expected one of 'col', 'row' as the layout in memory}}
 func.func @layout_word(%a: !warp.opaque<a, m16n16k16, f16, rows>) {
   
   return
@@ -16,7 +16,7 @@ func.func @layout_word(%a: !warp.opaque<a, m16n16k16, f16, rows>) {
 
 // -----
 
-// CHECK: expected the layout row or col, got ''
+// expected-error @below {{expected the layout row or col, got ''}}
 func.func @no_layout(%a: !warp.opaque<a, m16n16k16, f16>) {
   
   return
@@ -24,7 +24,7 @@ func.func @no_layout(%a: !warp.opaque<a, m16n16k16, f16>) {
 
 // -----
 
-// CHECK: expected no layout of an accumulator, got 'row'
+// expected-error @below {{expected no layout of an accumulator, got 'row'}}
 func.func @layout_of_acc(%a: !warp.opaque<acc, m16n16k16, f16, row>) {
   
   return
@@ -32,7 +32,7 @@ func.func @layout_of_acc(%a: !warp.opaque<acc, m16n16k16, f16, row>) {
 
 // -----
 
-// CHECK: wmma has no fragment a, m16n16k8, f16, row; the nearest are a, m16n16k16, f16, row; 
+// expected-error @below {{wmma has no fragment a, m16n16k8, f16, row; the nearest are a, m16n16k16, f16, row; }}
 func.func @shape(%a: !warp.opaque<a, m16n16k8, f16, row>) {
   
   return
@@ -40,7 +40,7 @@ func.func @shape(%a: !warp.opaque<a, m16n16k8, f16, row>) {
 
 // -----
 
-// CHECK: wmma has no fragment acc, m16n16k16, bf16; the nearest are acc, m16n16k16, f16; acc, m16n16k16, f32; acc, m16n16k16, s32
+// expected-error @below {{wmma has no fragment acc, m16n16k16, bf16; the nearest are acc, m16n16k16, f16; acc, m16n16k16, f32; acc, m16n16k16, s32}}
 func.func @accumulator(%a: !warp.opaque<acc, m16n16k16, bf16>) {
   
   return
@@ -48,7 +48,7 @@ func.func @accumulator(%a: !warp.opaque<acc, m16n16k16, bf16>) {
 
 // -----
 
-// CHECK: wmma has no fragment a, m8n8k32, s4, col; the nearest are a, m8n8k32, s4, row; 
+// expected-error @below {{wmma has no fragment a, m8n8k32, s4, col; the nearest are a, m8n8k32, s4, row; }}
 func.func @columns(%a: !warp.opaque<a, m8n8k32, i4, col>) {
   
   return
@@ -56,7 +56,7 @@ func.func @columns(%a: !warp.opaque<a, m8n8k32, i4, col>) {
 
 // -----
 
-// CHECK: expected an element type of a matrix instruction, got index
+// expected-error @below {{expected an element type of a matrix instruction, got index}}
 func.func @index_type(%a: !warp.opaque<a, m16n16k16, index, row>) {
   
   return
@@ -64,7 +64,7 @@ func.func @index_type(%a: !warp.opaque<a, m16n16k16, index, row>) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: expected memory of the fragment's element type f16, got f32
+// expected-error @+2 {{warp.wmma.load: expected memory of the fragment's element type f16, got f32}}
 func.func @element(%m: memref<64x64xf32>, %i: index) {
   %x = warp.wmma.load %m[%i, %i] : memref<64x64xf32> -> !warp.opaque<a, m16n16k16, f16, row>
   return
@@ -72,7 +72,7 @@ func.func @element(%m: memref<64x64xf32>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: expected one index for each of the 2 dimensions of the memref, got 1
+// expected-error @+2 {{warp.wmma.load: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @indices(%m: memref<64x64xf16>, %i: index) {
   %x = warp.wmma.load %m[%i] : memref<64x64xf16> -> !warp.opaque<a, m16n16k16, f16, row>
   return
@@ -80,7 +80,7 @@ func.func @indices(%m: memref<64x64xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: wmma.load reads global or shared memory (memory space 0 or 3), got memref<64x64xf16, 5 : i64>
+// expected-error @+2 {{warp.wmma.load: wmma.load reads global or shared memory (memory space 0 or 3), got memref<64x64xf16, 5 : i64>}}
 func.func @space(%m: memref<64x64xf16, 5>, %i: index) {
   %x = warp.wmma.load %m[%i, %i] : memref<64x64xf16, 5> -> !warp.opaque<a, m16n16k16, f16, row>
   return
@@ -88,7 +88,7 @@ func.func @space(%m: memref<64x64xf16, 5>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: expected rows of at least 16 elements in memory, got 8 in memref<64x8xf16>
+// expected-error @+2 {{warp.wmma.load: expected rows of at least 16 elements in memory, got 8 in memref<64x8xf16>}}
 func.func @stride(%m: memref<64x8xf16>, %i: index) {
   %x = warp.wmma.load %m[%i, %i] : memref<64x8xf16> -> !warp.opaque<a, m16n16k16, f16, row>
   return
@@ -96,7 +96,7 @@ func.func @stride(%m: memref<64x8xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: expected each row of memory to start at a multiple of 32 bytes, the size of the fragment in a lane; rows of memref<64x24xf16> are 48 bytes
+// expected-error @+2 {{warp.wmma.load: expected each row of memory to start at a multiple of 32 bytes, the size of the fragment in a lane; rows of memref<64x24xf16> are 48 bytes}}
 func.func @alignment(%m: memref<64x24xf16>, %i: index) {
   %x = warp.wmma.load %m[%i, %i] : memref<64x24xf16> -> !warp.opaque<a, m16n16k16, f16, row>
   return
@@ -104,7 +104,7 @@ func.func @alignment(%m: memref<64x24xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: the type of A says its layout; col is for accumulators
+// expected-error @+2 {{warp.wmma.load: the type of A says its layout; col is for accumulators}}
 func.func @col_of_a(%m: memref<64x64xf16>, %i: index) {
   %x = warp.wmma.load col %m[%i, %i] : memref<64x64xf16> -> !warp.opaque<a, m16n16k16, f16, row>
   return
@@ -112,7 +112,7 @@ func.func @col_of_a(%m: memref<64x64xf16>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.load: wmma.load.a.sync.aligned.row.m8n8k4.global.f64 needs sm_80 or later, the module's target is sm_75
+// expected-error @+3 {{warp.wmma.load: wmma.load.a.sync.aligned.row.m8n8k4.global.f64 needs sm_80 or later, the module's target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 func.func @load_target(%m: memref<64x64xf64>, %i: index) {
   %x = warp.wmma.load %m[%i, %i] : memref<64x64xf64> -> !warp.opaque<a, m8n8k4, f64, row>
@@ -122,7 +122,7 @@ func.func @load_target(%m: memref<64x64xf64>, %i: index) {
 
 // -----
 
-// CHECK: error: warp.wmma.store: wmma.store writes accumulators, got !warp.opaque<a, m16n16k16, f16, row>
+// expected-error @+2 {{warp.wmma.store: wmma.store writes accumulators, got !warp.opaque<a, m16n16k16, f16, row>}}
 func.func @store_of_a(%d: !warp.opaque<a, m16n16k16, f16, row>, %m: memref<64x64xf16>, %i: index) {
   warp.wmma.store %d, %m[%i, %i] : !warp.opaque<a, m16n16k16, f16, row>, memref<64x64xf16>
   return
@@ -130,7 +130,7 @@ func.func @store_of_a(%d: !warp.opaque<a, m16n16k16, f16, row>, %m: memref<64x64
 
 // -----
 
-// CHECK: error: warp.wmma.store: expected rows of at least 16 elements in memory, got 8 in memref<64x8xf32>
+// expected-error @+2 {{warp.wmma.store: expected rows of at least 16 elements in memory, got 8 in memref<64x8xf32>}}
 func.func @store_stride(%d: !warp.opaque<acc, m16n16k16, f32>, %m: memref<64x8xf32>, %i: index) {
   warp.wmma.store %d, %m[%i, %i] : !warp.opaque<acc, m16n16k16, f32>, memref<64x8xf32>
   return
@@ -138,7 +138,7 @@ func.func @store_stride(%d: !warp.opaque<acc, m16n16k16, f32>, %m: memref<64x8xf
 
 // -----
 
-// CHECK: error: warp.wmma.store: wmma.store.d.sync.aligned.col.m8n8k4.shared.f64 needs sm_80 or later, the module's target is sm_75
+// expected-error @+3 {{warp.wmma.store: wmma.store.d.sync.aligned.col.m8n8k4.shared.f64 needs sm_80 or later, the module's target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 func.func @store_target(%d: !warp.opaque<acc, m8n8k4, f64>, %m: memref<64x64xf64, 3>, %i: index) {
   warp.wmma.store col %d, %m[%i, %i] : !warp.opaque<acc, m8n8k4, f64>, memref<64x64xf64, 3>
@@ -148,7 +148,7 @@ func.func @store_target(%d: !warp.opaque<acc, m8n8k4, f64>, %m: memref<64x64xf64
 
 // -----
 
-// CHECK: error: warp.wmma.mma: expected A to be a fragment of role a, got !warp.opaque<b, m16n16k16, f16, col>
+// expected-error @+2 {{warp.wmma.mma: expected A to be a fragment of role a, got !warp.opaque<b, m16n16k16, f16, col>}}
 func.func @role_of_a(%a: !warp.opaque<b, m16n16k16, f16, col>, %b: !warp.opaque<b, m16n16k16, f16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma %a, %b, %c : !warp.opaque<b, m16n16k16, f16, col>, !warp.opaque<b, m16n16k16, f16, col>, !warp.opaque<acc, m16n16k16, f32>
   return
@@ -156,7 +156,7 @@ func.func @role_of_a(%a: !warp.opaque<b, m16n16k16, f16, col>, %b: !warp.opaque<
 
 // -----
 
-// CHECK: error: warp.wmma.mma: expected fragments of one shape, got m16n16k16, m32n8k16, m16n16k16, m16n16k16
+// expected-error @+2 {{warp.wmma.mma: expected fragments of one shape, got m16n16k16, m32n8k16, m16n16k16, m16n16k16}}
 func.func @shapes(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m32n8k16, f16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m32n8k16, f16, col>, !warp.opaque<acc, m16n16k16, f32>
   return
@@ -164,7 +164,7 @@ func.func @shapes(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, 
 
 // -----
 
-// CHECK: error: warp.wmma.mma: the ISA has no wmma.mma m16n16k16 satfinite f16 row x f16 col -> f32; the nearest are m16n16k16 f16 row x f16 col -> f32, 
+// expected-error @+2 {{warp.wmma.mma: the ISA has no wmma.mma m16n16k16 satfinite f16 row x f16 col -> f32; the nearest are m16n16k16 f16 row x f16 col -> f32, }}
 func.func @saturated(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m16n16k16, f16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma satfinite %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, f16, col>, !warp.opaque<acc, m16n16k16, f32>
   return
@@ -172,7 +172,7 @@ func.func @saturated(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<
 
 // -----
 
-// CHECK: error: warp.wmma.mma: the ISA has no wmma.mma m16n16k16 f16 row x bf16 col -> f32; the nearest are m16n16k16 f16 row x f16 col -> f32, 
+// expected-error @+2 {{warp.wmma.mma: the ISA has no wmma.mma m16n16k16 f16 row x bf16 col -> f32; the nearest are m16n16k16 f16 row x f16 col -> f32, }}
 func.func @mixed(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m16n16k16, bf16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, bf16, col>, !warp.opaque<acc, m16n16k16, f32>
   return
@@ -180,7 +180,7 @@ func.func @mixed(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m
 
 // -----
 
-// CHECK: error: warp.wmma.mma: wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32 needs sm_80 or later, the module's target is sm_75
+// expected-error @+3 {{warp.wmma.mma: wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32 needs sm_80 or later, the module's target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 func.func @mma_target(%a: !warp.opaque<a, m16n16k16, bf16, row>, %b: !warp.opaque<b, m16n16k16, bf16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, bf16, row>, !warp.opaque<b, m16n16k16, bf16, col>, !warp.opaque<acc, m16n16k16, f32>
@@ -190,7 +190,7 @@ func.func @mma_target(%a: !warp.opaque<a, m16n16k16, bf16, row>, %b: !warp.opaqu
 
 // -----
 
-// CHECK: expected 3 operands and 3 types, got 2 and 2
+// expected-error @+2 {{expected 3 operands and 3 types, got 2 and 2}}
 func.func @operands(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m16n16k16, f16, col>) {
   %d = warp.wmma.mma %a, %b : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, f16, col>
   return
@@ -198,7 +198,7 @@ func.func @operands(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b
 
 // -----
 
-// CHECK: should be of base attribute warp.fragment
+// expected-error @+3 {{should be of base attribute warp.fragment}}
 func.func @elementwise(%c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.elementwise neg %c : !warp.opaque<acc, m16n16k16, f32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -206,7 +206,7 @@ func.func @elementwise(%c: !warp.opaque<acc, m16n16k16, f32>) {
 
 // -----
 
-// CHECK: should be of base attribute warp.opaque
+// expected-error @+2 {{should be of base attribute warp.opaque}}
 func.func @not_opaque(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m16n16k16, f16, col>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, f16, col>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return

@@ -1,1 +1,0 @@
-"""The package `warploom`, so that `python -m warploom` runs the command; the other packages are inside it."""
