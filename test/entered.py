@@ -21,7 +21,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 ROOT = Path(__file__).parents[1]
-ROOMS = tuple(f"{ROOT / room}{os.sep}" for room in ("dialect", "passes", "runtime"))
+PACKAGE = ROOT / "src" / "warploom"
+"""Where Python finds the production code: links to the folders of the checkout."""
+
+ROOMS = tuple(f"{PACKAGE / room}{os.sep}" for room in ("dialect", "passes", "runtime"))
 
 RECORDS = ("warploom.passes.", "warploom.dialect.schedule.")
 """Where records that describe a product are defined; `passes.to_ptx` has records of one thread's instructions."""
@@ -122,7 +125,7 @@ class Hook:
 
     def entered(self) -> Entered:
         functions = [code for code in self.codes if code.co_filename.startswith(ROOMS) and _is_function(code)]
-        files = sorted({str(Path(code.co_filename).relative_to(ROOT)) for code in functions})
+        files = sorted({str(Path(code.co_filename).relative_to(PACKAGE)) for code in functions})
         records = sorted({f"{one.__module__}.{one.__qualname__}" for one in self.records if _describes(one)})
         return Entered(tuple(files), len(functions), sum(map(_lines, functions)), tuple(records))
 
