@@ -151,7 +151,7 @@ def _describes(one: type) -> bool:
 
 def entered(task: str) -> Entered:
     """What a task enters, measured in a process of its own."""
-    environment = os.environ | {"WARPLOOM_CORES": "1"}
+    environment = os.environ | {"WARPLOOM_CORES": "1", "WARPLOOM_CACHE": "off"}
     command = [sys.executable, __file__, "--measure", task]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if run.returncode:

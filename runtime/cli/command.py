@@ -112,12 +112,14 @@ def _run(args: argparse.Namespace) -> int:
         check_trace(args.trace)
     launched = is_ptx(path, text) or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
     _refuse_options(args, launched)
-    if launched:
-        from .run_ptx import run
-    else:
-        from .run_mlir import run
     with unused() if args.no_cache else nullcontext():
-        return run(args, text)
+        if launched:
+            from .run_ptx import run as run_ptx
+
+            return run_ptx(args, text)
+        from .run_mlir import run as run_mlir
+
+        return run_mlir(args, text)
 
 
 def _check(args: argparse.Namespace) -> int:

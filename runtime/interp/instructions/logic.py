@@ -144,7 +144,7 @@ def mov_vector(ctx: Context, bound: Bindings) -> Action:
     """Each element of a vector."""
     type = bound["T"]
     d, a = (ctx.items(operand) for operand in ctx.operands)
-    return several(lambda *values: values, [ctx.dest(i, type) for i in d], *(ctx.source(i, type) for i in a))
+    return several(_unchanged, [ctx.dest(i, type) for i in d], *(ctx.source(i, type) for i in a))
 
 
 @meaning("mov.b128")
@@ -199,3 +199,7 @@ def pack(ctx: Context, bound: Bindings) -> Action:
         return result
 
     return elementwise(join, ctx.dest(d, bound["T"]), *(ctx.source(item, part) for item in items))
+
+
+def _unchanged(*values: Array) -> tuple[Array, ...]:
+    return values
