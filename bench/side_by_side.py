@@ -66,6 +66,8 @@ print(json.dumps([statistics.median(times) if times else 0, resource.getrusage(r
 def package(checkout: Path, folder: Path) -> str:
     """A folder from which Python imports the package of a checkout."""
     (folder / "warploom").mkdir(parents=True)
+    # An installed package would come before a folder without this file, whatever the order of the path.
+    (folder / "warploom" / "__init__.py").touch()
     for name in FOLDERS:
         (folder / "warploom" / name).symlink_to((checkout / name).resolve())
     return str(folder)

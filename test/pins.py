@@ -1,7 +1,7 @@
 """Kernels whose PTX and results are pinned: a change of the lowering leaves both as they were, or says what it changes.
 
     python test/pins.py                     # compare the PTX of all kernels; exit 1 if some differ (two minutes)
-    python test/pins.py --words             # run them on the interpreter, and compare the bytes of their results
+    python test/pins.py --words             # compare the bytes of their results on the interpreter (five minutes)
     python test/pins.py [--words] --rewrite # pin what is generated now, and print which kernels changed
 
 Every element type, form, target, and way for A and B to lie comes up at default schedules, the products of

@@ -31,12 +31,12 @@ MOST_GROUP_ROWS = 128
 """Rows of the tiles that two warpgroups multiply."""
 
 GROUP_EVIDENCE = (
-    "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095 on sm_90a",
+    "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095, promote=none on sm_90a",
     "bf16 bf16 f32, gelu by tanh, A B, 2200x1600x4096 on sm_90a",
 )
 
 REGISTER_EVIDENCE = (
-    "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096 on sm_90a",
+    "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096, promote=none on sm_90a",
     "f32 f32 f32, log, residual, A B, 2064x4112x2064 on sm_90a",
     "i8 i8 i32, dynamic, At Bt, 4096x4096x4096 on sm_90a",
 )
@@ -124,7 +124,7 @@ ROWS: tuple[Overhead, ...] = (
         "8-bit floats",
         lambda c: c.fp8 and not c.as_halves,
         5,
-        "f8E4M3FN f8E4M3FN f32, added, A B, 4096x4096x4096 on sm_89",
+        "f8E4M3FN f8E4M3FN f32, added, A B, 4096x4096x4096, fp8_as=none on sm_89",
     ),
     Overhead(
         "8-bit floats as f16, added",

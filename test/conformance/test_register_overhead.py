@@ -35,18 +35,19 @@ CONVERTED = """func.func @f(%A: memref<{m}x{k}x{a}>, %B: memref<{n}x{k}x{b}>, %D
 
 
 def named(evidence: str) -> tuple[Product, str]:
-    """The product and the target of `f16 f16 f32, gelu by erf, A B, 100x100x100 on sm_80`."""
+    """The product and the target of `f16 f16 f32, gelu by erf, A B, 100x100x100, stages=3 on sm_80`."""
     name, target = evidence.split(" on ")
-    kinds, _, rest = name.partition(", ")
-    form, lies, size = rest.rsplit(", ", 2)
+    kinds, *words = name.split(", ")
+    asked = dict(word.split("=") for word in words if "=" in word)
+    *form, lies, size = words[: len(words) - len(asked)]
     assert lies in LIES
     m, n, k = map(int, size.split("x"))
-    words = kinds.split(" in ")
-    return Product(Types(*words[0].split(), *words[1:]), form, lies, (m, n, k)), target
+    elements, *accumulate = kinds.split(" in ")
+    return Product(Types(*elements.split(), *accumulate), ", ".join(form), lies, (m, n, k), asked), target
 
 
 def compiled(product: Product, target: str) -> Kernel:
-    """The kernel of a product at its default schedule."""
+    """The kernel of a product at its default schedule, but for what it asks."""
     if product.form != "converted":
         return product.compile(target)
     (m, n, k), types = product.size, product.types
@@ -55,7 +56,7 @@ def compiled(product: Product, target: str) -> Kernel:
 
 
 def spills(evidence: str) -> int:
-    """Bytes that the kernels of a product spill, at its default schedule."""
+    """Bytes that the kernels of a product spill, at its default schedule but for what it asks."""
     product, target = named(evidence)
     return sum(used.spills + used.stack for used in ptxas.assemble(compiled(product, target).ptx, target).values())
 

@@ -81,12 +81,14 @@ def test_a_suite_without_its_source_is_unavailable(tmp_path: Path) -> None:
         llvm_suite.clone(f"file://{tmp_path}/none", "x", tmp_path / "to")
 
 
-def outcome(*refused: str) -> verdicts.Outcome:
-    """A file of 10,000 instructions, in which we refuse each opcode for its address."""
+MISALIGNED = "expected an address that is a multiple of 4 bytes, got 1"
+
+
+def outcome(*refused: str, message: str = MISALIGNED) -> verdicts.Outcome:
+    """A file of 10,000 instructions, in which we refuse each opcode with a message."""
     found = verdicts.Outcome("a", 10000)
     for line, opcode in enumerate(refused):
-        message = f"{opcode}: expected an address that is a multiple of 4 bytes, got 1"
-        why = verdicts.reason(opcode, message, "sm_90")
+        why = verdicts.reason(opcode, f"{opcode}: {message}", "sm_90")
         (found.refused if why is None else found.listed).append((line, f"{opcode} %r1, [%r2];", why or message))
     return found
 
@@ -97,9 +99,8 @@ def test_a_refusal_needs_a_reason() -> None:
     assert listed.faults == []
     assert listed.refused == 1e-4
     assert any("faults on every GPU" in line for line in listed.text())
-    assert verdicts.Report([outcome("atom.global.add.u32")]).faults == [
-        "1 statements refused that ptxas takes, without a reason"
-    ]
+    unlisted = outcome("atom.global.add.u32", message="operand b: expected a register that holds .u32, got .f32")
+    assert verdicts.Report([unlisted]).faults == ["1 statements refused that ptxas takes, without a reason"]
     assert verdicts.Report([outcome(*["ld.global.b32"] * 6)]).faults == [
         "0.0600% refused that ptxas takes, more than 0.0500%"
     ]

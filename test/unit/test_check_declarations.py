@@ -299,7 +299,7 @@ STATEMENTS = {
     "st.param.u32 [pp], %r1;": "the parameter 'pp' is received, it cannot be written",
     "ld.global.u32 %r1, [16];": "a literal address is one of .local memory",
     "ld.local.u32 %r1, [16];": None,
-    "ld.global.u32 %r1, [%rd1-4];": "expected an address such as [%rd1+16], got '[%rd1-4]'",
+    "ld.global.u32 %r1, [%rd1-4];": "got '[%rd1-4]'; an offset below zero is written [%rd1+-4]",
     "mov.u32 %r1, gv;": "the address of 'gv' takes 64 bits",
     "cvta.shared.u32 %r1, %r2;": "a generic address takes 64 bits, .u32 has 32",
     "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%r2, {%r3}], [%r1];": None,

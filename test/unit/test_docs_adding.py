@@ -25,10 +25,9 @@ def block(language: str, number: int = 0) -> str:
 def without_the_row(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the page's files, and in `package` a copy of ours that lacks the row."""
     folder = tmp_path_factory.mktemp("package")
-    for name in ("dialect", "passes", "runtime"):
-        shutil.copytree(
-            ROOT / name, folder / "package" / "warploom" / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
+    shutil.copytree(
+        ROOT / "src" / "warploom", folder / "package" / "warploom", ignore=shutil.ignore_patterns("__pycache__")
+    )
     rows = folder / "package" / "warploom" / "dialect" / "isa" / "mma.py"
     assert ROW in rows.read_text()
     rows.write_text(rows.read_text().replace(ROW, ""))

@@ -38,9 +38,8 @@ def install(block: Block, package: Path) -> None:
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with the family in it, to be put on the path."""
     folder = tmp_path_factory.mktemp("family")
-    for room in ROOMS:
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / room, folder / "package" / "warploom" / room, ignore=ignored)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src" / "warploom", folder / "package" / "warploom", ignore=ignored)
     for block in blocks(PAGE.read_text()):
         if block.name.startswith(ROOMS):
             install(block, folder / "package" / "warploom")

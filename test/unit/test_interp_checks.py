@@ -202,14 +202,14 @@ def test_results_are_written_although_something_was_found() -> None:
         ("ld.param.u32 %r3, [p+8];", "param access out of bounds", 8),
         ("ld.global.u32 %r3, [%rd1+1024];", "at byte 1024 of argument 0 (p, 256 float32)", (1 << 36) + 1024),
         ("ld.u32 %r3, [%rd1+2];", "misaligned global access", (1 << 36) + 2),
-        ("atom.global.add.f32 %f1, [%rd1-4], 0f3F800000;", "4 bytes before argument 0", (1 << 36) - 4),
+        ("atom.global.add.f32 %f1, [%rd1+-4], 0f3F800000;", "4 bytes before argument 0", (1 << 36) - 4),
         ("ld.const.u32 %r3, [table+16];", "at byte 16 of variable table", None),
         ("cp.async.ca.shared.global [tile+2], [%rd1], 4;", "misaligned shared access: address 0x2", 2),
         ("cp.async.ca.shared.global [tile], [%rd1+2], 4;", "misaligned global access", (1 << 36) + 2),
         ("cp.async.cg.shared.global [tile+56], [%rd1], 16;", "shared access out of bounds", 56),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [tile+8];", "misaligned shared access", 8),
         ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [tile+64], {%r1};", "shared access out of bounds", 64),
-        ("ld.shared.u32 %r3, [tile-4];", "shared access out of bounds", None),
+        ("ld.shared.u32 %r3, [tile+-4];", "shared access out of bounds", None),
     ],
 )
 def test_faults_in_every_space(statement: str, message: str, address: int | None) -> None:

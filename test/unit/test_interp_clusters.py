@@ -187,7 +187,7 @@ def test_spaces_of_addresses() -> None:
             "shared access out of bounds: 4 bytes at address 0x1000110",
         ),
         ("mov.u64 %rd1, 64; mapa.u64 %rd2, %rd1, 1;", "expected an address of shared memory"),
-        ("ld.shared::cluster.u32 %r3, [0x4000000];", "shared access out of bounds"),
+        ("mov.u32 %r1, 0x4000000; ld.shared::cluster.u32 %r3, [%r1];", "shared access out of bounds"),
         (
             "setp.eq.u32 %p1, %r24, 1; @%p1 bra OTHER; barrier.cluster.arrive; barrier.cluster.wait; bra END; OTHER: "
             "barrier.sync 0, 64; END:",

@@ -404,7 +404,7 @@ def test_out_of_bounds_names_the_argument_and_the_thread() -> None:
     thread = r"\(kernel k, CTA \(0, 0, 0\), warp 0, lane 15\)"
     text = rf"{where}at byte 60 of argument 0 \(p, 3x5 float32\) \(60 bytes\) {thread}"
     fails(f"{ADDRESS}\nld.global.u32 %r2, [%rd1];", text, data, parameters=".param .u64 p")
-    fails(f"{ADDRESS}\nld.global.u32 %r2, [%rd1-8];", "8 bytes before argument 0", data, parameters=".param .u64 p")
+    fails(f"{ADDRESS}\nld.global.u32 %r2, [%rd1+-8];", "8 bytes before argument 0", data, parameters=".param .u64 p")
     fails(
         "mov.u64 %rd1, 64;\nst.global.u32 [%rd1], 1;",
         "which is in no allocation",
@@ -424,7 +424,7 @@ def test_misaligned_accesses() -> None:
 def test_out_of_bounds_shared_local_and_parameter_memory() -> None:
     shared = ".shared .align 4 .b8 tile[64]; mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 2;"
     fails(f"{shared}\nst.shared.u32 [%r1], %r1;", "shared access out of bounds: 4 bytes at address 0x40, of 64 bytes")
-    fails("st.shared.u32 [0], 1;", "of 0 bytes")
+    fails("mov.u32 %r1, 0;\nst.shared.u32 [%r1], 1;", "of 0 bytes")
     fails(".local .align 4 .b8 own[8];\nst.local.u32 [own+8], %r1;", "local access out of bounds")
     fails("ld.param.u32 %r1, [p+4];", "param access out of bounds", 3, parameters=".param .u32 p")
     where = ".shared .align 8 .b64 t[2]; mov.u64 %rd1, t; cvta.shared.u64 %rd1, %rd1;\nld.u64 %rd2, [%rd1+16];"
@@ -475,7 +475,7 @@ def test_trap() -> None:
         ("bra NOWHERE;", "no label NOWHERE"),
         ("ld.global.u32 %r1, %rd1;", "expected an address in brackets, got"),
         ("ld.global.u32 %r1, [missing];", "'missing' is not declared"),
-        ("mov.v4.u32 %r1, %r2;", "'mov.v4.u32' is not a PTX instruction"),
+        ("mov.v4.u32 %r1, %r2;", "operand d: expected a vector of 4 x .u32, got a .b32 register"),
         ("@%r1 add.u32 %r1, %r2, %r3;", "the guard %r1 is not a predicate"),
         ("setp.lt.b32 %p1, %r1, %r2;", "the nearest are setp.lt.s32, setp.lt.u32"),
         ("cvt.u32.f32 %r1, %f1;", "; the nearest are cvt."),

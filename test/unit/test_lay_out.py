@@ -47,9 +47,12 @@ def chosen(product: Product) -> Schedule:
 
 
 def test_what_pays_is_laid_out() -> None:
-    plain, turned = (chosen(Product(E4M3, "cleared", lies, (2048, 2048, 2048))) for lies in ("A Bt", "At B"))
-    assert (plain.operands.transpose, turned.operands.transpose) == ("none", "a")
-    assert (plain.tile.in_registers, turned.tile.in_registers) == ("none", "b")  # which turns on its way there
+    cases = (("A Bt", {}), ("At B", {}), ("At B", {"promote": "none"}))
+    plain, turned, short = (chosen(Product(E4M3, "cleared", lies, (2048, 2048, 2048), asked)) for lies, asked in cases)
+    assert [s.arithmetic.promote for s in (plain, turned, short)] == ["f32", "f32", "none"]
+    assert [s.operands.transpose for s in (plain, turned, short)] == ["none", "ab", "a"]
+    # An operand turns on its way to registers, where sums are those of the instruction.
+    assert [s.tile.in_registers for s in (plain, turned, short)] == ["none", "none", "b"]
     odd, few = (chosen(Product(BF16, "cleared", "A Bt", (m, 2047, 4096))) for m in (2048, 256))
     assert (odd.operands.padded, few.operands.padded) == ("d", "none")
 

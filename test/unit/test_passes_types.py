@@ -166,11 +166,12 @@ def test_widened(schedule: dict[str, Any], types: str, lies: str) -> None:
 def test_what_is_widened_where() -> None:
     text = matmul((64, 64, 64), "f8E4M3FN f8E4M3FN f32", "A Bt")
     chosen = [compile(text, target=target).schedule[0] for target in ("sm_89", "sm_90", "sm_100a", "sm_120a")]
-    assert [s and s.operands.fp8_as for s in chosen] == ["none", "f16", "f16", "none"]
-    asked = compile(text, target="sm_89", fp8_as="f16").ptx
+    assert [s and s.operands.fp8_as for s in chosen] == ["f16", "f16", "f16", "none"]
+    asked = compile(text, target="sm_120a", fp8_as="f16").ptx
     assert "cvt.rn.f16x2.e4m3x2" in asked
     assert "e4m3.e4m3" not in asked
-    assert "e4m3.e4m3" in compile(text, target="sm_90", fp8_as="none").ptx
+    for target in ("sm_89", "sm_90"):
+        assert "e4m3.e4m3" in compile(text, target=target, fp8_as="none").ptx
     with pytest.raises(CompileError, match=r"fp8_as = f16: operands that are dense 8-bit floats.*not those of s8 x s8"):
         compile(matmul((64, 64, 64), "i8 i8 i32", "A B"), fp8_as="f16")
     with pytest.raises(CompileError, match="sm_80 has no mma for e4m3 x e4m3 accumulated in f32; sm_89 and later"):

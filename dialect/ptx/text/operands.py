@@ -25,6 +25,8 @@ _ADDRESS = re.compile(
 )
 _FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<offset>\+[^\]]*)\]", re.ASCII)
 """Addresses whose offset is a constant expression."""
+_LESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*-\s*(?P<offset>\w+)\s*\]", re.ASCII)
+"""What is written for a negative offset and is no address."""
 _NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
 _PUNCTUATION = re.compile(r"[,{}\[\]()]")
 _PIECE = re.compile(r"(?:[^,{}\[\]()]|\{[^{}\[\]()]*\}|\[[^{}\[\]()]*\]|\([^{}\[\]()]*\))+")
@@ -137,7 +139,9 @@ class OperandReader:
         if match is None:
             items = _split(text[1:-1]) if text[-1] == "]" else []
             if len(items) < 2:
-                raise OperandError(f"expected an address such as [%rd1+16], got '{text}'")
+                less = _LESS.fullmatch(text)
+                hint = f"; an offset below zero is written [{less['base']}+-{less['offset']}]" if less else ""
+                raise OperandError(f"expected an address such as [%rd1+16], got '{text}'{hint}")
             return Indexed(tuple(map(self._operand, items)))
         base = self._constant(match["base"]) if match["base"][0] in _CONSTANT_STARTS else self._named(match["base"])
         if isinstance(base, Vector):
