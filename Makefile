@@ -11,7 +11,7 @@ CUTE := build/cute/bin
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -106,6 +106,10 @@ $(INSTALLED): pyproject.toml | $(BIN)/pip
 $(TESTABLE): pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $(INSTALLED) $@
+
+# where passes, lowerings, meanings and public names are, by which each is imported on first use
+index: $(INSTALLED)
+	$(BIN)/python test/index.py
 
 # the pages that follow from the instruction rows; a test says when they must be written again
 docs: $(INSTALLED)

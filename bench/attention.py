@@ -24,7 +24,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from warploom.runtime import compile
-from warploom.runtime.cuda.timer import FLUSH_BYTES
+from warploom.runtime.cuda.launch import FLUSH_BYTES
 
 TOKENS, WIDTH = 16384, 2048
 CASES = ((128, 4096), (64, 4096), (256, 4096), (128, 512), (128, 16384))

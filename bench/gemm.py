@@ -25,10 +25,10 @@ from typing import Any
 import peaks
 from gemm_types import KINDS, argument, output
 
-from warploom.dialect.isa.product import ProductForm
+from warploom.dialect.isa.form import ProductForm
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, Kernel, compile, load_ptx
-from warploom.runtime.cuda.timer import FLUSH_BYTES
+from warploom.runtime.cuda.launch import FLUSH_BYTES
 
 ERROR_LIMIT = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "f64": 1e-14, "i32": 0.0}
 """Relative error in the Frobenius norm that a right kernel stays under, by output type."""

@@ -18,7 +18,7 @@ import gemm
 
 from warploom.runtime import load_ptx
 from warploom.runtime.arguments.launch_values import values
-from warploom.runtime.launch import Launch
+from warploom.runtime.base.launch import Launch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 

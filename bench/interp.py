@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from warploom.dialect.isa.families import find
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import compile
 from warploom.runtime.interp import Stats, load
 from warploom.runtime.numerics.product import MatrixProduct

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warploom.dialect.isa.mma import of_types
-from warploom.dialect.isa.mma_sp import rows as sparse_rows
-from warploom.dialect.isa.product import ProductForm
+from warploom.dialect.isa.form import ProductForm
+from warploom.dialect.isa.mma import of_types, sparse_rows
 
 WARPS, ACCUMULATORS, TURNS = 8, 8, 4096
 

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import torch
 
 from warploom.runtime import torch_backend, torch_operators
-from warploom.runtime.cuda.timer import FLUSH_BYTES
+from warploom.runtime.cuda.launch import FLUSH_BYTES
 
 WARM_UP = 3
 

@@ -29,7 +29,7 @@ from gemm_types import KINDS, output
 from side_by_side import HERE, package
 from sparse import Problem
 
-from warploom.runtime.cuda.timer import FLUSH_BYTES
+from warploom.runtime.cuda.launch import FLUSH_BYTES
 
 SIZES = ("512", "1000", "1024", "2048", "4096", "4095", "16x8192x8192")
 TYPES = ("tf32", "f64", "s8", "e4m3")

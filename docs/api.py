@@ -11,6 +11,7 @@ from pathlib import Path
 from docstrings import markdown
 
 from warploom import runtime
+from warploom.dialect.index import PUBLIC
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,7 +46,7 @@ def python() -> Iterator[str]:
 
 
 def _public(name: str) -> Iterator[str]:
-    node = _definition(runtime._HOMES[name], name)
+    node = _definition(PUBLIC[name], name)
     yield f"\n### {name}\n\n"
     if isinstance(node, ast.ClassDef):
         if not name.endswith("Error"):
@@ -85,7 +86,7 @@ def _tree(path: Path) -> ast.Module:
 
 def _definition(home: str, name: str) -> ast.ClassDef | ast.FunctionDef | str:
     """Where a name of `warploom.runtime` is defined, found without importing it; of a variable, the text behind it."""
-    return _defined(_file(ROOT / "runtime" / "__init__.py", home), name)
+    return _defined(ROOT / f"{home.replace('.', '/')}.py", name)
 
 
 def _file(source: Path, module: str) -> Path:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from warploom.dialect.pictures.cells import Cell, Panel, Picture
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.layouts.pictures import Cell, Panel, Picture
 from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import Kernel, compile, load_ptx
 
 TARGET = "sm_90a"

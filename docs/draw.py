@@ -15,13 +15,12 @@ import numpy as np
 from choices import edges, operands, orders, results
 from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, quoted
 
-from warploom.dialect.isa.descriptor import UNIT, MatrixDescriptor
-from warploom.dialect.pictures.cells import Cell, Panel, Picture, svg
-from warploom.dialect.pictures.shapes import box, colour, document, number, text
+from warploom.dialect.isa.wgmma import UNIT, MatrixDescriptor
+from warploom.dialect.layouts.pictures import Cell, Panel, Picture, box, colour, document, number, svg, text
 from warploom.runtime import compile
-from warploom.runtime.binding import launch_values
-from warploom.runtime.interp.traces.cycles import DESCRIPTION
-from warploom.runtime.trace_picture import trace_svg
+from warploom.runtime.interp.watch.timeline import DESCRIPTION
+from warploom.runtime.interp.watch.trace_picture import trace_svg
+from warploom.runtime.kernel.binding import launch_values
 
 FOLDER = HERE / "pictures"
 

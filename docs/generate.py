@@ -12,17 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.isa.form import Form
-from warploom.dialect.isa.product import Shape
+from warploom.dialect.isa.form import Form, Shape
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.layouts.layout import Layout
-from warploom.dialect.pictures.cells import svg
+from warploom.dialect.layouts.pictures import svg
 from warploom.dialect.schedule.schedule import FIELDS, RECORDS
 from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
-from warploom.runtime.lookup.pictures import picture
-from warploom.runtime.lookup.shared_layouts import shared_operands, shared_picture
+from warploom.runtime.lookup.pictures import picture, shared_operands, shared_picture
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
 
 HERE = Path(__file__).parent

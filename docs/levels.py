@@ -12,9 +12,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from warploom.dialect.ptx.text.printer import PtxTarget
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.ptx.printer import PtxTarget
 from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import LaunchTrace, compile
 
 HERE = Path(__file__).parent

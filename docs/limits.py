@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.ptx.instructions import roots
-from warploom.dialect.ptx.unmodelled import FAMILIES
+from warploom.dialect.ptx.instructions import FAMILIES, roots
 from warploom.runtime import WarploomError, compile
 
 HERE = Path(__file__).parent

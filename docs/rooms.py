@@ -15,9 +15,8 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.passes.universe import WARPLOOM_UNIVERSE
+from warploom.passes.universe import WARPLOOM_UNIVERSE, make_context, parse_mlir
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -48,7 +47,7 @@ ADDITIONS = (
     ("a shape or type of a matrix instruction", "a row of `dialect/isa/`: [how](adding-an-instruction.md)"),
     ("a family of matrix instructions", "rows, an operation, a pattern, its semantics: [how](adding-a-family.md)"),
     ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in a module of "
-     "`runtime/interp/instructions/`, which `modules.py` there names"),
+     "`runtime/interp/meaning/`; `make index` writes where it is"),
     ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
@@ -59,18 +58,18 @@ ADDITIONS = (
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
     (
         "a way for warpgroups to multiply",
-        "its schedules in `passes/schedule/`, in the list of `warpgroup_ways.py`; a class in `passes/tile/` as above",
+        "its schedules in `passes/schedule/`, in the list of `in_registers.py`; a class in `passes/tile/` as above",
     ),
     ("a kernel that reads and writes memory once, without a K loop", "a `Traversal` in `passes/tile/`"),
-    ("the expansion of a macro-operation", "a pattern in `passes/expand/`"),
+    ("the expansion of a macro-operation", "a pattern in `passes/tile/expansions.py`, in the list of `expand.py`"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
-    ("a constant measured on a GPU", "`passes/schedule/h200.py`, or a file like it for another GPU"),
-    ("a check of a running kernel", "an observer in `runtime/interp/checks/`"),
-    ("an event of a trace, or its duration", "`runtime/interp/traces/`; its cycles in `cycles.py` there"),
+    ("a constant measured on a GPU", "`passes/schedule/model.py`, or a file like it for another GPU"),
+    ("a check of a running kernel", "an observer in `runtime/interp/watch/`, named in `checks.py` there"),
+    ("an event of a trace, or its duration", "`runtime/interp/watch/tracer.py`; its cycles in `timeline.py` there"),
     ("a check of PTX text", "`dialect/ptx/check/`"),
     ("a kind of argument", "`runtime/arguments/`"),
-    ("an operation of PyTorch", "`runtime/torch_frontend/`: `scalars.py`, `views.py`, `products.py`, `reductions.py`"),
+    ("an operation of PyTorch", "`runtime/torch/`: `scalars.py`, `views.py`, `products.py`, `importer.py`"),
     ("a command", "`runtime/cli/`"),
 )  # fmt: skip
 
@@ -141,7 +140,7 @@ Each fact is stored once, and everything else reads it there:
 Effects are those on memory and on other threads. `warploom isa`, these pages and the conformance tests also read the
 rows. Checks, traces and the interpreter do not read the text of an opcode.
 
-`passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/operands.py`). The row gives the
+`passes/to_ptx` emits an instruction by its spelling and its operands (`passes/to_ptx/emitter.py`). The row gives the
 rest: the type of the destination register, whether the instruction may be hoisted or computed once, and the first PTX
 version that has it on the target. An instruction that no row allows is an error.
 """
@@ -154,7 +153,7 @@ Most steps are sets of patterns on operations, and the IR shows what they do. Th
 - `passes/to_ptx/copies.py` divides a `warp.copy` among the threads of a CTA. Like a load or a store, the operation says
   what moves. The last pass chooses the accesses: their width, order and predicates. The passes for pipelines move
   whole copies, and no pass would change a part of one.
-- `passes/to_ptx/odd_rows.py` stores fragments to rows of an odd number of elements. It too chooses the accesses of one
+- `passes/to_ptx/memory.py` stores fragments to rows of an odd number of elements. It too chooses the accesses of one
   `warp.store`. Whether a lane takes an element of its neighbour depends on the address of the row, which a layout does
   not contain. Written as operations of one thread, a warp tile of 64x64 would need several hundred.
 - `warp-pipeline` and `warp-specialise` rewrite a whole loop. A ring of stages is correct only if every copy, wait and
@@ -267,37 +266,36 @@ in the lists of passes and operations.
 """
 
 OF_IDEAS = {
-    "block scales": "dialect/isa/block_scale.py dialect/warp/scaling.py dialect/warp/product.py "
-    "passes/linalg/scaled.py passes/tile/scales.py passes/to_ptx/word_ops.py",
-    "split-K": "dialect/schedule/grid.py dialect/warp/partial_sums.py passes/tile/split.py "
-    "passes/expand/partial_sums.py",
-    "epilogues": "dialect/warp/pointwise.py dialect/warp/endings.py dialect/warp/store_epilogue.py "
-    "passes/linalg/fuse_epilogue.py passes/tile/epilogue_operands.py passes/tile/store_epilogue.py",
-    "staging of the epilogue": "dialect/schedule/epilogue.py dialect/warp/exchange.py passes/schedule/staging.py "
-    "passes/tile/store_epilogue.py passes/expand/exchange.py passes/to_ptx/banked.py",
-    "sparsity": "dialect/isa/mma_sp.py dialect/warp/mma_sp.py dialect/warp/sparse.py passes/linalg/sparse.py "
-    "passes/tile/metadata.py passes/to_ptx/sparse_ops.py",
+    "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/product.py "
+    "passes/linalg/product.py passes/tile/metadata.py passes/to_ptx/memory_ops.py",
+    "split-K": "dialect/schedule/records.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expansions.py",
+    "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
+    "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py passes/tile/store_epilogue.py",
+    "staging of the epilogue": "dialect/schedule/records.py dialect/warp/exchange.py passes/schedule/defaults.py "
+    "passes/tile/store_epilogue.py passes/tile/expansions.py passes/to_ptx/memory_ops.py",
+    "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
+    "passes/tile/metadata.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
-    "passes/schedule/warpgroup_checks.py passes/schedule/warpgroup_model.py passes/schedule/warpgroup_override.py "
-    "passes/schedule/warpgroup_resources.py passes/schedule/warpgroup_ways.py passes/tile/warpgroup.py "
-    "passes/to_ptx/warpgroups.py",
-    "A or B in registers": "passes/schedule/in_registers.py passes/tile/in_registers.py dialect/warp/wgmma_rows.py",
+    "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/schedule/override.py "
+    "passes/schedule/warpgroup.py passes/schedule/in_registers.py passes/tile/operands.py "
+    "passes/to_ptx/products.py",
+    "A or B in registers": "passes/schedule/in_registers.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
-    "passes/pipelining/tensor_stores.py passes/to_ptx/tensor_copies.py runtime/plan.py",
+    "passes/pipelining/tensor_copies.py passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialiser.py passes/pipelining/ring.py"
-    " passes/pipelining/producer.py passes/pipelining/consumers.py",
-    "clusters": "dialect/schedule/grid.py passes/tile/raster.py passes/pipelining/clusters.py "
+    " passes/pipelining/roles.py passes/pipelining/roles.py",
+    "clusters": "dialect/schedule/records.py passes/tile/raster.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
-    "attention": "dialect/warp/attention.py passes/linalg/fuse_attention.py passes/linalg/scores.py "
+    "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/attention.py "
     "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",
-    "rows": "dialect/warp/rows.py dialect/warp/row_wise.py passes/linalg/fuse_rows.py "
-    "passes/linalg/decompose_softmax.py passes/tile/row_kernel.py passes/tile/row_region.py "
-    "passes/to_ptx/column_ops.py",
+    "rows": "dialect/warp/attention.py dialect/warp/attention.py passes/linalg/fuse_rows.py "
+    "passes/linalg/decompose_softmax.py passes/tile/rows.py passes/tile/rows.py "
+    "passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py "
-    "passes/tile/traversal.py passes/tile/traversed_memory.py",
-    "ping-pong": "dialect/schedule/loop.py passes/pipelining/turns.py passes/pipelining/consumers.py",
-    "changes of layout": "dialect/layouts/algebra.py dialect/layouts/ways.py dialect/layouts/steps.py "
-    "dialect/warp/convert_layout.py passes/to_ptx/convert_layout.py",
+    "passes/tile/traversal.py passes/tile/traversal.py",
+    "ping-pong": "dialect/schedule/records.py passes/pipelining/roles.py passes/pipelining/roles.py",
+    "changes of layout": "dialect/conversions/algebra.py dialect/conversions/search.py dialect/conversions/steps.py "
+    "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
 }
 """The files of each idea; the page is not written if one of them is gone."""
 

@@ -11,10 +11,10 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from ..dialect.gpu import LaunchFuncOp
+from ..dialect.mlir.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, in_place_of, memory_space
-from ..dialect.warp.barriers import BARRIER_BYTES, MakeBarriersOp
+from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
 
 OFFSET = "warp.offset"

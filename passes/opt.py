@@ -1,4 +1,4 @@
-"""`warploom-opt`: xDSL's driver with Warploom's dialects, passes, `ptx` in and out, and errors fit to read."""
+"""`warploom-opt`: xDSL's driver with Warploom's dialects, passes, `ptx` in and out, and located errors."""
 
 from __future__ import annotations
 
@@ -9,31 +9,114 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BytesIO, StringIO
 from itertools import chain
 from time import perf_counter
 from typing import IO, Any, NoReturn, TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.context import Context
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass, PassPipeline, get_pass_option_infos
+from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern, attr_type_rewrite_pattern
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
 from xdsl.utils.diagnostic import Diagnostic
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
+from xdsl.utils.hints import isa
 from xdsl.utils.lexer import Input, Span
+from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from ..dialect.schedule.records import ScheduleField, text_of
+from ..dialect.schedule.schedule import FIELDS, RECORDS
+from ..dialect.warp.attributes import SwizzleAttr
 from . import collector
-from .context import known_universe, parse_mlir
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
-from .option_files import read_once
-from .source import InputError, begins_as_ptx, decode
-from .start import INTERRUPTED
-from .universe import WARPLOOM_UNIVERSE
-from .version import versions
+from .source import InputError, begins_as_ptx, decode, read_once
+from .start import INTERRUPTED, versions
+from .universe import WARPLOOM_UNIVERSE, known_universe, parse_mlir
+
+# What `warploom-opt --help-schedule` prints: every field of a schedule, from the records that hold them.
+
+WIDTH = 100
+
+HEAD = """\
+Every choice of the lowering is a field of the product's schedule. You can set each field alone, as an option of a pass
+(-p "warploom{stages=4}", -p "warp-schedule{cta=128,128,64}"), of a command (--schedule "cta=128,128,64 stages=4"), or
+of compile(..., stages=4). The compiler then changes the fields that contradict it; --remarks lists these changes.
+"""
+
+
+def schedule_help() -> str:
+    """The fields, record by record: name, values, default, meaning."""
+    parts = [HEAD]
+    for name, record in RECORDS.items():
+        summary = (record.__doc__ or "").strip().split("\n")[0]
+        parts.append(f"\n{name}: {summary}\n")
+        parts += [line + "\n" for field in FIELDS.values() if field.record == name for line in _lines(field)]
+    return "".join(parts)
+
+
+def _lines(field: ScheduleField) -> Iterator[str]:
+    values = " or ".join(map(str, field.one_of)) or _kind(field)
+    default = f" (default {text_of(field.default)})" if field.rare else ""
+    yield f"  {field.name}={values}{default}"
+    yield from textwrap.wrap(field.meaning, WIDTH, initial_indent="      ", subsequent_indent="      ")
+
+
+def _kind(field: ScheduleField) -> str:
+    """What stands for a value: `N`, `M,N,K`, `WORD`."""
+    if field.count > 1:
+        return ",".join("MNK"[: field.count])
+    return "N" if field.kind is int else "WORD" if field.kind is str else "m16n8k16"
+
+
+# `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
+#
+# Operations are printed in their generic form. A memref of MLIR has no layout of another dialect, so that a tile in
+# shared memory is printed without its swizzle; the operation that makes it says it: `warp.layout =
+# #warp.swizzle<128>`.
+
+LAYOUT = "warp.layout"
+"""On an operation: the layout of the tile that it makes."""
+
+
+@dataclass
+class _WithoutSwizzle(TypeConversionPattern):
+    """Memory without a layout that MLIR does not know."""
+
+    @attr_type_rewrite_pattern
+    def convert_type(self, typ: MemRefType[Attribute]) -> MemRefType[Attribute]:
+        if not isinstance(typ.layout, SwizzleAttr):
+            return typ
+        return MemRefType(typ.element_type, typ.shape, NoneAttr(), typ.memory_space)
+
+
+@dataclass(frozen=True)
+class UpstreamTarget(Target):
+    """Prints the module as upstream `mlir-opt --allow-unregistered-dialect` reads it."""
+
+    name = "upstream"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        plain = module.clone()
+        for op in plain.walk():
+            for result in op.results:
+                if isa(result.type, MemRefType[Attribute]) and isinstance(result.type.layout, SwizzleAttr):
+                    op.attributes[LAYOUT] = result.type.layout
+            if isinstance(op, gpu.FuncOp) and op.kernel is not None:
+                op.attributes["gpu.kernel"] = op.kernel  # which MLIR has as an attribute, not as a property
+        PatternRewriteWalker(_WithoutSwizzle(recursive=True)).rewrite_module(plain)
+        Printer(output, print_generic_format=True).print_op(plain)
+        output.write("\n")
+
+
+# `warploom-opt`: xDSL's driver with Warploom's dialects, passes, `ptx` in and out, and errors fit to read.
 
 DEBUG_VARIABLE = "WARPLOOM_DEBUG"
 """When set to anything but the empty string, errors come with a Python traceback."""
@@ -217,8 +300,9 @@ class WarploomOptMain(xDSLOptMain):
 
     def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:
         from ..dialect.ptx.check.module import first_problem
-        from ..dialect.ptx.text.importer import import_ptx
-        from ..dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
+        from ..dialect.ptx.importer import import_ptx
+        from ..dialect.ptx.parser import parse_ptx
+        from ..dialect.ptx.text.syntax import PtxSyntaxError
 
         name, text = self.get_input_name(), self._text(stream, "PTX")
         try:
@@ -267,7 +351,6 @@ class _ListPasses(argparse.Action):
 
 class _HelpSchedule(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from .schedule_help import schedule_help
 
         print(schedule_help(), end="")
         parser.exit()

@@ -1,24 +1,70 @@
-"""The standard pipeline, from `linalg` on memrefs to the dialect `ptx`."""
+"""The standard pipeline from `linalg` to the dialect `ptx`, how it runs, and `warp-set-target`."""
 
 from __future__ import annotations
 
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
+from operator import is_
 from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.exceptions import PassFailedException
 
+from ..dialect.isa.targets import UnknownTargetError, target
+from ..dialect.warp.attributes import TargetAttr, target_of
 from . import collector
-from .diagnostics import remarks, verify
-from .module_parts import ModuleParts
+from .diagnostics import remark, remarks, verify
 from .universe import WARPLOOM_UNIVERSE
+
+# What a module consists of, to tell whether a pass changed it.
+
+
+class ModuleParts:
+    """The operations of a module with all that a verifier reads of them, each by identity.
+
+    Attributes and types do not change, so an operation that has the same ones, in the same place, is as it was. What is
+    held here is kept alive, so that nothing new is mistaken for it.
+    """
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._parts: list[object] = [part for op in module.walk() for part in _parts(op)]
+
+    def are_those_of(self, other: ModuleParts) -> bool:
+        """Whether nothing has changed between the two."""
+        mine, others = self._parts, other._parts
+        return len(mine) == len(others) and all(map(is_, mine, others))
+
+
+def _parts(op: Operation) -> Iterator[object]:
+    yield op
+    yield op.parent
+    yield from op.operands
+    for result in op.results:
+        yield result
+        yield result.type
+    yield from op.successors
+    for held in (op.properties, op.attributes):
+        for name, attribute in held.items():
+            yield name
+            yield attribute
+    for region in op.regions:
+        for block in region.blocks:
+            yield block
+            for argument in block.args:
+                yield argument
+                yield argument.type
+
+
+# The standard pipeline, from `linalg` on memrefs to the dialect `ptx`.
 
 DEFAULT_TARGET = "sm_90a"
 """What a module that has no target is compiled for."""
@@ -218,3 +264,30 @@ class Pipeline(ModulePass):
         verified = ModuleParts(op)
         for stage in self.passes():
             verified = run(stage, ctx, op, verified)
+
+
+# `warp-set-target`: records the GPU that a module is compiled for.
+
+
+@dataclass(frozen=True)
+class SetTargetPass(ModulePass):
+    """Sets `warp.target` on the module. Later passes and verifiers read the target there.
+
+    Without `arch`, a module keeps its target; the target of a module that has none is sm_90a.
+    """
+
+    name = "warp-set-target"
+
+    arch: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        held = target_of(op)
+        if self.arch is None and held is not None:
+            return
+        try:
+            asked = target(self.arch or DEFAULT_TARGET)
+        except UnknownTargetError as e:
+            raise PassFailedException(str(e)) from None
+        if held not in (None, asked):
+            remark(op, self.name, f"the module says {held}; it is compiled for {asked}, which was asked for")
+        TargetAttr(asked).set_on(op)

@@ -1,8 +1,14 @@
-"""The text of a source file, or what its bytes are instead."""
+"""The text of source files, or what their bytes are instead; files that options of passes name."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+# The text of a source file, or what its bytes are instead.
 
 BYTECODE = b"ML\xefR"
 """How MLIR's bytecode starts. Source: MLIR Bytecode Format, Magic Number."""
@@ -42,3 +48,34 @@ def decode(data: bytes, name: str, language: str) -> str:
 def begins_as_ptx(text: str) -> bool:
     """Whether text is PTX rather than MLIR."""
     return _PTX.match(text) is not None
+
+
+# Files that options of passes name, read once while a module is compiled: all that asks for one sees the same text.
+
+_TEXTS: ContextVar[dict[str, str] | None] = ContextVar("texts", default=None)
+
+
+@contextmanager
+def read_once() -> Generator[None]:
+    """Keeps the text of each file that `read_text` reads, to the end of the outermost of such blocks."""
+    token = _TEXTS.set({}) if _TEXTS.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _TEXTS.reset(token)
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file.
+
+    Raises:
+        OSError, UnicodeDecodeError: if it cannot be read, or is no text.
+    """
+    held, name = _TEXTS.get(), str(path)
+    if held is None or name not in held:
+        text = Path(path).read_text(encoding="utf-8")
+        if held is None:
+            return text
+        held[name] = text
+    return held[name]

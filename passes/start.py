@@ -1,10 +1,29 @@
-"""Where commands start: what takes time to import is imported where an interrupt is caught."""
+"""Where commands start, and the versions they print: heavy imports come where an interrupt is caught."""
 
 from __future__ import annotations
 
 import os
 import sys
 from importlib import import_module
+
+# The versions of this package and of xDSL, as commands print them.
+
+
+def versions(program: str) -> str:
+    """A program with its versions: `warploom 0.1.0 on xDSL 0.74.0`."""
+    return f"{program} {_version('warploom')} on xDSL {_version('xdsl')}"
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes as long to import as all else
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of a checkout"
+
+
+# Where commands start: what takes time to import is imported where an interrupt is caught.
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted, as shells have it."""

@@ -12,15 +12,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from ..dialect.index import PUBLIC
+
 if TYPE_CHECKING:
-    from ..dialect.isa.descriptor import MatrixDescriptor
-    from ..dialect.isa.pixel_box import PixelBox
-    from ..dialect.isa.tensor_map import TensorMapFields
-    from .arguments.structs import Struct
+    from ..dialect.isa.tensor_map import PixelBox, TensorMapFields
+    from ..dialect.isa.wgmma import MatrixDescriptor
+    from ..dialect.ptx.check.module import Diagnostic
+    from .arguments.launch_values import Struct
+    from .arguments.sparse import check_metadata, compress, expand, prune
     from .arguments.tensor_map import TensorMap
-    from .check.ptx import Diagnostic, check_ptx
-    from .compiler import compile, load_kernels
-    from .errors import (
+    from .base.errors import (
         ArgumentError,
         AssemblerError,
         CompileError,
@@ -29,52 +30,18 @@ if TYPE_CHECKING:
         HostError,
         WarploomError,
     )
-    from .kernel import Kernel
-    from .launch_report import LaunchReport
-    from .launch_trace import LaunchTrace, TraceEvent
+    from .base.launch import Problem
+    from .interp.watch.report import LaunchReport
+    from .interp.watch.timeline import LaunchTrace, TraceEvent
+    from .kernel.check import check_ptx
+    from .kernel.compile import compile, load_kernels
+    from .kernel.kernel import Kernel
+    from .kernel.module import PtxModule, load_ptx
     from .lookup.explain import explain
-    from .module import PtxModule, load_ptx
-    from .problem import Problem
-    from .sparse import check_metadata, compress, expand, prune
-    from .torch_frontend.backend import warploom as torch_backend
-    from .torch_frontend.export import torch_to_linalg
-    from .torch_frontend.operators import torch_operators
-    from .torch_frontend.sharding import register_torch_sharding
-
-_HOMES = {
-    "ArgumentError": ".errors",
-    "AssemblerError": ".errors",
-    "CompileError": ".errors",
-    "CudaError": ".errors",
-    "DeviceUnavailableError": ".errors",
-    "Diagnostic": ".check.ptx",
-    "HostError": ".errors",
-    "Kernel": ".kernel",
-    "MatrixDescriptor": "..dialect.isa.descriptor",
-    "LaunchReport": ".launch_report",
-    "LaunchTrace": ".launch_trace",
-    "PixelBox": "..dialect.isa.pixel_box",
-    "Problem": ".problem",
-    "PtxModule": ".module",
-    "TensorMap": ".arguments.tensor_map",
-    "TensorMapFields": "..dialect.isa.tensor_map",
-    "Struct": ".arguments.structs",
-    "TraceEvent": ".launch_trace",
-    "WarploomError": ".errors",
-    "check_metadata": ".sparse",
-    "check_ptx": ".check.ptx",
-    "compress": ".sparse",
-    "compile": ".compiler",
-    "expand": ".sparse",
-    "explain": ".lookup.explain",
-    "load_kernels": ".compiler",
-    "load_ptx": ".module",
-    "prune": ".sparse",
-    "register_torch_sharding": ".torch_frontend.sharding",
-    "torch_backend": ".torch_frontend.backend",
-    "torch_operators": ".torch_frontend.operators",
-    "torch_to_linalg": ".torch_frontend.export",
-}
+    from .torch.backend import warploom as torch_backend
+    from .torch.importer import torch_to_linalg
+    from .torch.operators import torch_operators
+    from .torch.sharding import register_torch_sharding
 
 __all__ = [
     "ArgumentError",
@@ -117,6 +84,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in PUBLIC:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name], __name__), name)
+    return getattr(import_module(f"..{PUBLIC[name]}", __name__), name)

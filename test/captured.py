@@ -14,10 +14,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa import mma
 from warploom.dialect.isa.form import VECTOR
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.mma import Mma, MmaSparse
 from warploom.dialect.isa.targets import Target
 from warploom.dialect.isa.types import ElementType
 from warploom.dialect.layouts.layout import LANES
@@ -65,7 +64,7 @@ class Case:
 def cases(target: Target) -> Iterator[Case]:
     """Every form of `mma` and `mma.sp` that the target has, with every selector; block-scaled forms apart."""
     yield from (Case(row) for row in mma.rows() if row.runs_on(target) and row.scale is None)
-    sparse = (row for row in mma_sp.rows() if row.runs_on(target) and row.scale is None)
+    sparse = (row for row in mma.sparse_rows() if row.runs_on(target) and row.scale is None)
     yield from (Case(row, f) for row in sparse for f in row.selectors)
 
 

@@ -17,10 +17,9 @@ from captured import KINDS, Codes, Random, Words, codes
 from numpy.typing import NDArray
 
 from warploom.dialect.isa import wgmma
-from warploom.dialect.isa.descriptor import MatrixDescriptor
 from warploom.dialect.isa.form import VECTOR
 from warploom.dialect.isa.targets import Target
-from warploom.dialect.isa.wgmma import M, Wgmma
+from warploom.dialect.isa.wgmma import M, MatrixDescriptor, Wgmma
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

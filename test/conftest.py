@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from warploom.runtime.base.errors import DeviceUnavailableError
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.cuda.driver import gpu
-from warploom.runtime.errors import DeviceUnavailableError
 
 # Tests run beside each other already; those of launches in several processes say how many.
 os.environ.setdefault("WARPLOOM_CORES", "1")

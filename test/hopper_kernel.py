@@ -8,7 +8,7 @@ import numpy as np
 
 from warploom.runtime import TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 TILE, DEPTH, STEPS = 64, 64, 4
 STAGE = TILE * DEPTH * 2

@@ -68,9 +68,7 @@ def preimport() -> None:
     """
     import filecheck.main  # noqa: F401
 
-    import warploom.passes.opt  # noqa: F401
-    from warploom.passes.context import known_universe, make_context
-    from warploom.passes.universe import WARPLOOM_UNIVERSE
+    from warploom.passes.universe import WARPLOOM_UNIVERSE, known_universe, make_context
 
     known_universe()
     context = make_context()

@@ -14,11 +14,11 @@ from xdsl.printer import Printer
 from warploom.dialect.isa.form import ADDRESS, SCALAR, Form
 from warploom.dialect.isa.targets import TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
-from warploom.dialect.ptx.text.printer import print_ptx
+from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import FragmentType, TargetAttr
 from warploom.dialect.warp.words import words_of
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.to_ptx.convert_warp_to_ptx import ConvertWarpToPtxPass
+from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass
+from warploom.passes.universe import make_context, parse_mlir
 
 INDEX = IndexType()
 

@@ -40,13 +40,14 @@ from attentions import Attention
 from gpu.forms import LOOPS, SCHEDULES
 from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, packed_for_warpgroups, shared_by_ctas
 
-from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower, verified_after_each_pass
-from warploom.runtime import HostError, Kernel, WarploomError, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import HostError, Kernel, WarploomError, compile
 from warploom.runtime.cli.inputs import arrays
-from warploom.runtime.lowering import parse, without_tensors
+from warploom.runtime.kernel.lowering import parse, without_tensors
 from warploom.runtime.numerics.array import Array
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 ROOT = Path(__file__).parents[1]

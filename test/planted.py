@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from warploom.runtime import compile
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
-from warploom.runtime.module import load_ptx
+from warploom.runtime.interp.machine.memory import Finding
+from warploom.runtime.kernel.module import load_ptx
 
 Array = NDArray[Any]
 KERNELS = Path(__file__).parent / "data" / "kernels"

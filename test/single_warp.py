@@ -8,10 +8,10 @@ from typing import Any
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.expand.warp_expand import ExpandPass
-from warploom.passes.to_ptx.convert_warp_to_ptx import ConvertWarpToPtxPass
+from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.passes.tile.expand import ExpandPass
+from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import load_ptx
 
 KERNEL = """

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from warploom.dialect.ptx.instruction import InstOp
-from warploom.passes.to_ptx.emitter import Emitter
-from warploom.passes.to_ptx.operands import VirtualRegister
+from warploom.passes.to_ptx.emitter import Emitter, VirtualRegister
 
 Lanes = NDArray[np.int64]
 WORD = 0xFFFFFFFF

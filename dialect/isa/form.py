@@ -1,14 +1,18 @@
-"""What the rows of all instruction families have in common: where they are legal, and what operands they take."""
+"""What the rows of all instruction families share: legality, operands, block scales, and the parts of a product."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
-from .targets import Availability, Target, Version
+from ..layouts.layout import Bit, Layout, accumulator, multiplicand
+from .targets import Availability, Specific, Target, Version
 from .types import ElementType
+
+# What the rows of all instruction families have in common: where they are legal, and what operands they take.
 
 VECTOR, SCALAR, ADDRESS, CONSTANT, SELECTOR = "vector", "scalar", "address", "constant", "selector"
 """Kinds of operands: registers in braces, one register, `[p]`, an integer constant, `{byte-id, thread-id}`."""
@@ -94,3 +98,211 @@ def _by_fields(rows: Callable[[], tuple[Form, ...]], names: tuple[str, ...]) -> 
         key = tuple(getattr(row, name) for name in names)
         found[key] = (*found.get(key, ()), row)
     return found
+
+
+# Block scaling: the scales of A and B, who holds them, and which selectors are legal.
+#
+# Source: PTX ISA 9.7.14.3 (Block Scaling), tables 36 and 37, figures 43 to 45.
+
+SCALES_OF_WORD = 4
+"""Scales that a lane has in a register."""
+
+BYTE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}
+"""Table 37: the legal byte-ids by scales per row; scale s of a row is byte `byte-id + s` of its lane's word."""
+
+THREAD_IDS = {"a": (0, 1), "b": (0, 1, 2, 3)}
+"""Table 37: which thread-ids are legal, by operand."""
+
+_LAYOUTS = {
+    # Lane 4g + 2 * thread-id + h holds the scales of row g + 8h of A (m x vector).
+    "a": {
+        1: Layout.parse("r3 t0 r0 r1 r2 | b0 b1", "rctb"),
+        2: Layout.parse("r3 t0 r0 r1 r2 | c0 b0", "rctb"),
+        4: Layout.parse("r3 t0 r0 r1 r2 | c0 c1", "rctb"),
+    },
+    # Lane 4n + thread-id holds the scales of column n of B (vector x n).
+    "b": {
+        1: Layout.parse("t0 t1 c0 c1 c2 | b0 b1", "rctb"),
+        2: Layout.parse("t0 t1 c0 c1 c2 | r0 b0", "rctb"),
+        4: Layout.parse("t0 t1 c0 c1 c2 | r0 r1", "rctb"),
+    },
+}
+
+THREAD_BITS = {role: (len(legal) - 1).bit_length() for role, legal in THREAD_IDS.items()}
+
+
+@cache
+def _layout(role: str, vector: int, tiles: int) -> Layout:
+    alone = _LAYOUTS[role][vector]
+    if not 0 <= tiles <= THREAD_BITS[role]:
+        raise ValueError(f"words of {1 << tiles} matrices share a register, {1 << THREAD_BITS[role]} at most can")
+    axis, size = ("r", alone.rows) if role == "a" else ("c", alone.columns)
+    tile, bits = size.bit_length() - 1, range(THREAD_BITS[role])
+    names = {Bit("t", i): Bit(axis, tile + i) if i < tiles else Bit("t", i - tiles) for i in bits}
+    return Layout(tuple(names.get(bit, bit) for bit in alone.lane), alone.element)
+
+
+OPERANDS = (
+    FormOperand("scale_a", SCALAR),
+    FormOperand("selector_a", SELECTOR, "u16"),
+    FormOperand("scale_b", SCALAR),
+    FormOperand("selector_b", SELECTOR, "u16"),
+)
+"""What a block-scaled product takes after its other operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockScale:
+    """How the multiplicands are scaled: `vector` scales of type `type` for each row of A and each column of B.
+
+    `written` says whether the spelling names `.scale_vec::nX` or leaves it to the default of its kind.
+    """
+
+    vector: int
+    type: ElementType
+    written: bool = True
+
+    def __post_init__(self) -> None:
+        if self.vector not in BYTE_IDS:
+            raise ValueError(f"a row has 1, 2 or 4 scales, got {self.vector}")
+
+    @property
+    def qualifiers(self) -> str:
+        """The part of the spelling before the types."""
+        return f".block_scale.scale_vec::{self.vector}X" if self.written else ".block_scale"
+
+    @property
+    def byte_ids(self) -> tuple[int, ...]:
+        """The legal values of byte-id-a and byte-id-b."""
+        return BYTE_IDS[self.vector]
+
+    def shared_by(self, role: str, layout: Layout) -> int:
+        """The `tiles` for which `layout(role, tiles)` is a layout; 0 if it is no layout of these scales."""
+        return next((i for i in range(THREAD_BITS[role], 0, -1) if self.layout(role, i) == layout), 0)
+
+    def thread_ids(self, role: str) -> tuple[int, ...]:
+        """The legal values of thread-id-a (role "a") or thread-id-b."""
+        return THREAD_IDS[role]
+
+    def layout(self, role: str, tiles: int = 0) -> Layout:
+        """Who holds the scales of A (m x vector) or B (vector x n): each element of a lane is a byte of its word.
+
+        The axis `t` is the thread-id; the axis `b` is the byte-id, counted among the legal ones. The words of 2**tiles
+        matrices may share a register, those of neighbours along m or n: the low bits of the thread-id then say which.
+
+        Raises:
+            ValueError: if the thread-id has fewer bits.
+        """
+        return _layout(role, self.vector, tiles)
+
+
+# What the rows of `mma` and `mma.sp` share: the shape, the four matrices, the qualifiers.
+#
+# Source: PTX ISA 9.7.14.1 to 9.7.14.3.
+
+KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4 = "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4"
+
+IN_BYTES = (KIND_F8F6F4, KIND_MXF8F6F4)
+"""Kinds whose 4-bit and 6-bit elements lie each in a byte of its own (9.7.14.5.14)."""
+
+SM_120: Specific = (("sm_120a", (8, 7)), ("sm_120f", (8, 8)))
+"""Where `.kind`, `.block_scale` and the 4-bit and 6-bit types run (9.7.14.5.14 and 9.7.14.6.3, Target ISA Notes)."""
+
+
+class Shape(NamedTuple):
+    """M x N x K of one instruction: A is m x k, B is k x n, C and D are m x n."""
+
+    m: int
+    n: int
+    k: int
+
+    @staticmethod
+    def parse(text: str) -> Shape:
+        """Reads `m16n8k16`.
+
+        Raises:
+            ValueError: if the text is not of that form.
+        """
+        match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", text)
+        if match is None:
+            raise ValueError(f"expected a shape such as m16n8k16, got '{text}'")
+        return Shape(*map(int, match.groups()))
+
+    def __str__(self) -> str:
+        return f"m{self.m}n{self.n}k{self.k}"
+
+
+@cache
+def fragment_layout(role: str, m: int, n: int, k: int, bits: int) -> Layout:
+    """The layout of a dense operand whose elements take `bits` bits (ISA 9.7.14.5.2 to 9.7.14.5.13)."""
+    if role == "a":
+        return multiplicand(m, k, bits)
+    if role == "b":
+        return multiplicand(n, k, bits).transposed()
+    return accumulator(m, n)
+
+
+class ProductForm(Form):
+    """D = A * B + C by one warp, A dense or sparse.
+
+    `kind` is the `.kind` of the narrow floating-point types or "", `scale` their block scaling.
+    """
+
+    __slots__ = ()
+
+    shape: Shape
+    a: ElementType
+    b: ElementType
+    c: ElementType
+    d: ElementType
+    satfinite: bool
+    kind: str
+    scale: BlockScale | None
+
+    def check_registers(self) -> None:
+        """Raises ValueError if an operand does not fill whole registers."""
+        for role in "abcd":
+            held = self.layout(role).elements * self.container_bits(role)
+            if held == 0 or held % max(32, self.element(role).bits):
+                raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
+
+    def layout(self, role: str) -> Layout:
+        """The fragment layout of operand "a", "b", "c" or "d"."""
+        raise TypeError(f"{type(self).__name__} has no layouts")
+
+    def element(self, role: str) -> ElementType:
+        """The element type of operand "a", "b", "c" or "d"."""
+        return self.a if role == "a" else self.b if role == "b" else self.c if role == "c" else self.d
+
+    def container_bits(self, role: str) -> int:
+        """How many bits of a register an element takes: 8 for the 4-bit and 6-bit types of some kinds."""
+        return 8 if self.kind in IN_BYTES and role in "ab" else self.element(role).bits
+
+    @property
+    def operand_bits(self) -> int:
+        """How many bits of a register an element of A or B takes: of both the same."""
+        return self.container_bits("a")
+
+    def registers(self, role: str) -> int:
+        """Registers per lane that operand "a", "b", "c" or "d" takes: 64-bit ones for f64, else 32-bit."""
+        return self.layout(role).elements * self.container_bits(role) // max(32, self.element(role).bits)
+
+    def register_type(self, role: str) -> str:
+        """The type of those registers, as the text gives it: `b32`, `f16x2`, `bf16x2`, `f32`, `f64` or `s32`."""
+        return register_type(self.element(role))
+
+    @property
+    def fragments(self) -> tuple[FormOperand, ...]:
+        """The operands d, a, b, c."""
+        return tuple(FormOperand(role, VECTOR, self.register_type(role), self.registers(role)) for role in "dabc")
+
+    @property
+    def qualifiers(self) -> str:
+        """The part of the spelling from `.satfinite` or `.kind` to the types, of the scales too."""
+        before = ".satfinite" if self.satfinite else ""
+        if self.kind:
+            before += f".kind::{self.kind}"
+        after = ""
+        if self.scale:
+            before, after = before + self.scale.qualifiers, f".{self.scale.type.name}"
+        return f"{before}.{self.d.name}.{self.a.name}.{self.b.name}.{self.c.name}{after}"

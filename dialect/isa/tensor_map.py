@@ -1,20 +1,111 @@
-"""The tensor map: what `cp.async.bulk.tensor` knows of a tensor, in 128 bytes.
-
-PTX calls the bytes opaque; `tensormap.replace` writes their fields in place, which shows where they are. Nothing shows
-where a driver puts those of im2col mode: their places are our own. Dimensions are in PTX's order, fastest first.
-Source: PTX ISA 5.5.4 (im2col mode), 5.5.8 (Tensor Map), 9.7.9.27 (tensormap.replace); CUDA driver API,
-cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
-"""
+"""The tensor map: 128 bytes that describe a tensor to `cp.async.bulk.tensor`, and what `tensormap.replace` edits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from .descriptor import UNIT
-from .pixel_box import PixelBox
+from .wgmma import UNIT
+
+# What a tensor map in im2col mode has in the place of a box: PTX ISA 5.5.4.
+#
+# The tensor is a batch of images of channels: dimension 0 is C, the last N, and between them are W, then H and D where
+# there are so many. Pixels are numbered along W, H, D and N, as a convolution numbers the places of its filter.
+
+MOST_CHANNELS, MOST_PIXELS = 256, 1024
+
+_BITS = {3: 16, 4: 8, 5: 5}
+"""Of a corner of the bounding box along one dimension, and of an offset, by the rank of the tensor."""
+
+
+@dataclass(frozen=True)
+class PixelBox:
+    """The box of a tensor map in im2col mode. A copy moves `pixels` pixels, and `channels` elements of each.
+
+    The corner of the filter starts at the coordinates of the copy and moves from pixel to pixel within a bounding box.
+    Along each dimension between C and N the box goes from `lower` to the last index of the tensor plus `upper`, both
+    included. Each pixel is the corner plus the offsets of the copy.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    channels: int
+    pixels: int
+
+    def reversed(self) -> PixelBox:
+        """The same box with its dimensions in reverse order."""
+        return PixelBox(tuple(self.lower[::-1]), tuple(self.upper[::-1]), self.channels, self.pixels)
+
+    def problem(self, sizes: tuple[int, ...]) -> str | None:
+        """The reason why a map of a tensor of these sizes, fastest dimension first, cannot have this box; None if it
+        can."""
+        rank = len(sizes)
+        if rank not in _BITS:
+            return f"pixels are those of tensors with 3 to 5 dimensions, got {rank}"
+        least, most = -1 << _BITS[rank] - 1, (1 << _BITS[rank] - 1) - 1
+        for name, corner in (("lower", self.lower), ("upper", self.upper)):
+            if len(corner) != rank - 2:
+                return f"{name}: expected {rank - 2} numbers for {rank} dimensions, got {len(corner)}"
+            for axis, value in enumerate(corner, 1):
+                if not least <= value <= most:
+                    return f"{name}: expected {least} to {most} along dimension {axis}, got {value}"
+        for name, value, limit in (("channels", self.channels, MOST_CHANNELS), ("pixels", self.pixels, MOST_PIXELS)):
+            if not 1 <= value <= limit:
+                return f"{name}: expected 1 to {limit}, got {value}"
+        for axis, (first, last) in enumerate(zip(self.lower, self.last(sizes), strict=True), 1):
+            if first > last:
+                return f"the bounding box is empty along dimension {axis}: it goes from {first} to {last}"
+        return None
+
+    def last(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The last position of the filter's corner along each dimension between C and N."""
+        return tuple(size - 1 + by for size, by in zip(sizes[1:-1], self.upper, strict=True))
+
+    def corners(
+        self, sizes: tuple[int, ...], steps: tuple[int, ...], start: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
+        """The position of the filter's corner for each pixel, from W to N, in a tensor of these sizes. The corner
+        begins at `start`, which lies in the bounding box, and moves by `steps` elements along W, H and D."""
+        at, last = list(start), self.last(sizes)
+        for _ in range(self.pixels):
+            yield tuple(at)
+            for axis, (first, end, step) in enumerate(zip(self.lower, last, steps[1:-1], strict=True)):
+                at[axis] += step
+                if at[axis] <= end:
+                    break
+                at[axis] = first
+            else:
+                at[-1] += 1
+
+    # Bits
+
+    def encode_corners(self) -> int:
+        """Both corners in 32 bits. The lowest bits hold the fastest dimension of the lower corner."""
+        bits = _BITS[len(self.lower) + 2]
+        return sum((v & (1 << bits) - 1) << bits * i for i, v in enumerate((*self.lower, *self.upper)))
+
+    @staticmethod
+    def decode(rank: int, corners: int, channels: int, pixels: int) -> PixelBox:
+        """The box of a tensor of this rank whose corners are encoded in these bits."""
+        bits = _BITS[rank]
+        fields = [corners >> bits * i & (1 << bits) - 1 for i in range(2 * (rank - 2))]
+        signed = [field - (field >> bits - 1 << bits) for field in fields]
+        return PixelBox(tuple(signed[: rank - 2]), tuple(signed[rank - 2 :]), channels, pixels)
+
+
+def most_offset(rank: int) -> int:
+    """The largest offset of a copy from a tensor of a rank."""
+    return (1 << _BITS[rank]) - 1
+
+
+# The tensor map: what `cp.async.bulk.tensor` knows of a tensor, in 128 bytes.
+#
+# PTX calls the bytes opaque; `tensormap.replace` writes their fields in place, which shows where they are. Nothing
+# shows where a driver puts those of im2col mode: their places are our own. Dimensions are in PTX's order, fastest
+# first. Source: PTX ISA 5.5.4 (im2col mode), 5.5.8 (Tensor Map), 9.7.9.27 (tensormap.replace); CUDA driver API,
+# cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 
 SIZE = 128
 """Bytes of a map."""
@@ -247,3 +338,70 @@ def _decoded_box(rank: int, words: Sequence[int]) -> tuple[int, ...] | PixelBox:
     if not 3 <= rank <= MOST_RANK:
         raise TensorMapError(f"pixels are those of tensors with 3 to {MOST_RANK} dimensions, got {rank}")
     return PixelBox.decode(rank, words[14], inner, (words[15] & ~_IM2COL) + 1)
+
+
+# What `tensormap.replace` writes where: a field of the 128 bytes of a tensor map in tile mode.
+#
+# Source: machine code that ptxas 13.0 makes for sm_90a. It leaves the bit of tf32 set when the elements become others.
+
+ORDERED = ("box_dim", "global_dim", "element_stride", "global_stride")
+"""The fields that each dimension has."""
+
+MOST_STRIDES = 4
+
+
+class Edit(NamedTuple):
+    """Of the 32-bit word at a byte of the map, the bits of a mask become those of a value."""
+
+    byte: int
+    mask: int
+    bits: int
+
+
+class EditError(ValueError):
+    """A field that no map of tile mode has, or a value that is none of it."""
+
+
+def edits(field: str, ordinal: int, value: int) -> list[Edit]:
+    """What replacing a field does; `ordinal` is the dimension for fields that are `ORDERED`, else 0.
+
+    Raises:
+        EditError: for what these maps do not have.
+    """
+    match field:
+        case "global_address":
+            return [Edit(0x00, 0xFFFFFFFF, value & 0xFFFFFFFF), Edit(0x04, 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF)]
+        case "rank":
+            return [_bits(0x08, 4, 3, value)]
+        case "elemtype":
+            return _element(value)
+        case "interleave_layout":
+            return [_bits(0x08, 11, 2, value)]
+        case "swizzle_mode" if value < 4:
+            return [_bits(0x08, 13, 2, value)]
+        case "fill_mode":
+            return [_bits(0x08, 15, 1, value)]
+        case "box_dim":
+            return [_bits(0x34, 24, 8, value - 1) if ordinal == 0 else _bits(0x38, 8 * (ordinal - 1), 8, value - 1)]
+        case "global_dim":
+            return [_bits(0x20 + 4 * ordinal, 0, 32, value - 1)]
+        case "element_stride":
+            return [_bits(0x34, 3 * ordinal, 3, value - 1)]
+        case "global_stride" if ordinal < MOST_STRIDES:
+            return [_bits(0x0C + 4 * ordinal, 0, 32, value >> 4), _bits(0x1C, 4 * ordinal, 4, value >> 36)]
+        case "global_stride":
+            raise EditError(f"a tensor map has the strides 0 to {MOST_STRIDES - 1}, got number {ordinal}")
+        case _:
+            raise EditError(f"the maps of tile mode have no {field} {value}")
+
+
+def _element(value: int) -> list[Edit]:
+    if value >= len(ELEMENTS):
+        raise EditError(f"expected an element type of 0 to {len(ELEMENTS) - 1}, got {value}")
+    element = ELEMENTS[value]
+    return [_bits(0x08, 7, 4, element.code), *([_bits(0x08, 16, 1, 1)] if element.rounded else [])]
+
+
+def _bits(byte: int, low: int, width: int, value: int) -> Edit:
+    mask = (1 << width) - 1
+    return Edit(byte, mask << low, (value & mask) << low)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, register_type
-from .product import Shape
+from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, Shape, register_type
 from .targets import Gone, Specific, Version
 from .types import ElementType, element_types
 

@@ -1,37 +1,9 @@
-"""Fragment layouts as bit maps, and what follows from them.
-
-Which lane of a warp holds which element of a matrix, and in which place of its registers, is
-linear over bits in every instruction of the ISA: each bit of the lane number and each bit of the
-element number carries exactly one bit of the row or of the column. So a layout is one line::
-
-    c1 c2 r0 r1 r2 | c0 r3 c3        A of m16n8k16, f16
-
-Left of the bar are the 5 bits of the lane, least significant first; right of it the bits of the
-element number within a lane. `r3` says that this bit is bit 3 of the row. Everything else (element
-positions, register counts and packing, the `ldmatrix` that loads the fragment) is derived.
-
-A few operands need one more axis besides rows and columns, written with another letter: `q` is the
-number of the product where a warp computes several side by side, `f` the sparsity selector, `t` the
-thread-id and `b` the byte-id of block scales, `x` the number of the copy where several lanes hold the same::
-
-    r0 r1 q0 q1 r2 | c0 c1           A of m8n8k4, f16: four products per warp
-    c2 f0 r0 r1 r2 | c0 c1 r3        sparsity metadata: chunk c of row r when the selector is f
-    x0 x1 r0 r1 r2 | r3              a column, such as the largest of each row: four lanes hold each element
-
-What a warpgroup holds together has a third part, the bits of the warp's number in the group::
-
-    c1 c2 r0 r1 r2 | c0 r3 | r4 r5    D of wgmma, eight columns of it: each warp has 16 of 64 rows
-
-A fragment larger than its layout's base tile repeats it: tile after tile, row by row of tiles, each
-taking the next elements of a lane.
-
-Sources: PTX ISA 9.7.14.5 (Matrix Fragments), where the same maps are figures and formulas; "Linear
-Layouts: Robust Code Generation of Efficient Tensor Computation Using F2" (Zhou et al., 2025).
-"""
+"""Fragment layouts as linear maps over F2, what follows from them, and products with permuted indices."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +11,158 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+# Linear maps over F2: what layouts, swizzles and their compositions are.
+#
+# A map takes a number apart into bits, and sends the number to the xor of what its bits are sent to. It is given by
+# the images of the single bits, so composing, inverting and asking whether two lanes can meet are linear algebra over
+# a handful of bits, however large the matrix.
+
+
+class BitMapError(ValueError):
+    """Maps that do not fit each other, or have no inverse; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitMap:
+    """A linear map from numbers of `len(images)` bits to numbers of `width` bits: bit i is sent to `images[i]`.
+
+    Raises:
+        BitMapError: if an image does not fit `width` bits.
+    """
+
+    images: tuple[int, ...]
+    width: int
+
+    def __post_init__(self) -> None:
+        for bit, image in enumerate(self.images):
+            if not 0 <= image < 1 << self.width:
+                raise BitMapError(f"bit {bit}: expected an image of {self.width} bits, got {image:#b}")
+
+    @staticmethod
+    def identity(width: int) -> BitMap:
+        """The map that changes nothing."""
+        return BitMap.permutation(range(width))
+
+    @staticmethod
+    def permutation(places: Iterable[int]) -> BitMap:
+        """The map that sends bit i to bit `places[i]`.
+
+        Raises:
+            BitMapError: if a place is not there, or there twice.
+        """
+        places = tuple(places)
+        if sorted(places) != list(range(len(places))):
+            raise BitMapError(f"expected each of the bits 0 to {len(places) - 1} once, got {places}")
+        return BitMap(tuple(1 << place for place in places), len(places))
+
+    def __call__(self, argument: int) -> int:
+        value = 0
+        for i, image in enumerate(self.images):
+            if argument >> i & 1:
+                value ^= image
+        return value
+
+    @property
+    def rank(self) -> int:
+        """How many bits the images span: the map has 2^rank values."""
+        return span(self.images)
+
+    def values(self) -> NDArray[np.intp]:
+        """All values, by argument: an array of 2^len(images) numbers."""
+        import numpy as np
+
+        values = np.zeros(1, np.intp)
+        for image in self.images:
+            values = np.concatenate([values, values ^ image])
+        return values
+
+    def places(self) -> tuple[int, ...] | None:
+        """Where each bit goes, if each goes to one bit of its own; None if the map is no permutation of bits."""
+        if len(self.images) != self.width or {*self.images} != {1 << i for i in range(self.width)}:
+            return None
+        return tuple(image.bit_length() - 1 for image in self.images)
+
+
+def span(numbers: Iterable[int]) -> int:
+    """How many of the numbers are independent: the dimension of what they span by xor."""
+    basis: list[int] = []
+    for number in numbers:
+        rest = number
+        for known in basis:
+            rest = min(rest, rest ^ known)
+        if rest:
+            basis.append(rest)
+    return len(basis)
+
+
+def compose(outer: BitMap, inner: BitMap) -> BitMap:
+    """The map that applies `inner`, then `outer`.
+
+    Raises:
+        BitMapError: if what `inner` gives is not as wide as what `outer` takes.
+    """
+    if inner.width != len(outer.images):
+        raise BitMapError(f"expected a map of {inner.width} bits to apply to {inner.width} bits, "
+                          f"got one of {len(outer.images)}")  # fmt: skip
+    return BitMap(tuple(map(outer, inner.images)), outer.width)
+
+
+def is_bijection(bits: BitMap) -> bool:
+    """Whether every value is that of exactly one argument."""
+    return len(bits.images) == bits.width == bits.rank
+
+
+def inverse(bits: BitMap) -> BitMap:
+    """The map that takes a value back to its argument, by elimination.
+
+    Raises:
+        BitMapError: if the map is no bijection.
+    """
+    if not is_bijection(bits):
+        raise BitMapError(f"a map from {len(bits.images)} bits to {bits.width} bits of rank {bits.rank} has no inverse")
+    # each row is (image, argument); elimination turns the images into the single bits
+    rows = [(image, 1 << i) for i, image in enumerate(bits.images)]
+    for bit in range(bits.width):
+        at = next(i for i in range(bit, bits.width) if rows[i][0] >> bit & 1)
+        rows[bit], rows[at] = rows[at], rows[bit]
+        image, argument = rows[bit]
+        rows = [
+            (other ^ image, source ^ argument) if i != bit and other >> bit & 1 else (other, source)
+            for i, (other, source) in enumerate(rows)
+        ]
+    return BitMap(tuple(argument for _, argument in rows), bits.width)
+
+
+# Fragment layouts as bit maps, and what follows from them.
+#
+# Which lane of a warp holds which element of a matrix, and in which place of its registers, is linear over bits in
+# every instruction of the ISA: each bit of the lane number and each bit of the element number carries exactly one bit
+# of the row or of the column. So a layout is one line::
+#
+#     c1 c2 r0 r1 r2 | c0 r3 c3        A of m16n8k16, f16
+#
+# Left of the bar are the 5 bits of the lane, least significant first; right of it the bits of the element number
+# within a lane. `r3` says that this bit is bit 3 of the row. Everything else (element positions, register counts and
+# packing, the `ldmatrix` that loads the fragment) is derived.
+#
+# A few operands need one more axis besides rows and columns, written with another letter: `q` is the number of the
+# product where a warp computes several side by side, `f` the sparsity selector, `t` the thread-id and `b` the byte-id
+# of block scales, `x` the number of the copy where several lanes hold the same::
+#
+#     r0 r1 q0 q1 r2 | c0 c1           A of m8n8k4, f16: four products per warp
+#     c2 f0 r0 r1 r2 | c0 c1 r3        sparsity metadata: chunk c of row r when the selector is f
+#     x0 x1 r0 r1 r2 | r3              a column, such as the largest of each row: four lanes hold each element
+#
+# What a warpgroup holds together has a third part, the bits of the warp's number in the group::
+#
+#     c1 c2 r0 r1 r2 | c0 r3 | r4 r5    D of wgmma, eight columns of it: each warp has 16 of 64 rows
+#
+# A fragment larger than its layout's base tile repeats it: tile after tile, row by row of tiles, each taking the next
+# elements of a lane.
+#
+# Sources: PTX ISA 9.7.14.5 (Matrix Fragments), where the same maps are figures and formulas; "Linear Layouts: Robust
+# Code Generation of Efficient Tensor Computation Using F2" (Zhou et al., 2025).
 
 LANES = 32
 
@@ -113,8 +237,7 @@ class Layout:
 
     def _repr_svg_(self) -> str:
         """Which lane holds which element, for notebooks; a panel for each value of another axis than row and column."""
-        from ..pictures.cells import Picture, svg
-        from ..pictures.fragments import elements, panels
+        from .pictures import Picture, elements, panels, svg
 
         others = {axis: name for axis, name in AXES.items() if axis not in "rc"}
         title = f"{self.rows} x {self.columns}, {self.threads} threads"
@@ -262,3 +385,84 @@ def accumulator(rows: int, columns: int) -> Layout:
     row_bits, column_bits = rows.bit_length() - 1, columns.bit_length() - 1
     element = (column(0), *(row(i) for i in range(3, row_bits)), *(column(i) for i in range(3, column_bits)))
     return Layout((column(1), column(2), row(0), row(1), row(2)), element)
+
+
+# Products on fragments with permuted indices: the instruction's rows and columns under other numbers.
+#
+# A product is the same whatever its rows, its columns and the terms of its sums are called, as long as A, B and C
+# agree. So a fragment may hold, where the instruction has bit i of m, n or k, any other bit of it; and its base tile
+# may be several of the instruction's tiles, chosen by further bits, with numbers that interleave. For B of m16n8k32, 8
+# bits::
+#
+#     r2 r3 c0 c1 c2 | r0 r1 r4           the instruction's tile, 32x8
+#     r2 r3 c1 c2 c3 | r0 r1 r4 c0        two of them, one of the even and one of the odd columns: 32x16
+#
+# This lets memory be read in the pieces that it is good at: there a lane gets neighbours along n from one load, which
+# go to two tiles. An accumulator of the same columns, `c2 c3 r0 r1 r2 | c1 r3 c0`, then holds four neighbours per
+# lane.
+
+
+class Labels(NamedTuple):
+    """Bit i of the instruction's row is bit `rows[i]` of the matrix's row; the same for columns."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def labels(layout: Layout, instruction: Layout) -> Labels | None:
+    """How a fragment calls the instruction's rows and columns; None if it is not made of the instruction's tiles.
+
+    Registers of a tile follow each other; the bits of the element that come after a tile's say which tile.
+    """
+    held = len(instruction.element)
+    found: dict[str, dict[int, int]] = {"r": {}, "c": {}}
+    if len(layout.element) < held or any(bit.axis not in found for bit in layout.element[held:]):
+        return None
+    theirs = (*instruction.lane, *instruction.element)
+    for ours, bit in zip((*layout.lane, *layout.element[:held]), theirs, strict=True):
+        if ours.axis != bit.axis or (bit.axis not in found and ours != bit):
+            return None
+        found.get(bit.axis, {})[bit.number] = ours.number
+    rows, columns = (tuple(names[i] for i in range(len(names))) for names in found.values())
+    return Labels(rows, columns)
+
+
+def permuted(instruction: Layout, rows: Sequence[int], columns: Sequence[int], further: Sequence[Bit] = ()) -> Layout:
+    """The base tile that calls bit i of the instruction's row `rows[i]`, and is made of the tiles that `further` names.
+
+    Raises:
+        ValueError: if a bit of the row or column is then carried twice or not at all.
+    """
+    names = {"r": rows, "c": columns}
+    lane, element, warp = (
+        tuple(Bit(bit.axis, names[bit.axis][bit.number]) if bit.axis in names else bit for bit in part)
+        for part in (instruction.lane, instruction.element, instruction.warp)
+    )
+    return Layout(lane, (*element, *further), warp)
+
+
+def origins(layout: Layout, instruction: Layout, tiles: tuple[int, int]) -> list[tuple[int, int]]:
+    """(row, column) of the first element of each of the instruction's tiles, in the order of their registers.
+
+    `tiles` is the fragment's size in base tiles, down and across.
+    """
+    first = 1 << len(instruction.element)
+    inner = [layout.element_offset(element) for element in range(0, layout.elements, first)]
+    down, across = tiles
+    return [
+        (i * layout.rows + row, j * layout.columns + column)
+        for i in range(down)
+        for j in range(across)
+        for row, column in inner
+    ]
+
+
+def disagreement(name: str, axis: str, ours: Sequence[int], other: str, theirs: Sequence[int]) -> str | None:
+    """What is wrong, in words, where two operands call the bits of a common axis differently."""
+    if tuple(ours) == tuple(theirs):
+        return None
+    shown, expected = (" ".join(map(str, bits)) for bits in (ours, theirs))
+    return (
+        f"expected {name} and {other} to number {axis} alike: the instruction's bits of {axis} are bits {shown} in "
+        f"{name} and {expected} in {other}"
+    )

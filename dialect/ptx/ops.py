@@ -1,38 +1,34 @@
-"""Operations of the `ptx` dialect that make up a module: functions, labels, scopes.
-
-PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA
-value that names that storage, defined by `ptx.reg`; an instruction takes every register it
-mentions, destinations included, as an operand. So any PTX text has a module, and prints back.
-Source: PTX ISA, chapters 4, 5, 7 and 11.
-"""
+"""Operations of the `ptx` dialect that make up a module: functions, labels, scopes; and the dialect itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    IntegerAttr,
-    StringAttr,
-    UnitAttr,
-    i64,
-)
-from xdsl.ir import Block, Operation, Region
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_op_definition,
-    opt_prop_def,
-    prop_def,
-    region_def,
-    traits_def,
-)
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, i64
+from xdsl.ir import Block, Dialect, Operation, Region
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
-from .declarations import parse_attributes, print_attributes
-from .types import ParamAttr, parse_variable, print_variable
+from .instruction import InstOp
+from .types import (
+    ParamAttr,
+    RegisterType,
+    RegOp,
+    VarOp,
+    parse_attributes,
+    parse_variable,
+    print_attributes,
+    print_variable,
+)
+
+# Operations of the `ptx` dialect that make up a module: functions, labels, scopes.
+#
+# PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA value that
+# names that storage, defined by `ptx.reg`; an instruction takes every register it mentions, destinations included, as
+# an operand. So any PTX text has a module, and prints back. Source: PTX ISA, chapters 4, 5, 7 and 11.
 
 
 def _body(ops: Sequence[Operation] | Region) -> Region:
@@ -302,3 +298,12 @@ class ScopeOp(IRDLOperation):
         op = cls(_parse_body(parser))
         op.attributes |= attributes.data if attributes else {}
         return op
+
+
+# The `ptx` dialect: what one thread executes.
+
+PTX = Dialect(
+    "ptx",
+    [ModuleOp, FuncOp, RegOp, VarOp, LabelOp, CommentOp, DirectiveOp, ScopeOp, InstOp],
+    [RegisterType, ParamAttr],
+)

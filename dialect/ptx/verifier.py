@@ -13,15 +13,23 @@ from itertools import count
 from typing import NamedTuple
 
 from ..isa.targets import NAMED, Target, Version
-from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, nowhere
-from .instructions import find, nearest
-from .kinds import ValueKind, kind_of
-from .literals import immediate, outside
+from .instructions import family, find, nearest
+from .kinds import (
+    ANYWHERE,
+    AddressRules,
+    SpaceOf,
+    ValueKind,
+    check_address,
+    check_symbol,
+    immediate,
+    kind_of,
+    nowhere,
+    outside,
+)
 from .rows.grammar import Bindings, Row, Slot
-from .special import SPECIAL_REGISTERS
+from .text.special import SPECIAL_REGISTERS
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import REGISTER_BITS, alike, bits_of, compatible
-from .unmodelled import family
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..pictures.shapes import FINE, box, colour, document, grid, text
-from .loop import LoopSchedule
-from .tile import TileSchedule
+from ..layouts.pictures import FINE, box, colour, document, grid, text
+from .records import LoopSchedule, TileSchedule
 
 SIDE = 260.0
 """Pixels of the longer side of the CTA tile."""

@@ -12,14 +12,20 @@ from dataclasses import dataclass, replace
 from typing import cast, get_type_hints
 
 from ..isa.types import ELEMENT_TYPES
-from .arithmetic import ArithmeticSchedule
-from .epilogue import EpilogueSchedule
-from .fields import ScheduleError, ScheduleField, ScheduleRecord, fields_of, text_of
-from .grid import GridSchedule
-from .loop import LoopSchedule
-from .operands import OperandSchedule
-from .shared import SharedSchedule
-from .tile import TileSchedule
+from .records import (
+    ArithmeticSchedule,
+    EpilogueSchedule,
+    GridSchedule,
+    LoopSchedule,
+    OperandSchedule,
+    ScheduleError,
+    ScheduleField,
+    ScheduleRecord,
+    SharedSchedule,
+    TileSchedule,
+    fields_of,
+    text_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""`warp.attention`: two products with a softmax between them, on memory."""
+"""`warp.attention` and `warp.rows`; along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -14,10 +15,12 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
+    StringAttr,
     f32,
+    i32,
     i64,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -28,15 +31,254 @@ from xdsl.irdl import (
     opt_operand_def,
     opt_prop_def,
     prop_def,
+    region_def,
+    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import memory_of
-from .loops import LoopSizes, loops_around, loops_of
-from .pointwise import PointwiseOp, PointwiseType, pointwise_of
+from ..layouts.layout import Bit, Layout
+from .attributes import FragmentType, element_row, fragment_of, memory_of
+from .elements import (
+    LoopSizes,
+    PointwiseOp,
+    PointwiseType,
+    element_type,
+    loops_around,
+    loops_of,
+    pointwise_of,
+    verify_along,
+    verify_elements,
+)
+from .epilogue import AXES
+from .fragments import IDENTITIES, Kind, KindAttr
+from .op_shapes import BareWord, FragmentChange
+
+# `warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region.
+
+
+@irdl_op_definition
+class AcrossOp(IRDLOperation):
+    """Reduces all elements of a row to one: `%m = warp.across max %x : f32`. It is used in the region of
+    `warp.rows`."""
+
+    name = "warp.across"
+
+    kind = prop_def(KindAttr)
+    element = operand_def(Float32Type())
+    result = result_def(Float32Type())
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $element attr-dict `:` type($element)"
+
+    def __init__(self, kind: Kind, element: SSAValue):
+        super().__init__(operands=[element], properties={"kind": KindAttr(kind)}, result_types=[element.type])
+
+    def verify_(self) -> None:
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+
+
+@irdl_op_definition
+class RowsOp(IRDLOperation):
+    """Computes each row of the output from a row of each input::
+
+        warp.rows %x, %weight into %y {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
+                                                        affine_map<(m, n) -> (m, n)>]}
+            : memref<64x100xf16>, memref<100xf32> into memref<64x100xf16> {
+        ^bb0(%a: f16, %w: f32):
+          %x = arith.extf %a : f16 to f32
+          %square = arith.mulf %x, %x : f32
+          %sum = warp.across add %square : f32
+          ...
+          warp.yield %r : f16
+        }
+
+    The last loop runs along a row, and the others run over rows. The output is indexed by all loops in order, or by all
+    except the last if each row has one result. Inputs are numbers, or memory that is indexed by any loops. The
+    arguments of the region are one element of each input. The region computes in f32.
+    """
+
+    name = "warp.rows"
+
+    inputs = var_operand_def()
+    output = operand_def(MemRefType)
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+    body = region_def("single_block")
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$inputs `into` $output attr-dict `:` type($inputs) `into` type($output) $body"
+
+    def __init__(self, inputs: Sequence[SSAValue], output: SSAValue, maps: Sequence[AffineMap], body: Region):
+        super().__init__(
+            operands=[list(inputs), output],
+            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps])},
+            regions=[body],
+        )
+
+    @property
+    def maps(self) -> tuple[AffineMap, ...]:
+        """The indexing maps of the inputs and the output."""
+        return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are; the last one runs along a row."""
+        return self.maps[-1].num_dims
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a row gives one element."""
+        return len(self.maps[-1].results) < self.loops
+
+    def verify_(self) -> None:
+        if len(self.maps) != len(self.inputs) + 1:
+            raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
+        every = tuple(range(self.loops))
+        if loops_of(self.maps[-1]) not in (every, every[:-1]):
+            raise VerifyException(
+                f"expected the output to be indexed by all loops, or all but the last, got {self.maps[-1]}"
+            )
+        sizes = LoopSizes()
+        for number, (value, map_) in enumerate(zip((*self.inputs, self.output), self.maps, strict=True)):
+            name = f"input {number}" if number < len(self.inputs) else "the output"
+            verify_along(name, map_, self.loops, every)
+            sizes.add(name, value, loops_of(map_))
+        if not any(every[-1] in loops_of(map_) for map_ in self.maps[:-1]):
+            raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
+        kinds = [element_type(value) for value in (*self.inputs, self.output)]
+        for kind in kinds:
+            row = element_row(kind)
+            if row is None or not row.is_float or row.bits not in (16, 32):
+                raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
+        verify_elements(self.body, kinds[:-1], kinds[-1])
+
+
+# Along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`.
+#
+# What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
+# element. A column of sums may still be in parts, one for each lane of a row::
+#
+#     c1 c2 r0 r1 r2 | c0 r3       a matrix: each row lies in four lanes
+#     c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
+#     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
+
+WORD_BITS = 32
+
+
+def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
+    """The layout of what becomes of each row; with `parts`, of what each lane makes of its own elements of it."""
+
+    def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
+        count = 0
+        for bit in bits:
+            if bit.axis == "r":
+                yield bit
+            else:
+                yield Bit("c" if parts and bit.axis == "c" else "x", count)
+                count += 1
+
+    element = tuple(bit for bit in layout.element if bit.axis == "r")
+    return Layout(tuple(renamed(layout.lane)), element, layout.warp)
+
+
+def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
+    """The type of what becomes of each row of a fragment."""
+    layout = column_layout(kind.layout.data, parts=parts)
+    return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+
+
+@irdl_op_definition
+class ReduceOp(FragmentChange):
+    """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
+    row::
+
+        %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+                               to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+        %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+        %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+
+    Elements have 32 bits. Each lane combines the first and the second half of its elements, then the halves of the
+    result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of the
+    lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
+    """
+
+    name = "warp.reduce"
+
+    kind = prop_def(KindAttr)
+
+    assembly_format = "$kind $input attr-dict `:` type($input) `to` type($fragment)"
+
+    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False):
+        result = column_of(fragment_of(value), parts=parts)
+        super().__init__(value, result, {"kind": KindAttr(kind)})
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if source.bits != WORD_BITS:
+            raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
+        if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
+            raise VerifyException(f"expected each row within one warp, got {source}")
+        whole, parts = column_of(source), column_of(source, parts=True)
+        if result not in (whole, parts):
+            raise VerifyException(f"expected a result of {whole} or {parts}, got {result}")
+
+
+@irdl_op_definition
+class BroadcastOp(FragmentChange):
+    """Repeats the only element of each row in all columns. It needs no instruction::
+
+    %b = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+                          to !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    """
+
+    name = "warp.broadcast"
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if source.bits != WORD_BITS:
+            raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
+        if (expected := column_of(result)) != source:
+            raise VerifyException(f"expected a column {expected}, got {source}")
+
+
+@irdl_op_definition
+class StepOp(IRDLOperation):
+    """A fragment whose elements are the numbers of their rows, or of their columns, counted from an index::
+
+    %j = warp.step columns %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    """
+
+    name = "warp.step"
+
+    along = prop_def(StringAttr)
+    start = operand_def(IndexType())
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    custom_directives: ClassVar = (BareWord,)
+    assembly_format = "custom<BareWord>($along) $start attr-dict `:` type($fragment)"
+
+    def __init__(self, along: str, start: SSAValue, fragment: FragmentType):
+        super().__init__(
+            operands=[start],
+            properties={"along": StringAttr(along)},
+            result_types=[fragment.with_element(i32)],
+        )
+
+    def verify_(self) -> None:
+        if self.along.data not in AXES:
+            raise VerifyException(f"expected numbers of {' or '.join(AXES)}, got '{self.along.data}'")
+        if self.fragment.type.element_type != i32:
+            raise VerifyException(f"expected elements of i32, got {self.fragment.type}")
+
+
+# `warp.attention`: two products with a softmax between them, on memory.
 
 M, N, D, E = 0, 1, 2, 3
 """The loops of attention behind those of its batch: queries, keys, what both have in common, what values have."""

@@ -2,41 +2,34 @@
 
 from xdsl.ir import Attribute, Dialect, Operation
 
-from .attention import AttentionOp
-from .attributes import FragmentType, LayoutAttr, ScheduleAttr, TargetAttr
-from .barriers import ArriveCopiesOp, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp
-from .bits import FunnelShiftOp, LoadBitsOp, StoreBitsOp
-from .clusters import ClusterArriveOp, ClusterBarrierOp, ClusterRankOp, ClusterWaitOp, NamedBarrierOp
-from .convert_layout import ConvertLayoutOp
-from .copy import CommitOp, CopyOp, PackOp, WaitOp
-from .cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
-from .disjoint import DisjointOp
-from .divisible import AssumeDivisibleOp, IsDivisibleOp
-from .elements import YieldOp
-from .elementwise import ConstantOp, ConvertOp, ElementwiseOp, KindAttr
-from .epilogue import LoadVectorOp, MapOp, SubfragmentOp
-from .exchange import ExchangeOp, LoadBankedOp, OwnRowOp, StoreBankedOp
-from .gelu import GeluOp
-from .indices import IndexOp
+from .assumptions import AssumeDivisibleOp, DisjointOp, IsDivisibleOp
+from .attention import AcrossOp, AttentionOp, BroadcastOp, ReduceOp, RowsOp, StepOp
+from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
+from .cta import CommitOp, CopyOp, CtaConstantOp, CtaLoadOp, CtaTileType, PackOp, WaitOp
+from .elements import GeluOp, IndexOp, PointwiseOp, PointwiseType, YieldOp
+from .epilogue import EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
+from .exchange import ExchangeOp, LoadBankedOp, MovmatrixOp, OwnRowOp, StmatrixOp, StoreBankedOp
+from .fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, KindAttr
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, PrefetchOp, StoreOp
-from .mma import MmaOp
-from .mma_sp import MmaSparseOp
-from .moves import MovmatrixOp, StmatrixOp
-from .opaque import OpaqueType
-from .operand_forms import OperandType
-from .partial_sums import AddPartsOp, ArriveLastOp, StorePartOp
-from .pointwise import PointwiseOp, PointwiseType
-from .registers import LoadRegistersOp, StoreRegistersOp
-from .row_wise import AcrossOp, RowsOp
-from .rows import BroadcastOp, ReduceOp, StepOp
-from .scaling import LoadScalesOp, ScaledOp
-from .sliced_k import SumSlicedKOp
-from .sparse import LoadMetadataOp, SparseOp
-from .store_epilogue import EpilogueOp
-from .stored import StoredOp
-from .swizzle import SwizzleAttr
-from .synchronisation import AtomicIncOp, BarrierAnyOp, ElectOp, SyncLanesOp
+from .mma import MmaOp, MmaSparseOp
+from .operands import LoadMetadataOp, LoadScalesOp, OperandType, ScaledOp, SparseOp
+from .synchronisation import (
+    ArriveCopiesOp,
+    ArriveOp,
+    AtomicIncOp,
+    AwaitOp,
+    BarrierAnyOp,
+    BarriersType,
+    ClusterArriveOp,
+    ClusterBarrierOp,
+    ClusterRankOp,
+    ClusterWaitOp,
+    ElectOp,
+    MakeBarriersOp,
+    NamedBarrierOp,
+    SyncLanesOp,
+)
 from .tensor_copies import (
     BulkCommitOp,
     BulkWaitOp,
@@ -46,12 +39,11 @@ from .tensor_copies import (
     TensorStoreOp,
 )
 from .tensor_maps import EncodeTensorMapOp, TensorMapType
-from .tile_mma import TileMmaOp
-from .view import MatrixOp
+from .tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp, TileMmaOp
+from .views import MatrixOp, StoredOp, WindowOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
-from .window import WindowOp
-from .wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import LoadWordsOp, StoreWordsOp
+from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
+from .words import FunnelShiftOp, LoadBitsOp, LoadRegistersOp, LoadWordsOp, StoreBitsOp, StoreRegistersOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]

@@ -1,18 +1,28 @@
-"""Regions that say what happens to one element: the bodies of `warp.map` and `warp.pointwise`.
-
-Such a region has one block. It takes an element of each input, does `arith` and `math` on scalars, and ends with
-`warp.yield` of the element of the result. It sees nothing from outside: constants are made inside, and everything else
-is an input.
-"""
+"""Regions on one element, and the loops that index it: `warp.pointwise`, `warp.index`, `warp.gelu`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, f32, i32, i64
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Attribute, Operation, Region, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, traits_def
+from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.irdl.declarative_assembly_format import (
     CustomDirective,
     ParsingState,
@@ -22,10 +32,128 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, Pure
+from xdsl.rewriter import Rewriter
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..effects import is_pure
+from .attributes import memory_of
+from .op_shapes import flag, is_pure
+
+# The loops of a product, m, n and k by number, and which of them the dimensions of operands run along.
+
+M, N, K = 0, 1, 2
+"""The loops of a product, by number."""
+
+OPERAND_LOOPS = ((M, K), (K, N), (M, N))
+"""The loops that the rows and the columns of A, B, and C or D run along, when nothing is transposed; the loops of a
+batch come before these, and behind those of a batch the ones that are summed over beside k."""
+
+DEFAULT_MAPS = tuple(AffineMap(3, 0, tuple(map(AffineDimExpr, loops))) for loops in OPERAND_LOOPS)
+
+
+def shape_of(operand: SSAValue) -> tuple[int, ...]:
+    """The shape of memory; none of a number."""
+    return memory_of(operand).get_shape() if isinstance(operand.type, MemRefType) else ()
+
+
+def element_type(operand: SSAValue) -> Attribute:
+    """The type of the elements of memory, or of a number."""
+    return memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
+
+
+def loops_of(map_: AffineMap) -> tuple[int, ...]:
+    """The loops that a map's results run along; -1 for anything but a loop alone."""
+    return tuple(e.position if isinstance(e, AffineDimExpr) else -1 for e in map_.results)
+
+
+def map_along(loops: int, along: Iterable[int]) -> AffineMap:
+    """A map of so many loops, each of whose results is one of them."""
+    return AffineMap(loops, 0, tuple(map(AffineDimExpr, along)))
+
+
+class LoopSizes:
+    """The sizes of loops, as the operands tell them that run along these; -1 for those that no operand knows.
+
+    `names` are those of loops in errors, where they are not d0, d1 and so on.
+    """
+
+    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+        self._names, self._known = names or {}, dict[int, tuple[str, int]]()
+
+    def add(self, name: str, operand: SSAValue, along: Sequence[int], shape: Sequence[int] | None = None) -> None:
+        """An operand whose dimensions, or those of the `shape` that it stands for, run along loops.
+
+        Raises:
+            VerifyException: if there are more or fewer dimensions, or another operand knows another size of a loop.
+        """
+        sizes = shape_of(operand) if shape is None else shape
+        if len(sizes) != len(along):
+            raise VerifyException(f"expected {name} of rank {len(along)}, got {operand.type}")
+        for loop, size in zip(along, sizes, strict=True):
+            other, known = self._known.get(loop, (name, -1))
+            if known != size and min(known, size) >= 0:
+                axis = self._names.get(loop, f"d{loop}")
+                raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {known} and {size}")
+            if known < 0:
+                self._known[loop] = name, size
+
+    def __getitem__(self, loop: int) -> int:
+        return self._known[loop][1]
+
+
+def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -> None:
+    """Checks the map of an operand that runs along some of these loops, of so many.
+
+    Raises:
+        VerifyException: if it runs along others, or twice along one.
+    """
+    found = loops_of(map_)
+    if map_.num_dims != loops or len(set(found)) != len(found) or not set(found) <= set(along):
+        listed = ", ".join(f"d{loop}" for loop in sorted(along))
+        listed += ", each once" * (len(set(found)) != len(found))
+        raise VerifyException(f"expected {name} to be indexed by some of {listed}, got {map_}")
+
+
+def loops_beside(map_: AffineMap, own: int, outer: int) -> tuple[int, ...]:
+    """The loops that run along what is read beside A or B, of this map: those before m or n, their own one, and k."""
+    return (*(loop for loop in loops_of(map_) if loop < outer), outer + own, outer + K)
+
+
+def loops_around(
+    name: str, loops: tuple[int, int], map_: AffineMap, outer: int, inner: int = len(OPERAND_LOOPS)
+) -> list[int]:
+    """The `outer` loops that an operand runs along, which runs along two of so many inner ones.
+
+    Raises:
+        VerifyException: if its map says otherwise, or it runs twice along a loop.
+    """
+    found, own = loops_of(map_), [outer + loop for loop in loops]
+    around = [loop for loop in found if 0 <= loop < outer]
+    wrong = map_.num_dims != outer + inner or map_.num_symbols or outer < 0
+    if wrong or sorted(set(found)) != sorted([*around, *own]) or len(set(found)) != len(found):
+        raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
+    return around
+
+
+def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, outer: int, batch: int) -> None:
+    """Checks the map of an operand that runs along two loops of the product, behind `outer` others, of which the first
+    are those of a `batch`, and D runs along no other.
+
+    Raises:
+        VerifyException: if it runs along others, or twice along one; or if A or B does not along one that is summed.
+    """
+    before = loops_around(name, loops, map_, outer)
+    if name == "D" and sorted(before) != list(range(batch)):
+        raise VerifyException(f"expected D to be indexed by the first loops, those of the batch, got {map_}")
+    if name != "D" and (missing := set(range(batch, outer)).difference(before)):
+        raise VerifyException(f"expected {name} to be indexed by d{min(missing)}, which D is not, got {map_}")
+
+
+# Regions that say what happens to one element: the bodies of `warp.map` and `warp.pointwise`.
+#
+# Such a region has one block. It takes an element of each input, does `arith` and `math` on scalars, and ends with
+# `warp.yield` of the element of the result. It sees nothing from outside: constants are made inside, and everything
+# else is an input.
 
 
 @irdl_op_definition
@@ -113,3 +241,208 @@ def is_approximate(op: Operation) -> bool:
     """Whether an operation of a region may be approximate: `fastmath<afn>`."""
     flags = op.properties.get("fastmath")
     return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+
+
+# `warp.index`: where an element lies, in the region of an epilogue or of scores.
+
+
+@irdl_op_definition
+class IndexOp(IRDLOperation):
+    """The index of an element along a loop of the product: `%row = warp.index 0 : i32`.
+
+    It is used in the region of `warp.pointwise`. The loop must be one that indexes D, for a product, or the scores, for
+    attention.
+    """
+
+    name = "warp.index"
+
+    loop = prop_def(IntegerAttr[i64])
+    result = result_def(i32)
+
+    traits = traits_def(Pure())
+    assembly_format = "$loop attr-dict `:` type($result)"
+
+    def __init__(self, loop: int):
+        super().__init__(properties={"loop": IntegerAttr(loop, i64)}, result_types=[i32])
+
+    @property
+    def number(self) -> int:
+        """The number of the loop."""
+        return self.loop.value.data
+
+
+def verify_indices(block: Block, along: Sequence[int]) -> None:
+    """Checks that a region takes indices of the loops alone that its elements run along.
+
+    Raises:
+        VerifyException: if it does not.
+    """
+    for op in block.ops:
+        if isinstance(op, IndexOp) and op.number not in along:
+            loops = ", ".join(map(str, along))
+            raise VerifyException(f"expected the index of a loop that elements run along, {loops}, got {op.number}")
+
+
+# `warp.gelu`: a gelu of one element, in a region on elements.
+
+GELUS = ("tanh", "erf")
+"""How a gelu may be written."""
+
+
+@irdl_op_definition
+class GeluOp(IRDLOperation):
+    """x times the normal distribution function of x, exactly or as `tanh` approximates it::
+
+        %y = warp.gelu "erf" %x : f32      // x (1 + erf(x / sqrt(2))) / 2
+        %y = warp.gelu "tanh" %x : f32     // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+
+    With `approximate`, the error is at most 1e-3 of |x|.
+
+    `warp-raise-gelu` replaces the operations of a gelu by this operation. D. Hendrycks and K. Gimpel, "Gaussian error
+    linear units (GELUs)", 2016.
+    """
+
+    name = "warp.gelu"
+
+    by = prop_def(StringAttr)
+    approximate = opt_prop_def(UnitAttr)
+    x = operand_def(f32)
+    y = result_def(f32)
+
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$by $x attr-dict `:` type($y)"
+
+    def __init__(self, by: str, x: SSAValue, *, approximate: bool = False):
+        super().__init__(
+            operands=[x],
+            properties={"by": StringAttr(by), "approximate": flag(approximate)},
+            result_types=[f32],
+        )
+
+    def verify_(self) -> None:
+        if self.by.data not in GELUS:
+            raise VerifyException(f'expected a gelu by {" or ".join(GELUS)}, got "{self.by.data}"')
+
+
+# `warp.pointwise`: what becomes of each element of a product, for the operations that take such a value.
+
+
+@irdl_attr_definition
+class PointwiseType(ParametrizedAttribute, TypeAttribute):
+    """A function of elements, with its operands, which `warp.pointwise` defines: `!warp.pointwise`."""
+
+    name = "warp.pointwise"
+
+
+@irdl_op_definition
+class PointwiseOp(IRDLOperation):
+    """A function of an element of a result and of one element of each operand. Another operation applies it to each
+    element::
+
+        %gelu = warp.pointwise %bias maps [affine_map<(m, n, k) -> (n)>] : memref<320xf32> (%x: f32, %b: f32) {
+          %sum = arith.addf %x, %b : f32
+          %y = arith.truncf %sum : f32 to bf16
+          warp.yield %y : bf16
+        }
+        warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D through %gelu : memref<...>, memref<...>, memref<...>
+
+    The function is the epilogue of a `warp.matmul` or a `warp.epilogue`, or changes the scores of a `warp.attention`.
+    An operand is memory that is indexed by the loops of the elements, or a number, whose map has no results.
+    """
+
+    name = "warp.pointwise"
+
+    inputs = var_operand_def()
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=ArrayAttr[AffineMapAttr]([]))
+    body = region_def()
+    function = result_def(PointwiseType())
+
+    traits = traits_def(Pure(), IsolatedFromAbove())
+    custom_directives: ClassVar = (ElementRegion,)
+    assembly_format = (
+        "($inputs^)? (`maps` $indexing_maps^)? attr-dict (`:` type($inputs)^)? custom<ElementRegion>($body)"
+    )
+
+    def __init__(self, inputs: Sequence[tuple[SSAValue, AffineMap]], body: Region):
+        """`inputs` are operands with their maps."""
+        super().__init__(
+            operands=[[value for value, _ in inputs]],
+            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for _, map_ in inputs])},
+            regions=[body],
+            result_types=[PointwiseType()],
+        )
+
+    @property
+    def placed(self) -> list[tuple[SSAValue, AffineMap]]:
+        """The operands with their maps."""
+        return list(zip(self.inputs, (attribute.data for attribute in self.indexing_maps), strict=True))
+
+    @property
+    def taken(self) -> Attribute:
+        """The type of the element that the function takes."""
+        return self.body.block.args[0].type
+
+    def moved(
+        self,
+        inputs: Sequence[tuple[SSAValue, AffineMap]],
+        loops: int,
+        outer: int,
+        numbers: Mapping[int, SSAValue] | None = None,
+    ) -> PointwiseOp:
+        """The same of other operands, in an operation of so many loops, where the first `outer` ones are left out.
+
+        `numbers` are the indices along those, which become operands.
+        """
+        body, given = self.body.clone(), numbers or {}
+        arguments = {loop: body.block.insert_arg(i32, len(body.block.args)) for loop in given}
+        for op in [op for op in body.block.ops if isinstance(op, IndexOp)]:
+            if op.number in arguments:
+                Rewriter.replace_op(op, [], [arguments[op.number]])
+            else:
+                Rewriter.replace_op(op, IndexOp(op.number - outer))
+        found = PointwiseOp([*inputs, *((value, AffineMap(loops, 0, ())) for value in given.values())], body)
+        found.function.name_hint, found.location = self.function.name_hint, self.location
+        return found
+
+    def verify_(self) -> None:
+        if len(self.indexing_maps) != len(self.inputs):
+            count = len(self.indexing_maps)
+            raise VerifyException(f"expected a map of each of {len(self.inputs)} operands, got {count}")
+        if len(self.body.blocks) != 1 or not self.body.blocks[0].args:
+            raise VerifyException("expected a region of one block that takes an element")
+        verify_elements(self.body, [self.taken, *map(element_type, self.inputs)], yielded(self.body).type)
+
+    def verify_use(self, what: str, made: Attribute, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
+        """Checks the function where it makes elements of a type, which run along some of so many loops.
+
+        `what` is what its operands are called in errors.
+
+        Raises:
+            VerifyException: if it makes others, or its operands, or the indices that it takes, run along other loops.
+        """
+        if (found := yielded(self.body).type) != made:
+            raise VerifyException(f"expected elements of {made} from {self.name}, got {found}")
+        verify_indices(self.body.block, along)
+        for number, (value, map_) in enumerate(self.placed):
+            verify_along(f"{what} {number}", map_, loops, along)
+            sizes.add(f"{what} {number}", value, loops_of(map_))
+
+
+def pointwise_of(value: SSAValue | None) -> PointwiseOp | None:
+    """The operation that makes a function of elements; None where there is no function.
+
+    Raises:
+        VerifyException: for a function that is made elsewhere.
+    """
+    if value is None:
+        return None
+    if isinstance(value.owner, PointwiseOp):
+        return value.owner
+    raise VerifyException("expected a function of elements from warp.pointwise, got a block argument")
+
+
+def with_functions(op: Operation) -> list[Operation]:
+    """An operation behind the functions of elements that it takes, of those that stand nowhere yet."""
+    found = [value.owner for value in op.operands if isinstance(value.owner, PointwiseOp)]
+    return [*(each for each in found if each.parent is None), op]

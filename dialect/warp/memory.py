@@ -1,13 +1,9 @@
-"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`.
-
-Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the
-memory looks like; `trans` says that memory holds the transpose.
-"""
+"""Fragments from and to memory, and the 8x8 matrices of `ldmatrix`: `warp.load`, `warp.store`, `warp.ldmatrix`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
 from xdsl.ir import SSAValue
@@ -33,13 +29,183 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.moves import LoadMatrix
-from ..layouts.layout import Layout, column
+from ..isa import moves
+from ..isa.form import having
+from ..isa.moves import LoadMatrix, StoreMatrix
+from ..layouts.layout import Layout, column, multiplicand
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .matrices import in_memory, load_rows, verify_matrices
-from .op_shapes import FragmentLoad, FragmentStore, flag
+from .op_shapes import BareWord, FragmentLoad, FragmentStore, flag
 from .product import verify_target
-from .text import BareWord
+
+# How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.
+#
+# Source: PTX ISA 9.7.14.5.15 to 9.7.14.5.17.
+
+MoveRow: TypeAlias = LoadMatrix | StoreMatrix
+Row = TypeVar("Row", LoadMatrix, StoreMatrix)
+
+ROW_BITS = 128
+"""A matrix's row in memory is 16 bytes."""
+
+
+class Matrix(NamedTuple):
+    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers.
+
+    Bit i of the number of a row of the matrix is bit `rows[i]` of the row in memory: each row has an address of its
+    own, so a matrix may be made of rows that do not follow each other.
+    """
+
+    row: int
+    column: int
+    registers: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
+def _type(instruction: str, bits: int, transpose: bool) -> str:
+    """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
+    if not transpose or bits == 16:
+        return "b16"
+    if bits != 8:
+        raise VerifyException(f"{instruction} with trans moves elements of 8 or 16 bits, got {bits}")
+    return "b8"
+
+
+def load_rows(bits: int, transpose: bool, count: int, source: str) -> tuple[LoadMatrix, ...]:
+    """The forms of `ldmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
+
+    Raises:
+        VerifyException: if there is none of `count` matrices.
+    """
+    type = "b8x16" if source else _type("ldmatrix", bits, transpose)
+    rows = having(moves.load_rows, space=moves.SHARED, type=type, source=source, transpose=transpose)
+    return _up_to("ldmatrix loads", count, rows)
+
+
+def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...]:
+    """The forms of `stmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
+
+    Raises:
+        VerifyException: if there is none of `count` matrices.
+    """
+    type = _type("stmatrix", bits, transpose)
+    rows = having(moves.store_rows, space=moves.SHARED, type=type, transpose=transpose)
+    return _up_to("stmatrix stores", count, rows)
+
+
+def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    fitting = tuple(sorted((row for row in rows if row.count <= count), key=lambda row: -row.count))
+    if not fitting or fitting[0].count != count:
+        *few, last = sorted(row.count for row in rows)
+        raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {count}")
+    return fitting
+
+
+def unit(row: MoveRow, bits: int) -> Layout:
+    """The layout of one matrix over memory, in elements of `bits` bits."""
+    if row.type == "b16" and not row.transpose:
+        return multiplicand(8, ROW_BITS // bits, bits)
+    return _cut(row.layout, 16 // bits) if row.type == "b16" else row.layout
+
+
+def _cut(layout: Layout, parts: int) -> Layout:
+    """The layout of what each element is made of, `parts` of them side by side in a row."""
+    finer = parts.bit_length() - 1
+    lane, element = (
+        tuple(column(bit.number + finer) if bit.axis == "c" else bit for bit in half)
+        for half in (layout.lane, layout.element)
+    )
+    return Layout(lane, (*map(column, range(finer)), *element))
+
+
+def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
+    """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
+    layout = fragment.layout.data
+    return layout.transposed() if swapped else layout
+
+
+def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matrix] | None:
+    """The matrices of layout `piece` that a fragment consists of, in the order of their first registers.
+
+    None if the fragment is not made of such matrices.
+    """
+    layout, per = in_memory(fragment, swapped), max(1, 32 // fragment.bits)
+    rows = _rows_of(layout, piece, per.bit_length() - 1)
+    if rows is None:
+        return None
+    places = _register_places(fragment, swapped, per)
+    free = {place: number for number, place in enumerate(places)}
+    inner = [piece.element_offset(e) for e in range(0, piece.elements, per)]
+    found: list[Matrix] = []
+    for row, across in places:
+        if (row, across) in free:
+            held = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
+            if None in held:
+                return None
+            found.append(Matrix(row, across, tuple(n for n in held if n is not None), rows))
+    return found
+
+
+def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
+    """Which bit of the row in memory each bit of a matrix's row is; None if lanes or registers hold something else.
+
+    `leading` is how many bits number the elements of a register.
+    """
+    found: dict[int, int] = {}
+    pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
+    for ours, theirs in pairs:
+        if ours.axis != theirs.axis or (ours.axis != "r" and ours != theirs):
+            return None
+        if ours.axis == "r":
+            found[theirs.number] = ours.number
+    if len(layout.element) < leading:
+        return None
+    rows = tuple(found.get(i, i) for i in range(piece.rows.bit_length() - 1))
+    return rows if len({*rows}) == len(rows) else None
+
+
+def _spread(number: int, places: tuple[int, ...]) -> int:
+    """The number whose bit `places[i]` is bit i of `number`."""
+    return sum((number >> i & 1) << place for i, place in enumerate(places))
+
+
+def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:
+    """What each register's first element adds to a lane's own position in memory, register by register."""
+    layout, (down, across) = fragment.layout.data, fragment.tiles
+    offsets = [layout.element_offset(e) for e in range(0, layout.elements, per)]
+    places = [
+        (i * layout.rows + row, j * layout.columns + column)
+        for i in range(down)
+        for j in range(across)
+        for row, column in offsets
+    ]
+    return [(column, row) for row, column in places] if swapped else places
+
+
+def verify_matrices(row: MoveRow, verb: str, fragment: FragmentType, swapped: bool) -> None:
+    """Checks that a fragment consists of the instruction's matrices.
+
+    Raises:
+        VerifyException: with both layouts, and whether `trans` or `swapped` would help.
+    """
+    piece, layout = unit(row, fragment.bits), in_memory(fragment, swapped)
+    if matrices(fragment, swapped, piece) is not None:
+        return
+    other = "without" if row.transpose else "with"
+    swap = "without" if swapped else "with"
+    holds = "the fragment" if swapped else "the transpose of the fragment"
+    hint = f"; try {other} trans, or {swap} swapped if memory holds {holds}"
+    if layout.lane != piece.transposed().lane:
+        hint = ""
+    raise VerifyException(
+        f"{row.spelling} {verb} {piece.rows}x{piece.columns} matrices in layout [{piece}], the fragment over memory is "
+        f"[{layout}]{hint}"
+    )
+
+
+# Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`.
+#
+# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
+# looks like; `trans` says that memory holds the transpose.
 
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:

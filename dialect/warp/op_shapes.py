@@ -1,4 +1,4 @@
-"""Shapes that many operations have: their operands, result, effect and text."""
+"""Shapes that many operations share: operands, result, effects, and the parts of their text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,87 @@ from abc import ABC
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, MemRefType, StringAttr, UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, operand_def, result_def, traits_def, var_operand_def
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    FormatDirective,
+    OptionalOperandVariable,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryEffectKind, MemoryReadEffect, MemoryWriteEffect, Pure, get_effects, is_side_effect_free
 
 from .attributes import FragmentType
+
+# What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
+
+
+def is_pure(op: Operation) -> bool:
+    """Whether an operation neither reads nor writes memory."""
+    return is_side_effect_free(op) or isinstance(op, arith.RemUIOp | arith.ExtSIOp)
+
+
+def only_reads(op: Operation) -> bool:
+    """Whether all that an operation may do to memory is to read it."""
+    effects = get_effects(op)
+    return is_pure(op) or (effects is not None and all(effect.kind == MemoryEffectKind.READ for effect in effects))
+
+
+# What the text of operations has beside what a declarative format can say.
+
+
+@irdl_custom_directive
+class BareWord(CustomDirective):
+    """A text that stands without quotes, as `columns` in `warp.step columns %start`; or none, where it is optional."""
+
+    attribute: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        optional = self.attribute.is_optional
+        word = parser.parse_optional_identifier() if optional else parser.parse_identifier(" as a word of the text")
+        if word is not None:
+            self.attribute.set(state, StringAttr(word))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if isinstance(word := self.attribute.get(op), StringAttr):
+            state.print_whitespace(printer)
+            printer.print_string(word.data)
+            state.should_emit_space = True
+
+
+@irdl_custom_directive
+class TypeOfOptional(CustomDirective):
+    """The type of an operand that may be left out, and what stands before it: ` plus memref<256x320xf32>`."""
+
+    before: FormatDirective
+    type: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        start, operand = parser.pos, self.type.inner
+        self.before.parse_optional(parser, state)
+        given = isinstance(operand, OptionalOperandVariable) and bool(state.operands[operand.index])
+        if given != (parser.pos > start):
+            name = operand.name if isinstance(operand, OptionalOperandVariable) else "it"
+            parser.raise_error(
+                f"expected {'the' if given else 'no'} type of {name}, which is {'' if given else 'not '}given"
+            )
+        self.type.set(state, (parser.parse_type(),) if given else ())
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if self.type.get(op):
+            self.before.print(printer, state, op)
+            self.type.print(printer, state, op)
+
+
+# Shapes that many operations have: their operands, result, effect and text.
 
 Properties: TypeAlias = Mapping[str, Attribute | None]
 

@@ -17,9 +17,8 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import Form
-from ..isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ProductForm, Shape
-from ..layouts.permutation import Labels, disagreement, labels, origins
+from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form, ProductForm, Shape
+from ..layouts.layout import Labels, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, target_of, type_of_element
 
 WORDS: Mapping[str, tuple[str, ...]] = {

@@ -33,10 +33,10 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.descriptor import UNIT
+from ..isa.wgmma import UNIT
 from .attributes import Memory, memory_of, same_words
-from .barriers import MOST_ARRIVALS, BarriersType
 from .op_shapes import flag
+from .synchronisation import MOST_ARRIVALS, BarriersType
 from .tensor_maps import TensorMapType, moved_as
 from .warpgroup import panel_of, verify_tile
 

@@ -24,9 +24,9 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.descriptor import UNIT
 from ..isa.tensor_map import ELEMENTS, TensorMapError, TensorMapFields
 from ..isa.types import ElementType
+from ..isa.wgmma import UNIT
 from .attributes import BYTE, element_row, memory_of, same_words
 
 

@@ -1,14 +1,15 @@
-"""`warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions."""
+"""`warp.tile_mma`: the product of tiles in shared memory; sums over slices of K, and sums that CTAs share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
+    IRDLOperation,
     ParsePropInAttrDict,
     VarConstraint,
     base,
@@ -20,16 +21,29 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.types import ELEMENT_TYPES
-from .attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, in_place_of, memory_of, memory_space
-from .cta_tile import CtaTileType
-from .factors import FACTOR, FactorsOp
+from .attributes import (
+    BYTE,
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    SwizzleAttr,
+    element_row,
+    fragment_of,
+    in_place_of,
+    memory_of,
+    memory_space,
+)
+from .cta import CtaTileType
+from .matmul import FACTOR, FactorsOp
 from .op_shapes import flag
 from .product import word_properties
-from .swizzle import SwizzleAttr
+from .synchronisation import verify_counters
+
+# `warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions.
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -214,3 +228,197 @@ def _shape(tile: SSAValue) -> tuple[int, ...]:
 
 def _element(tile: SSAValue) -> Attribute:
     return tile.type.element_type if isinstance(tile.type, FragmentType) else memory_of(tile).element_type
+
+
+# Sums over warps that share a tile of a product: `warp.sum_sliced_k`.
+
+LANES = 32
+
+
+@irdl_op_definition
+class SumSlicedKOp(IRDLOperation):
+    """Adds the partial sums of the slices of a CTA. Each slice gets a part of the total.
+
+    The warps of a CTA form `slices` groups of equal size, one after the other. Warps at the same position in their
+    groups hold partial sums of the same matrix. Slice 0 gets the first rows of the matrix, slice 1 the next rows, and
+    so on. If the matrix is one base tile high, they get columns instead. The number of slices is a power of two. All
+    slices add in the same order, a binary tree over the slices. The result is deterministic and does not depend on
+    the slice that gets the element::
+
+        %part = warp.sum_sliced_k %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
+                                              -> !warp.fragment<acc, 32x64xf32, [...]>
+
+    The scratch memory has a row for each warp that gets a part, with space for the sums of the other slices. All
+    threads of the CTA execute the operation, which contains a barrier. There must be another barrier before the memory
+    is used again.
+
+    If there are more slices than base tiles, the first slices get one base tile each. The result of the other slices
+    must not be used::
+
+        %part = warp.sum_sliced_k %acc via %s {slices = 16 : i64} : !warp.fragment<acc, 16x64xf32, [...]>,
+                                  memref<8x1920xf32, 3> -> !warp.fragment<acc, 16x8xf32, [...]>
+    """
+
+    name = "warp.sum_sliced_k"
+
+    input = operand_def(FragmentType)
+    scratch = operand_def(MemRefType)
+    part = result_def(FragmentType)
+    more = opt_prop_def(IntegerAttr, prop_name="slices")
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$input `via` $scratch attr-dict `:` type($input) `,` type($scratch) `->` type($part)"
+
+    def __init__(self, value: SSAValue, scratch: SSAValue, slices: int):
+        whole = fragment_of(value)
+        part = part_of(whole, slices)
+        more = IntegerAttr(slices, i64) if slices > whole.registers // part.registers else None
+        super().__init__(operands=[value, scratch], properties={"slices": more}, result_types=[part])
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the fragment is divided."""
+        return fragment_of(self.input).registers // fragment_of(self.part).registers
+
+    @property
+    def slices(self) -> int:
+        """How many slices hold sums."""
+        return self.parts if self.more is None else self.more.value.data
+
+    def verify_(self) -> None:
+        whole, part, scratch = fragment_of(self.input), fragment_of(self.part), memory_of(self.scratch)
+        if part.registers * self.parts != whole.registers or part != part_of(whole, self.slices):
+            raise VerifyException(f"expected the rows of {whole} in equal parts, got {part}")
+        if self.more is not None and self.slices <= self.parts:
+            raise VerifyException(f"expected more slices than the {self.parts} parts of {whole}, got {self.slices}")
+        shape = scratch.get_shape()
+        expected = part.registers * LANES * (self.slices - 1)
+        if memory_space(scratch) != SHARED_SPACE or len(shape) != 2 or shape[1] != expected or shape[0] % self.parts:
+            raise VerifyException(
+                f"expected shared memory with a row of {expected} registers for each warp of {self.slices} slices, "
+                f"got {scratch}"
+            )
+
+
+def part_of(whole: FragmentType, slices: int) -> FragmentType:
+    """The part of a fragment that one slice gets: rows of base tiles, or columns where there is one row of them; a base
+    tile where there are more slices than those, a multiple of them.
+
+    Raises:
+        VerifyException: if the number of slices is no power of two, or the base tiles do not come out even.
+    """
+    if slices.bit_count() != 1:
+        raise VerifyException(f"expected a power of two of slices, got {slices}")
+    (down, across), (rows, columns) = whole.tiles, whole.shape
+    if down % slices == 0:
+        rows //= slices
+    elif down == 1 and across % slices == 0:
+        columns //= slices
+    elif slices > (base := max(down, across)) and min(down, across) == 1 and slices % base == 0:
+        rows, columns = rows // down, columns // across
+    else:
+        raise VerifyException(f"the {down} x {across} base tiles of {whole} cannot be divided among {slices} slices")
+    return FragmentType.of(whole.role.data, rows, columns, whole.element_type, whole.layout.data, whole.container.data)
+
+
+# Sums that CTAs share: each leaves its own in memory, and the one that comes last adds them up.
+#
+# Nobody waits. `warp.store_part` writes what a CTA has, `warp.arrive_last` counts it in and tells the last one that it
+# is, and `warp.add_parts` reads what all wrote, always in the same order, so that the bits do not depend on who was
+# last.
+
+
+def _verify_parts(memory: Memory, fragment: FragmentType) -> None:
+    """Checks that rows of memory can hold a CTA's fragments: those of whole warps."""
+    shape = memory.get_shape()
+    if memory_space(memory) == SHARED_SPACE or len(shape) != 2 or min(shape) < 1:
+        raise VerifyException(f"expected a row for each part in global memory, of 2 known dimensions, got {memory}")
+    elements, (rows, columns) = shape[1], fragment.shape
+    if memory.element_type != fragment.element_type or elements % (rows * columns):
+        raise VerifyException(
+            f"expected rows of memory that hold a {rows}x{columns} fragment of {fragment.element_type} for each warp, "
+            f"got {memory}"
+        )
+
+
+@irdl_op_definition
+class StorePartOp(IRDLOperation):
+    """Writes the fragments of all warps of a CTA to a row of memory, in an order that only `warp.add_parts` knows::
+
+    warp.store_part %acc, %parts[%slot] : !warp.fragment<acc, 64x64xf32, [...]>, memref<64x16384xf32>
+    """
+
+    name = "warp.store_part"
+
+    fragment = operand_def(FragmentType)
+    memory = operand_def(MemRefType)
+    slot = operand_def(IndexType())
+
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$fragment `,` $memory `[` $slot `]` attr-dict `:` type($fragment) `,` type($memory)"
+
+    def __init__(self, fragment: SSAValue, memory: SSAValue, slot: SSAValue):
+        super().__init__(operands=[fragment, memory, slot])
+
+    def verify_(self) -> None:
+        _verify_parts(memory_of(self.memory), fragment_of(self.fragment))
+
+
+@irdl_op_definition
+class ArriveLastOp(IRDLOperation):
+    """Counts the CTAs that execute it, and returns whether this CTA is the last of `of`. The last one sets the counter
+    to zero again::
+
+        %last = warp.arrive_last %counters[%tile] of %parts : memref<64xi32>
+
+    The last CTA sees the earlier writes of all these CTAs. All threads of a CTA execute the operation, which contains
+    two barriers. The counter must be zero at first.
+    """
+
+    name = "warp.arrive_last"
+
+    counters = operand_def(MemRefType)
+    number = operand_def(IndexType())
+    of = operand_def(IndexType())
+    last = result_def(i1)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$counters `[` $number `]` `of` $of attr-dict `:` type($counters)"
+
+    def __init__(self, counters: SSAValue, number: SSAValue, of: SSAValue):
+        super().__init__(operands=[counters, number, of], result_types=[i1])
+
+    def verify_(self) -> None:
+        verify_counters(memory_of(self.counters))
+
+
+@irdl_op_definition
+class AddPartsOp(IRDLOperation):
+    """Adds partial sums to the fragments, in order: those that `warp.store_part` wrote to `count` rows of memory,
+    beginning at row `first`::
+
+    %sum = warp.add_parts %start, %parts[%first] x %count : !warp.fragment<acc, ...>, memref<64x16384xf32>
+    """
+
+    name = "warp.add_parts"
+
+    input = operand_def(FragmentType)
+    memory = operand_def(MemRefType)
+    first = operand_def(IndexType())
+    count = operand_def(IndexType())
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(self, value: SSAValue, memory: SSAValue, first: SSAValue, count: SSAValue):
+        super().__init__(operands=[value, memory, first, count], result_types=[value.type])
+
+    assembly_format = (
+        "$input `,` $memory `[` $first `]` `x` $count attr-dict `:` type($input) `,` type($memory) `->` type($fragment)"
+    )
+
+    def verify_(self) -> None:
+        if self.input.type != self.fragment.type:
+            raise VerifyException(f"expected the sum to be {self.input.type}, got {self.fragment.type}")
+        _verify_parts(memory_of(self.memory), fragment_of(self.input))

@@ -29,7 +29,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.linalg.softmax import SoftmaxOp, TensorOrMemory
+from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory
 from ..diagnostics import fail
 
 

@@ -1,35 +1,51 @@
-"""What an element of memory is, as an expression of elements that were there before: through every operation of
-`linalg` that makes it, however the work is divided among them.
-
-Two ways to write the same elements give equal expressions, which are computed in f32. An `arith.truncf` is a rounding
-to its `type`; so is arithmetic in a narrower type, which is arithmetic in f32 rounded once more. An extension changes
-nothing, and neither does rounding what has the type already.
-"""
+"""The elements of memory as expressions of earlier elements, and such expressions as operations of a region."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, f32
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BFloat16Type,
+    Float16Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    f32,
+    i32,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.dialects.math import FmaOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.hints import isa
 
-from ...dialect.linalg.body import contracted, weighted
+from ...dialect.mlir.contraction import contracted, weighted
+from ...dialect.warp.attention import AcrossOp
 from ...dialect.warp.attributes import element_row
-from ...dialect.warp.elements import only_computes
-from ...dialect.warp.elementwise import IDENTITIES, Kind
-from ...dialect.warp.loops import element_type, loops_of, shape_of
+from ...dialect.warp.elements import IndexOp as ElementIndexOp
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
+from ...dialect.warp.elements import element_type, loops_of, map_along, only_computes, shape_of
+from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
 from .elementwise import FIXED
-from .views import root
+from .operand import root
+
+# What an element of memory is, as an expression of elements that were there before: through every operation of
+# `linalg` that makes it, however the work is divided among them.
+#
+# Two ways to write the same elements give equal expressions, which are computed in f32. An `arith.truncf` is a
+# rounding to its `type`; so is arithmetic in a narrower type, which is arithmetic in f32 rounded once more. An
+# extension changes nothing, and neither does rounding what has the type already.
 
 Name: TypeAlias = int | str
 """A loop."""
@@ -318,3 +334,121 @@ def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | Non
 def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Subscripts:
     """The place that loops run along."""
     return tuple(names[loop] for loop in loops)
+
+
+# Expressions of elements as the operations of a region, in f32.
+
+
+class NotFusedError(Exception):
+    """Why something is not fused."""
+
+
+def decline(reason: str) -> NoReturn:
+    """Leaves operations as they are; with no reason, because they do not look like what is fused at all."""
+    raise NotFusedError(reason)
+
+
+def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
+    """The map of memory that is read, or written, at a place, where loops have this order."""
+    if any(name not in order for name in place):
+        decline("an operand is read at one place along a dimension")
+    return map_along(len(order), (order[name] for name in place))
+
+
+def region_of(
+    element: ElementExpression,
+    given: Mapping[ElementExpression, Attribute],
+    *,
+    stored: Attribute = f32,
+    indices: Mapping[Name, int] | None = None,
+    across: bool = False,
+) -> Region:
+    """The region that takes elements of types, of the leaves in `given`, and yields one that is stored as a type.
+
+    It may use the indices of loops with a number in `indices`.
+    """
+    block = Block(arg_types=given.values())
+    builder = ElementBuilder(block, {}, across)
+    for leaf, argument in zip(given, block.args, strict=True):
+        builder.known[leaf] = builder.widened(argument)
+    for leaf in element.leaves("index"):
+        if indices is not None and leaf.name in indices:
+            block.add_op(index := ElementIndexOp(indices[leaf.name]))
+            builder.known[leaf] = index.result
+    block.add_op(ElementYieldOp(builder.narrowed(builder.built(element), stored)))
+    return Region(block)
+
+
+class ElementBuilder(NamedTuple):
+    """Builds expressions in a block, in which some are `known`; `across` says whether rows may be taken together."""
+
+    block: Block
+    known: dict[ElementExpression, SSAValue]
+    across: bool = False
+
+    def widened(self, argument: SSAValue) -> SSAValue:
+        """An element of 16 bits in f32."""
+        if argument.type == f32 or isa(argument.type, IntegerType):
+            return argument
+        self.block.add_op(op := arith.ExtFOp(argument, f32))
+        return op.result
+
+    def narrowed(self, value: SSAValue, kind: Attribute) -> SSAValue:
+        """A value in f32 as an element of memory."""
+        if kind == value.type:
+            return value
+        if isinstance(value.owner, arith.ExtFOp) and value.owner.input.type == kind:
+            return value.owner.input
+        if not isinstance(kind, Float16Type | BFloat16Type):
+            decline(f"it is stored as {kind}")
+        self.block.add_op(op := arith.TruncFOp(value, kind))
+        return op.result
+
+    def built(self, expression: ElementExpression) -> SSAValue:
+        """The value of an expression.
+
+        Raises:
+            NotFusedError: for one of something that is not known.
+        """
+        if expression not in self.known:
+            self.known[expression] = self._built(expression)
+        return self.known[expression]
+
+    def _built(self, expression: ElementExpression) -> SSAValue:
+        if expression.kind == "reduce" and self.across:
+            self.block.add_op(taken := AcrossOp(Kind(str(expression.name)), self.built(expression.operands[0])))
+            return taken.result
+        if expression.is_op(ROUNDED) and expression.type is not None:
+            narrow = arith.TruncFOp(self.built(expression.operands[0]), expression.type)
+            self.block.add_op(narrow)
+            return self.widened(narrow.result)
+        op = expression.op
+        if op is None:
+            decline(f"it depends on a {expression.kind} from outside")
+        if expression.is_op("arith.index_cast"):
+            return self.built(expression.operands[0])
+        operands = [self.built(operand) for operand in expression.operands]
+        properties = dict(op.properties)
+        if isinstance(op, arith.ConstantOp):
+            properties["value"] = _number_of(op, expression.number)
+        types = [_computed_as(result.type) for result in op.results]
+        made = type(op).create(operands=operands, result_types=types, properties=properties)
+        self.block.add_op(made)
+        return made.results[0]
+
+
+def _computed_as(kind: Attribute) -> Attribute:
+    """The type that an expression computes with: f32, i32, and integers that are narrower."""
+    if isinstance(kind, IndexType) or kind == IntegerType(64):
+        return i32
+    return kind if isa(kind, IntegerType) else f32
+
+
+def _number_of(op: arith.ConstantOp, number: float | None) -> FloatAttr | IntegerAttr:
+    value = op.value
+    if isinstance(value, FloatAttr) and number is not None:
+        return FloatAttr(number, f32)
+    if isinstance(value, IntegerAttr):
+        kind = _computed_as(value.type)
+        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
+    decline("it depends on a constant of several values")

@@ -1,49 +1,159 @@
-"""`warp-fuse-epilogue`: elementwise operations on a product's result move into the product.
-
-`D = f(A B, X, ...)` written as a product into a temporary memref (or into D itself) and a `linalg.generic` that reads
-it becomes one `warp.matmul` with an epilogue. Nothing about the values changes: an element of the product is still
-rounded to the temporary's element type before f sees it.
-
-Fusing is legal when nobody can tell that the temporary is never written, and that the product is computed later, where
-the elementwise operation stands:
-
-- the temporary is the operation's own output, or a `memref.alloc` that nothing else uses;
-- the operations in between neither write what the product reads, nor touch the temporary;
-- the output shares no memory with A or B, and only element by element with C and the other inputs.
-
-What is not fused stays as it is; `warploom-opt --remarks` says why.
-"""
+"""`warp-fold-fill` and `warp-fuse-epilogue`: fills and elementwise operations become parts of a product."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects import memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
-from xdsl.dialects.builtin import MemRefType, ModuleOp, f64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, f64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.effects import is_pure
+from ...dialect.warp.assumptions import DisjointOp
 from ...dialect.warp.attributes import element_row, in_place_of
-from ...dialect.warp.disjoint import DisjointOp
-from ...dialect.warp.elements import YieldOp, yielded
-from ...dialect.warp.indices import IndexOp
-from ...dialect.warp.loops import element_type, loops_of
+from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, loops_of, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operand_forms import drop_forms
-from ...dialect.warp.pointwise import PointwiseOp, with_functions
+from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.operands import drop_forms
 from ..diagnostics import remark
+from .element_expressions import decline
 from .elementwise import FIXED, Elementwise, read_elementwise
+from .operand import root
 from .raise_matmul import raise_products
-from .views import root
+
+# `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
+
+
+def _constant(value: SSAValue) -> FloatAttr | IntegerAttr | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
+        return owner.value
+    return None
+
+
+def _next_effect(op: Operation) -> Operation | None:
+    """The next operation in the block that may touch memory."""
+    following = op.next_op
+    while following is not None and (is_pure(following) or isinstance(following, DisjointOp)):
+        following = following.next_op
+    return following
+
+
+def _fold(fill: FillOp) -> None:
+    value, product, filled = _constant(fill.inputs[0]), _next_effect(fill), fill.outputs[0]
+    if fill.results:
+        return
+    if not isinstance(product, MatmulOp):
+        _decline(fill, filled, product)
+    elif value is None:
+        _decline(fill, filled, None, "what it fills with is no constant")
+    elif _overwrites(product, filled):
+        _start(product, init=value)
+        Rewriter.erase_op(fill)
+
+
+def _fold_copy(copy: CopyOp) -> None:
+    """A copy to what a product then adds to: the product starts from what is copied."""
+    product, source, copied = _next_effect(copy), copy.inputs[0], copy.outputs[0]
+    if copy.results:
+        return
+    if not isinstance(product, MatmulOp):
+        return _decline(copy, copied, product)
+    if source.type != copied.type:
+        return _decline(copy, copied, None, f"it copies {source.type} to {copied.type}")
+    if root(source) == root(copied):
+        return _decline(copy, copied, None, "it copies within one memory")
+    if _overwrites(product, copied) and isinstance(copied.type, MemRefType):
+        wider = product.d.owner
+        if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
+            shaped = wider.clone({copied: source})
+            Rewriter.insert_op(shaped, InsertPoint.before(product))
+            source = shaped.result
+        if source.type == product.d.type:
+            _start(product, c=source)
+            Rewriter.erase_op(copy)
+    return None
+
+
+def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason: str = "") -> None:
+    """Says why a fill or a copy stays, if a product behind it adds to the same memory."""
+    following = op.next_op
+    while following is not None and not (isinstance(following, MatmulOp) and _overwrites(following, memory)):
+        following = following.next_op
+    if following is not None:
+        why = reason or f"{between.name if between else 'nothing'} stands between them"
+        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {why}")
+
+
+def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
+    """Whether a product adds to all of a memory, and reads it nowhere else."""
+    return product.c == product.d and _reshaped(product.d) == memory and memory not in map(root, product.factors)
+
+
+def _reshaped(value: SSAValue) -> SSAValue:
+    """The memory that a value is another shape of."""
+    while isinstance(value.owner, memref.ExpandShapeOp):
+        value = value.owner.src
+    return value
+
+
+def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c: SSAValue | None = None) -> None:
+    """Lets a product start from another value."""
+    started = MatmulOp(
+        product.a,
+        product.b,
+        product.d,
+        product.multiplied,
+        c=c,
+        init=init,
+        maps=product.maps,
+        through=product.through,
+        words=product.words,
+    )
+    Rewriter.replace_op(product, in_place_of(product, started), [])
+
+
+class FoldFillPass(ModulePass):
+    """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
+
+    No operation between the two may touch memory. Products still in `linalg` are raised first.
+    """
+
+    name = "warp-fold-fill"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
+        for fill in [o for o in op.walk() if isinstance(o, FillOp)]:
+            _fold(fill)
+        for copy in [o for o in op.walk() if isinstance(o, CopyOp)]:
+            _fold_copy(copy)
+
+
+# `warp-fuse-epilogue`: elementwise operations on a product's result move into the product.
+#
+# `D = f(A B, X, ...)` written as a product into a temporary memref (or into D itself) and a `linalg.generic` that
+# reads it becomes one `warp.matmul` with an epilogue. Nothing about the values changes: an element of the product is
+# still rounded to the temporary's element type before f sees it.
+#
+# Fusing is legal when nobody can tell that the temporary is never written, and that the product is computed later,
+# where the elementwise operation stands:
+#
+# - the temporary is the operation's own output, or a `memref.alloc` that nothing else uses;
+# - the operations in between neither write what the product reads, nor touch the temporary;
+# - the output shares no memory with A or B, and only element by element with C and the other inputs.
+#
+# What is not fused stays as it is; `warploom-opt --remarks` says why.
 
 BYTE = 8
 """Bits of the widest elements of which two fill no register."""
@@ -270,3 +380,90 @@ class FuseEpiloguePass(ModulePass):
         if self.approximate:
             for matmul in [o for o in op.walk() if isinstance(o, MatmulOp)]:
                 _approximate(matmul)
+
+
+# Several operations of `linalg` in one block that one comes to stand for: which of them go, and whether they may.
+
+OpT = TypeVar("OpT", bound=Operation)
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The operations that make `result`, `last` at the end; what takes their place stands there, and reads memory whose
+    roots are `read`."""
+
+    used: frozenset[Operation]
+    last: Operation
+    result: SSAValue
+    read: Set[SSAValue]
+
+    @cached_property
+    def dead(self) -> frozenset[Operation]:
+        """The operations that nobody needs any more."""
+        dead = self.used
+        while kept := {op for op in dead if not self._serves(op, dead)}:
+            dead = dead - kept
+        return dead
+
+    def _serves(self, op: Operation, others: Set[Operation]) -> bool:
+        """Whether what an operation writes is the result, or read by these others alone."""
+        if op is self.last:
+            return True
+        if not isinstance(op, LinalgStructuredOperation):
+            return False
+        memory = op.outputs[0]
+        if memory is self.result or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
+            return memory is self.result
+        users = (use.operation for use in memory.uses)
+        return all(user in others or isinstance(user, memref.DeallocOp) for user in users)
+
+    def objection(self) -> str:
+        """What would change that somebody can see; "" if nothing."""
+        op: Operation | None = min(self.used, key=_place_in_block)
+        while op is not self.last and op is not None:
+            if op not in self.dead:
+                found = touched(op)
+                if found is None:
+                    return f"{op.name} stands between its operations, and may touch any memory"
+                if found[1] & self.read:
+                    return f"{op.name} between its operations writes what it reads"
+                if root(self.result) in found[0] | found[1]:
+                    return f"{op.name} between its operations uses its result"
+            op = op.next_op
+        return ""
+
+    def replace(self, make: Callable[[], OpT], check: Callable[[Operation, OpT], None]) -> None:
+        """Puts an operation in their place. `check` refuses one whose result shares elements with what it reads.
+
+        Raises:
+            NotFusedError: if it may not stand there, or is none.
+        """
+        if objection := self.objection():
+            decline(objection)
+        op = make()
+        op.location = self.last.location
+        try:
+            for made in with_functions(op):
+                made.verify()
+        except VerifyException as error:
+            decline(str(error))
+        check(self.last, op)
+        Rewriter.insert_op(with_functions(op), InsertPoint.before(self.last))
+        self._erase()
+
+    def _erase(self) -> None:
+        """Erases the operations, and allocations that nothing uses then."""
+        memories = {value for op in self.dead for value in op.operands if isinstance(value.owner, memref.AllocOp)}
+        for op in sorted(self.dead, key=_place_in_block, reverse=True):
+            Rewriter.erase_op(op)
+        for memory in memories:
+            users = [use.operation for use in memory.uses]
+            if all(isinstance(user, memref.DeallocOp) for user in users) and isinstance(memory.owner, Operation):
+                for user in users:
+                    Rewriter.erase_op(user)
+                Rewriter.erase_op(memory.owner)
+
+
+def _place_in_block(op: Operation) -> int:
+    """Where in its block an operation stands."""
+    return op.parent.get_operation_index(op) if op.parent is not None else 0

@@ -19,16 +19,26 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.loops import element_type
-from ...dialect.warp.row_wise import RowsOp
+from ...dialect.warp.elements import element_type
 from ..diagnostics import remark
-from .element_expressions import ROUNDED, ElementExpression, ElementReader, Name, Subscripts, multiplies, writer_before
-from .element_regions import NotFusedError, decline, map_of, region_of
-from .extents import fold_dimensions
+from .element_expressions import (
+    ROUNDED,
+    ElementExpression,
+    ElementReader,
+    Name,
+    NotFusedError,
+    Subscripts,
+    decline,
+    map_of,
+    multiplies,
+    region_of,
+    writer_before,
+)
+from .fuse_epilogue import Replacement
+from .operand import fold_dimensions, root
 from .overlap import check_rows
-from .replacement import Replacement
-from .views import root
 
 ALONG = "n"
 """The name of the loop along a row; those over rows are numbers."""

@@ -25,7 +25,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.linalg.softmax import SoftmaxOp
+from ...dialect.mlir.generic import SoftmaxOp
 from ..diagnostics import fail
 from .constants import contents, is_splat, spread_number
 

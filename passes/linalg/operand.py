@@ -1,19 +1,270 @@
-"""The operands of a product: matrices, vectors and numbers, and how they lie in memory."""
+"""The operands of a product: matrices, vectors, numbers, views, their sizes, and how they lie in memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    NoneAttr,
+    i64,
+)
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.types import ElementType
-from ...dialect.warp.attributes import BYTE, Memory
-from ...dialect.warp.stored import StoredIntegers
-from ...dialect.warp.view import strides_of
-from . import extents
+from ...dialect.warp.assumptions import AssumeDivisibleOp
+from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
+from ...dialect.warp.elements import loops_of
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, passed, steps_of, strides_of
+from ..diagnostics import fail
+
+if TYPE_CHECKING:
+    from xdsl.dialects import tensor
+
+# Operations whose result is the memory of their first operand, seen otherwise: which they are, and what is seen.
+
+Viewing: TypeAlias = (
+    memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp | AssumeDivisibleOp
+)
+
+VIEWING = (
+    memref.SubviewOp,
+    memref.CastOp,
+    memref.CollapseShapeOp,
+    memref.ExpandShapeOp,
+    WindowOp,
+    AssumeDivisibleOp,
+)
+"""Operations of which a call knows what they make seen."""
+
+VIEWS = (*VIEWING, memref.ReinterpretCastOp)
+
+
+def root(value: SSAValue) -> SSAValue:
+    """The memory that a value is a view of, or whose elements an operand of a product has."""
+    while isinstance(value.owner, (*VIEWS, OperandForm)):
+        value = value.owner.operands[0]
+    return value
+
+
+class View(NamedTuple):
+    """Elements of memory: the first one's distance from the start, sizes, and distances along each dimension."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.shape))} from element {self.offset} with strides {list(self.strides)}"
+
+
+Groups: TypeAlias = Sequence[Sequence[int]]
+
+Number = Callable[[SSAValue], int]
+"""What an index is in this call."""
+
+
+class WindowError(Exception):
+    """With the sizes of a call, loops pass the end of the memory that they go through."""
+
+
+def seen(op: Viewing, source: View, number: Number) -> View:
+    """What an operation makes of a view of memory."""
+    match op:
+        case memref.CastOp() | AssumeDivisibleOp():
+            return source
+        case memref.SubviewOp():
+            return _part(op, source, number)
+        case WindowOp():
+            return _window(op, source, number)
+        case memref.CollapseShapeOp():
+            groups = groups_of(op)
+            shape = tuple(math.prod(source.shape[d] for d in group) for group in groups)
+            return View(source.offset, shape, tuple(_innermost(source, group) for group in groups))
+        case memref.ExpandShapeOp():
+            shape = _numbers(op.static_output_shape, op.output_shape, number)
+            strides: list[int] = []
+            for group, stride in zip(groups_of(op), source.strides, strict=True):
+                strides += [stride * math.prod(shape[d + 1 : group[-1] + 1]) for d in group]
+            return View(source.offset, shape, tuple(strides))
+
+
+def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
+    offsets = _numbers(op.static_offsets, op.offsets, number)
+    sizes = _numbers(op.static_sizes, op.sizes, number)
+    steps = _numbers(op.static_strides, op.strides, number)
+    offset = source.offset + sum(o * s for o, s in zip(offsets, source.strides, strict=True))
+    strides = [step * stride for step, stride in zip(steps, source.strides, strict=True)]
+    kept = kept_dimensions(sizes, memory_of(op.result).get_shape())
+    return View(offset, tuple(sizes[d] for d in kept), tuple(strides[d] for d in kept))
+
+
+def _window(op: WindowOp, source: View, number: Number) -> View:
+    given = iter(op.sizes)
+    shape = tuple(size if size >= 0 else number(next(given)) for size in memory_of(op.result).get_shape())
+    if (dimension := passed(op.along, shape, source.shape)) is not None:
+        raise WindowError(
+            f"loops of {'x'.join(map(str, shape))} along {op.along} pass the end of dimension {dimension} of memory of "
+            f"{'x'.join(map(str, source.shape))}"
+        )
+    steps, first = steps_of(op.along, source.strides)
+    return View(source.offset + (first or 0), shape, tuple(step or 0 for step in steps))
+
+
+def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """The dimensions that a result of lower rank keeps; others have size 1."""
+    kept: list[int] = []
+    for dimension, size in enumerate(sizes):
+        spare = len(sizes) - dimension > len(shape) - len(kept)
+        fits = len(kept) < len(shape) and shape[len(kept)] in (size, DYNAMIC_INDEX)
+        if fits and not (size == 1 and spare and shape[len(kept)] != 1):
+            kept.append(dimension)
+    return kept
+
+
+def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
+    """Memory with dimensions of several; `groups` says which become of each, `sizes` those that are not known."""
+    shape = DenseArrayBase.from_list(i64, kind.get_shape())
+    return memref.ExpandShapeOp.create(
+        operands=[value, *sizes],
+        properties={"reassociation": _attribute(groups), "static_output_shape": shape},
+        result_types=[kind],
+    )
+
+
+def collapsed(value: SSAValue, kind: Memory, groups: Groups) -> memref.CollapseShapeOp:
+    """Memory with several dimensions as one; `groups` says which."""
+    return memref.CollapseShapeOp.create(
+        operands=[value], properties={"reassociation": _attribute(groups)}, result_types=[kind]
+    )
+
+
+def _attribute(groups: Groups) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+    return ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
+
+
+def groups_of(
+    op: memref.CollapseShapeOp | memref.ExpandShapeOp | tensor.CollapseShapeOp | tensor.ExpandShapeOp,
+) -> list[list[int]]:
+    """Which dimensions become one, or are made of one."""
+    return [[d.value.data for d in group] for group in op.reassociation]
+
+
+def _innermost(source: View, group: Sequence[int]) -> int:
+    """The distance between neighbours of dimensions taken together: that of the last with more than one index."""
+    last = next((d for d in reversed(group) if source.shape[d] != 1), group[-1])
+    return source.strides[last]
+
+
+def _numbers(static: DenseArrayBase[IntegerType], given: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
+    values = iter(given)
+    return tuple(number(next(values)) if size == DYNAMIC_INDEX else int(size) for size in static.iter_values())
+
+
+# Sizes that are not known while compiling: what stands for them, and what is known of them.
+#
+# Passes reason about a product with numbers. For a size or stride that only the caller knows they use a sample: a
+# number of the usual magnitude that is divisible by what the caller promises and by nothing more, so that whatever
+# follows from its divisors is true of every size. What needs the size itself takes it from the memory when the kernel
+# runs.
+
+SIZE_LIMIT = (1 << 31) - (1 << 16)
+"""Sizes that only a call knows are below it: kernels compute with indices of 32 bits, and a little beyond the end."""
+
+USUAL = 4095
+"""About how large a dynamic size is taken to be when a schedule is chosen."""
+
+
+def sample(divisor: int, usual: int = USUAL) -> int:
+    """An odd multiple of a divisor, of the usual magnitude."""
+    return divisor * ((max(1, usual // divisor) - 1) | 1)
+
+
+def divisor_of(value: SSAValue) -> int:
+    """What the function promises of an argument: a number that divides every dynamic size of the dimension along which
+    its elements are neighbours, every dynamic stride, and a dynamic offset."""
+    if isinstance(value.owner, MatrixOp):
+        return divisor_of(value.owner.memory)
+    if isinstance(value.owner, AssumeDivisibleOp):
+        return math.lcm(value.owner.number, divisor_of(value.owner.memory))
+    function = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
+        return kernel_promised(function, value.index)
+    if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+        return 1
+    return promised(function.arg_attrs, value.index)
+
+
+def kernel_promised(kernel: gpu.FuncOp, number: int) -> int:
+    """The `warp.divisible` of an argument of a kernel; 1 without."""
+    found = kernel.attributes.get(DIVISIBLE)
+    listed = cast("ArrayAttr[Attribute]", found).data if isinstance(found, ArrayAttr) else ()
+    divisor = listed[number] if number < len(listed) else None
+    return divisor.value.data if isinstance(divisor, IntegerAttr) else 1
+
+
+def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
+    """The `warp.divisible` among the attributes of an argument; 1 without."""
+    found = attributes.data[number].data.get(DIVISIBLE) if number < len(attributes.data) else None
+    return max(1, found.value.data) if isinstance(found, IntegerAttr) else 1
+
+
+def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ...]:
+    """The strides of memory, with samples for those that are not known; `sizes` has samples already."""
+    found = strides_of(kind) or ()
+    if len(found) != len(sizes):
+        return ()
+    plain = isinstance(kind.layout, NoneAttr)
+    return tuple(
+        stride if stride is not None else math.prod(sizes[i + 1 :]) if plain else sample(divisor)
+        for i, stride in enumerate(found)
+    )
+
+
+def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) -> int:
+    """Elements that divide the place of every row in memory, whose neighbours lie along the dimension `column`.
+
+    `sizes` are those of memory, with samples for what is not known; without them, they follow from the divisor.
+    """
+    known = sizes or tuple(
+        size if size >= 0 else sample(divisor if i == column else 1) for i, size in enumerate(kind.get_shape())
+    )
+    steps = [stride for i, stride in enumerate(strides(kind, known, divisor)) if i != column]
+    offset = kind.get_offset()
+    return math.gcd(divisor if offset is None else offset, *steps)
+
+
+def fold_dimensions(op: Operation) -> None:
+    """Replaces the sizes that are asked of allocations by those that they were made with."""
+    for found in list(op.walk()):
+        if not isinstance(found, memref.DimOp) or not isinstance(found.source.owner, memref.AllocOp | memref.AllocaOp):
+            continue
+        number, shape = found.index.owner, memory_of(found.source).get_shape()
+        if not isinstance(number, arith.ConstantOp) or not isinstance(number.value, IntegerAttr):
+            continue
+        if not 0 <= (at := number.value.value.data) < len(shape):
+            continue
+        if shape[at] == DYNAMIC_INDEX:
+            Rewriter.replace_op(found, [], [found.source.owner.dynamic_sizes[shape[:at].count(DYNAMIC_INDEX)]])
+        else:
+            Rewriter.replace_op(found, arith.ConstantOp(IntegerAttr(shape[at], IndexType())))
+
+
+# The operands of a product: matrices, vectors and numbers, and how they lie in memory.
 
 MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
 """Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
@@ -86,7 +337,7 @@ class MatrixOperand:
     @property
     def pitch_bits(self) -> int:
         """Bits that divide the place of every row in memory."""
-        return extents.pitch(self.type, self.dimensions[1], self.divisor, self.sizes) * self.memory_bits
+        return pitch(self.type, self.dimensions[1], self.divisor, self.sizes) * self.memory_bits
 
     @property
     def place(self) -> MatrixPlace:
@@ -142,3 +393,50 @@ def each_once(operands: Iterable[KernelArgument]) -> tuple[KernelArgument, ...]:
     for operand in operands:
         found.setdefault(operand.value, operand)
     return tuple(found.values())
+
+
+# Matrices of a product, read from the memory that they are in.
+
+GLOBAL_SPACE = 0
+"""The memory space of operands: none named, or 0."""
+
+
+def read_matrix(
+    op: MatmulOp,
+    name: str,
+    value: SSAValue,
+    loops: tuple[int, int],
+    sizes: Mapping[int, int],
+    map_: AffineMap | None = None,
+    element: ElementType | None = None,
+) -> MatrixOperand:
+    """The matrix in memory that an operand is, or has beside it; its rows and columns run along two loops.
+
+    Raises a located diagnostic for memory and elements that are not lowered.
+    """
+    kind = memory_of(value)
+    if memory_space(kind) != GLOBAL_SPACE:
+        fail(op, f"expected {name} in global memory, got {kind}")
+    stored, element_type = element_row(kind.element_type), kind.element_type
+    if stored is None or not isinstance(element_type, TypeAttribute):
+        fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
+    found = range(2) if map_ is None else loops_of(map_)
+    axes = tuple(found.index(op.outer * (map_ is not None) + loop) for loop in loops)
+    row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
+    batch = tuple(loop for dimension, loop in enumerate(found) if dimension not in axes)
+    lengths = tuple(s if s >= 0 else sizes[found[i]] for i, s in enumerate(kind.get_shape()))
+    types = (element_type, element or stored)
+    turned = (row, column) != axes
+    return MatrixOperand(name, value, kind, *types, turned, (row, column), batch, lengths, divisor_of(value))
+
+
+def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:
+    """Two dimensions of memory in the order (rows, columns) in which they lie there.
+
+    Raises a located diagnostic if neighbours along neither are neighbours in memory.
+    """
+    strides = strides_of(kind)
+    for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):
+        if strides is not None and strides[column] == 1:
+            return row, column
+    fail(op, f"expected the rows or the columns of {name} to be contiguous, got {kind}")

@@ -19,16 +19,15 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.assumptions import DisjointOp
+from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.disjoint import DisjointOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.row_wise import RowsOp
-from ...dialect.warp.view import strides_of
+from ...dialect.warp.views import strides_of
+from ..builder import constant_value
 from ..diagnostics import fail
-from ..tile.index_builder import constant_value
 from .elementwise import Elementwise
-from .views import VIEWING, View, root, seen
+from .operand import VIEWING, View, root, seen
 
 
 class MemoryUse(NamedTuple):

@@ -9,7 +9,7 @@ from xdsl.dialects.linalg.ops import TransposeOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.linalg.packs import PackOp, UnPackOp
+from ...dialect.mlir.packs import PackOp, UnPackOp
 from ..diagnostics import fail
 from . import new_tensors
 

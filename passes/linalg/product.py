@@ -6,24 +6,158 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
+from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa import mma
+from ...dialect.isa.form import IN_BYTES
 from ...dialect.isa.mma import Variant
-from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
-from ...dialect.warp.loops import OPERAND_LOOPS, K, loops_of
+from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside, loops_of, map_along
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.view import strides_of
+from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.views import StoredIntegers, strides_of
 from ..diagnostics import fail
-from . import extents
-from .matrices import GLOBAL_SPACE, read_matrix
-from .operand import KernelArgument, MatrixOperand, Spread, VectorOperand, each_once
-from .scaled import read_scales
-from .sparse import read_metadata
+from . import operand as extents
+from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix
+
+# What is known of A and B wherever they are multiplied: of a product in memory, and of its tiles in shared memory.
+
+
+class MatrixFactor(Protocol):
+    """A or B: the type that it is multiplied as, and whether memory holds its transpose."""
+
+    @property
+    def element(self) -> ElementType: ...
+
+    @property
+    def transposed(self) -> bool: ...
+
+    @property
+    def stored(self) -> StoredIntegers | None:
+        """What memory holds, of one that is converted on the way."""
+        ...
+
+
+class Multiplied(Protocol):
+    """A product by its factors; `op` is the operation that errors name."""
+
+    @property
+    def op(self) -> Operation: ...
+
+    @property
+    def a(self) -> MatrixFactor: ...
+
+    @property
+    def b(self) -> MatrixFactor: ...
+
+    @property
+    def variant(self) -> Variant:
+        """What tells its instructions from others for the same element types."""
+        ...
+
+    @property
+    def sparsity(self) -> int:
+        """How many elements of A there are for each that is stored."""
+        ...
+
+
+def along_k(product: Multiplied, role: str) -> bool:
+    """Whether k runs along the rows of operand "a" or "b" in memory."""
+    return not product.a.transposed if role == "a" else product.b.transposed
+
+
+def block(product: Multiplied) -> int:
+    """How many elements along k share a scale; 0 where there are none."""
+    return mma.blocks()[product.variant] if product.variant.scale_type else 0
+
+
+def shared_bits(product: Multiplied, factor: MatrixFactor) -> int:
+    """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
+    held = factor.element if factor.stored is None else factor.stored.element
+    return BYTE if product.variant.kind in IN_BYTES else held.memory_bits
+
+
+class TileFactor(NamedTuple):
+    """A tile of A or B in shared memory."""
+
+    element: ElementType
+    transposed: bool
+    stored: StoredIntegers | None = None
+
+
+class TileProduct(NamedTuple):
+    """The product of tiles that a verified `warp.tile_mma` computes."""
+
+    op: TileMmaOp
+    a: TileFactor
+    b: TileFactor
+    variant: Variant
+    sparsity: int
+
+    @staticmethod
+    def of(op: TileMmaOp) -> TileProduct:
+        """What an operation multiplies."""
+        turned = (op.transposed_a is not None, op.transposed_b is not None)
+        held = zip(op.multiplied, turned, (None, op.b_stored), strict=True)
+        a, b = (TileFactor(ELEMENT_TYPES[name], across, stored) for name, across, stored in held)
+        return TileProduct(op, a, b, op.variant, op.sparsity)
+
+
+# What a product reads beside an A and a B whose blocks are scaled: scales.
+
+
+def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bool) -> tuple[MatrixOperand, ...]:
+    """The scales of A and B, or none. `dynamic` says that sizes of the product are not known.
+
+    Raises a located diagnostic for scaled products that are not lowered, of which operands do not lie as the
+    instruction names the elements of a block.
+    """
+    if not op.scales:
+        return ()
+    if op.outer > op.batch:
+        fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
+    given = zip("AB", op.scales, (M, N), op.maps, strict=False)
+    along = [(name, value, own, loops_beside(map_, own, op.outer)) for name, value, own, map_ in given]
+    loops = op.outer + 3
+    scales = tuple(read_matrix(op, f"S{name}", s, (own, K), {}, map_along(loops, at)) for name, s, own, at in along)
+    for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
+        if not along_k:
+            where = "by rows" if name == "A" else "by columns"
+            fail(op, f"expected {name} of a scaled product {where}, along which it is scaled, got {operand.type}")
+    for operand in scales:
+        if operand.transposed:
+            fail(op, f"expected the scales of a row or a column side by side in memory, got {operand.type}")
+    if dynamic or any(DYNAMIC_INDEX in operand.type.get_shape() for operand in scales):
+        fail(op, f"a scaled product needs static sizes, got {a.type} and {b.type}")
+    return scales
+
+
+# What a product reads beside a sparse A: metadata.
+
+
+def read_metadata(op: MatmulOp, a: MatrixOperand, *, dynamic: bool) -> MatrixOperand | None:
+    """The metadata of a sparse A; None of a dense one. `dynamic` says that sizes of the product are not known.
+
+    Raises a located diagnostic for a sparse A that is not lowered.
+    """
+    if op.metadata is None:
+        return None
+    if dynamic or DYNAMIC_INDEX in memory_of(op.metadata).get_shape():
+        fail(op, f"a sparse A and its metadata need static sizes, got {a.type} and {op.metadata.type}")
+    metadata = read_matrix(op, "E", op.metadata, (0, 1), {})
+    if a.transposed or metadata.transposed:
+        fail(op, "a sparse A is stored row by row, it cannot be transposed")
+    if op.outer:
+        fail(op, "a sparse A in a batch is not lowered; write a product for each matrix")
+    return metadata
+
+
+# What a matrix product in `linalg` asks for, read once for the passes that lower it.
 
 MOST_MATRICES = 65535
 """The largest z of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product as combinations
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    AnyFloat,
     ArrayAttr,
+    FloatAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -17,37 +22,192 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    f32,
+    i32,
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp, YieldOp
 from xdsl.dialects.math import FmaOp
-from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
-from ...dialect.linalg import CONTRACTIONS, METADATA, ContractionOp, ConvolutionOp
-from ...dialect.linalg.body import weighted
+from ...dialect.mlir.contraction import METADATA, ContractionOp, Weighted, converted_to, extended, weighted
+from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.matmul import CONTRACTIONS
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.elements import PointwiseOp, element_type, loops_of, map_along, shape_of, with_functions
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import FASTMATH, MatmulOp
-from ...dialect.warp.operand_forms import OperandForm
-from ...dialect.warp.pointwise import with_functions
-from ...dialect.warp.sparse import SparseOp
-from ...dialect.warp.stored import StoredIntegers, StoredOp
-from ...dialect.warp.view import strides_of
+from ...dialect.warp.operands import OperandForm, SparseOp
+from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
+from ..builder import constant_value
 from ..diagnostics import fail
-from ..tile.index_builder import constant_value
 from . import contraction
-from .matrices import lie_in_memory
+from .contraction import along_loops, length, split_copy
+from .operand import expanded, lie_in_memory
 from .overlap import check_product
-from .split_loops import split_copy
-from .unroll_windows import unroll
-from .views import expanded
-from .weights import weigh
+
+# Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
+# from zero, with an epilogue that weighs it and adds C.
+#
+# That is one product of sums, not a sum of weighted products: equal but for rounding, of which there is less.
+
+FLOAT_BITS = 32
+"""Narrower floats are weighed and added as f32, and rounded once."""
+
+
+def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
+    """The product, which adds to C, as one whose epilogue multiplies with the weight of a body and adds C.
+
+    Raises a located diagnostic for integers whose sums may not fit their accumulators.
+    """
+    held = element_type(product.d)
+    if body.converted:
+        _check_exact(op, product)
+    wide: Attribute = f32 if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS else held
+    summed: Attribute = i32 if body.converted else wide
+    given = [value for value in dict.fromkeys(body.weights) if not isinstance(value.owner, arith.ConstantOp)]
+    block = Block(arg_types=[summed, held, *(value.type for value in given)])
+    inside: dict[SSAValue, SSAValue] = dict(zip(given, block.args[2:], strict=True))
+    element, total = block.args[:2]
+    element = converted_to(block, element, wide)
+    for weight in body.weights:
+        if weight not in inside and isinstance(constant := weight.owner, arith.ConstantOp):
+            block.add_op(copy := constant.clone())
+            inside[weight] = copy.result
+        element = _multiply(block, element, converted_to(block, inside[weight], wide))
+    result = converted_to(block, _add(block, converted_to(block, total, wide), element, negated=body.negated), held)
+    block.add_op(ElementYieldOp(result))
+    scalar = AffineMap(product.maps[2].num_dims, 0, ())
+    epilogue = PointwiseOp([(product.d, product.maps[2]), *((value, scalar) for value in given)], Region(block))
+    epilogue.function.name_hint = "weighted"
+    return MatmulOp(
+        product.a,
+        product.b,
+        product.d,
+        product.multiplied,
+        init=FloatAttr(0.0, summed) if isinstance(summed, AnyFloat) else IntegerAttr(0, summed),  # pyright: ignore[reportArgumentType, reportCallIssue]
+        maps=product.maps,
+        through=epilogue.function,
+        words=product.words,
+    )
+
+
+def _check_exact(op: Operation, product: MatmulOp) -> None:
+    """Refuses integers whose sums, of which there are as many as is known, may not fit the 32 bits of accumulators."""
+    sizes = dict(zip(loops_of(product.maps[0]), shape_of(product.matrices[0]), strict=True))
+    depth = math.prod(size for loop, size in sizes.items() if size > 0 and loop not in loops_of(product.maps[2]))
+    bits = (ELEMENT_TYPES[name] for name in product.multiplied)
+    largest = math.prod(1 << (row.bits - row.signed) for row in bits)
+    if depth * largest > 1 << 31:
+        fail(op, f"sums of {depth} products of integers may pass 32 bits before they are converted to floats")
+
+
+def _multiply(block: Block, a: SSAValue, b: SSAValue) -> SSAValue:
+    op = arith.MulfOp(a, b) if isinstance(a.type, AnyFloat) else arith.MuliOp(a, b)
+    block.add_op(op)
+    return op.result
+
+
+def _add(block: Block, total: SSAValue, element: SSAValue, *, negated: bool) -> SSAValue:
+    floats = isinstance(total.type, AnyFloat)
+    if negated:
+        op = arith.SubfOp(total, element) if floats else arith.SubiOp(total, element)
+    else:
+        op = arith.AddfOp(total, element) if floats else arith.AddiOp(total, element)
+    block.add_op(op)
+    return op.result
+
+
+# Sums over small windows that are no products of matrices: depthwise convolutions with their channels last.
+#
+# Neighbours in memory are of different channels, each of which is multiplied with a kernel of its own. So there is
+# nothing for a matrix instruction, and the sum is written out: one elementwise operation that reads a view of each
+# input for each place of the window. Its kernel goes through memory as any elementwise one does, with neighbours in
+# lanes.
+
+MOST_PLACES = 64
+"""Places of a window that an operation is written out for: each is two views, and two addresses in every lane."""
+
+
+def unroll(op: LinalgStructuredOperation) -> None:
+    """Replaces a sum of products over a window by an elementwise operation on views of its inputs.
+
+    Raises a located diagnostic for a window that is large, or of unknown size.
+    """
+    kinds = [kind.data for kind in op.get_iterator_types()]
+    summed = [loop for loop, kind in enumerate(kinds) if kind == IteratorType.REDUCTION]
+    written = loops_of(op.get_indexing_maps().data[-1].data)
+    for loop in range(len(kinds)):
+        if loop not in summed and loop not in written:
+            fail(
+                op,
+                f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction",
+            )
+    sizes = [length(op, loop) for loop in summed]
+    places = math.prod(max(0, size) for size in sizes)
+    if min(sizes) < 0 or places > MOST_PLACES:
+        window = "x".join("?" if size < 0 else str(size) for size in sizes)
+        fail(op, f"{op.name} is not a product of matrices, because neighbours in memory belong to different channels; "
+             f"it is lowered for windows of at most {MOST_PLACES} positions, got {window}")  # fmt: skip
+    maps = [attribute.data for attribute in op.get_indexing_maps()]
+    found = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
+    if found is None or not found.is_plain:
+        fail(op, f"{op.name} sums, but its body does more than to add products")
+    kept = [loop for loop in range(len(kinds)) if loop not in summed]
+    inputs, seen = list[SSAValue](), list[AffineMap]()
+    for place in combinations(*map(range, sizes)):
+        fixed = dict(zip(summed, place, strict=True))
+        for factor in found.factors:
+            value, loops = along_loops(op, op.inputs[factor.argument], _at(maps[factor.argument], fixed))
+            inputs.append(value)
+            seen.append(map_along(len(kept), map(kept.index, loops)))
+    block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
+    _fill(block, [factor.unsigned for factor in found.factors])
+    generic = GenericOp(
+        inputs,
+        list(op.outputs),
+        Region(block),
+        ArrayAttr([AffineMapAttr(map_) for map_ in (*seen, map_along(len(kept), map(kept.index, loops_of(maps[-1]))))]),
+        ArrayAttr([IteratorTypeAttr.parallel()] * len(kept)),
+    )
+    generic.location = op.location
+    Rewriter.insert_op(generic, InsertPoint.before(op))
+    Rewriter.erase_op(op)
+
+
+def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
+    """A map with some of its loops at a place."""
+    loops = [AffineConstantExpr(fixed[i]) if i in fixed else AffineDimExpr(i) for i in range(map_.num_dims)]
+    return map_.replace_dims_and_symbols(loops, [], map_.num_dims, 0)
+
+
+def _fill(block: Block, unsigned: Sequence[bool]) -> None:
+    """Adds the products of every two arguments to the last one; narrow floats in f32."""
+    *factors, total = block.args
+    held: Attribute = total.type
+    wide = f32 if isinstance(held, AnyFloat) and held.bitwidth < f32.bitwidth else held
+    sums: SSAValue = converted_to(block, total, wide)
+    for a, b in zip(factors[::2], factors[1::2], strict=True):
+        x, y = (extended(block, v, wide, unsigned=u) for v, u in zip((a, b), unsigned, strict=True))
+        if isinstance(wide, AnyFloat):
+            block.add_op(multiplied := FmaOp(x, y, sums))
+            sums = multiplied.result
+        else:
+            product = arith.MuliOp(x, y)
+            added = arith.AddiOp(sums, product.result)
+            block.add_ops([product, added])
+            sums = added.result
+    block.add_op(YieldOp(converted_to(block, sums, held)))
+
+
+# `warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`.
 
 
 def raise_products(module: Operation) -> None:

@@ -25,11 +25,11 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.view import strides_of
+from ...dialect.warp.views import strides_of
+from ..builder import constant_value
 from ..diagnostics import fail
-from ..tile.index_builder import constant_value
 from .constants import global_of
-from .views import collapsed, expanded, groups_of, kept_dimensions
+from .operand import collapsed, expanded, groups_of, kept_dimensions
 
 Tensor = TensorType[Attribute]
 

@@ -19,9 +19,9 @@ from xdsl.ir.affine import AffineMap as Map
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import in_place_of, memory_of
-from ...dialect.warp.loops import K, loops_of, map_along
+from ...dialect.warp.elements import K, loops_of, map_along
 from ...dialect.warp.matmul import MatmulOp
-from .views import collapsed, expanded
+from .operand import collapsed, expanded
 
 
 def expand_groups(op: GenericOp) -> None:

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialect.effects import is_pure, only_reads
-from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.product import ProductOp
-from ..tile.index_builder import Index, IndexBuilder, constant_value
+from ..builder import Index, IndexBuilder, constant_value
 
 if TYPE_CHECKING:
-    from ...dialect.warp.scaling import LoadScalesOp
-    from ...dialect.warp.sparse import LoadMetadataOp
+    from ...dialect.warp.operands import LoadMetadataOp, LoadScalesOp
 
 TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp | LoadScalesOp"
 

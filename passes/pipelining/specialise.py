@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ..diagnostics import remark
-from ..tile.launches import launches
+from ..tile.tiling import launches
 from .copy_loop import DeclinedError, copies_of
 
 

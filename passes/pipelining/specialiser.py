@@ -12,32 +12,24 @@ from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i32, i
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.effects import is_pure
-from ...dialect.gpu import SubgroupIdOp
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.gpu import SubgroupIdOp
 from ...dialect.warp.attributes import target_of
-from ...dialect.warp.barriers import ArriveOp, AwaitOp
-from ...dialect.warp.clusters import CLUSTER_SIZE
-from ...dialect.warp.copy import CopyOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import StoreOp
-from ...dialect.warp.synchronisation import SOME_WARPS, ElectOp
+from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, SOME_WARPS, ArriveOp, AwaitOp, ElectOp
 from ...dialect.warp.tensor_copies import BulkWaitOp, ProxyFenceOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from ..allocate import needed
+from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
-from ..tile.index_builder import Index, IndexBuilder
-from ..tile.launches import LaunchedKernel
-from .clusters import CtaCluster, Share
-from .consumers import ConsumerLoop
+from ..tile.tiling import LaunchedKernel
 from .copy_loop import DeclinedError, copies_of, decline, is_load
-from .once import Once
-from .own_tiles import OwnTiles
-from .producer import Clones, ProducerLoop
-from .ring import Ring, with_stages
-from .staged_loads import StagedLoads, loads_behind
-from .tensor_copies import TensorCopy, TensorView
-from .tensor_stores import StagedStores
+from .ring import CtaCluster, Ring, Share, with_stages
+from .roles import Clones, ConsumerLoop, Once, OwnTiles, ProducerLoop
+from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 
 REGISTERS = {2: (40, 232), 3: (32, 160)}
 """Registers of a thread of the producer and of the consumers, by how many of these there are; one needs no more than it

@@ -1,23 +1,48 @@
-"""Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel."""
+"""Tiles, results and epilogue operands by tensor copies: maps, boxes, coordinates, stages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr
+from xdsl.builder import Builder
+from xdsl.dialects import memref, scf
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, MemRefType, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attributes import Memory, element_row, memory_of
-from ...dialect.warp.copy import CopyOp
-from ...dialect.warp.tensor_copies import TensorLoadOp
+from ...dialect.isa.tensor_map import MOST_RANK
+from ...dialect.isa.wgmma import UNIT, WARPS
+from ...dialect.layouts.layout import LANES, column, row
+from ...dialect.mlir.gpu import SubgroupIdOp
+from ...dialect.warp.attributes import (
+    BYTE,
+    SHARED_SPACE,
+    Memory,
+    SwizzleAttr,
+    element_row,
+    fragment_of,
+    memory_of,
+    memory_space,
+)
+from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.exchange import StmatrixOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, load_rows, matrices, unit
+from ...dialect.warp.synchronisation import AwaitOp, NamedBarrierOp
+from ...dialect.warp.tensor_copies import BulkCommitOp, BulkWaitOp, ExpectOp, ProxyFenceOp, TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import TensorMapType, moved_as, moved_together
-from ...dialect.warp.view import MatrixOp
+from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
-from ..tile.index_builder import Index, IndexBuilder
-from ..tile.launches import LaunchedKernel
-from .clusters import Share
+from ..builder import Index, IndexBuilder
+from ..linalg import operand
+from ..schedule.warpgroup import BUFFERS
+from ..schedule.warpgroup_model import panel_columns
+from ..tile.tiling import LaunchedKernel
 from .copy_loop import decline
+from .ring import Ring, Share
+
+# Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
 
 class TensorView(NamedTuple):
@@ -142,3 +167,223 @@ class TensorCopy(NamedTuple):
             index.insert(
                 TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage or 0), mask=mask)
             )
+
+
+# Stores of a warpgroup's results by tensor copies: staged in shared memory by `stmatrix`, a panel at a time.
+#
+# Each warpgroup has room of its own, and waits only for its own copies to have read it. What is stored while the next
+# tile is copied and multiplied costs the tensor cores little more than the staging.
+
+MATRIX_BITS = 16
+"""Bits of elements that `stmatrix` moves whole; each lane stores wider ones that it holds."""
+
+
+class StagedStores:
+    """The stores of one kernel to one matrix, by a tensor map that the kernel is given.
+
+    `index` is where all warpgroups come by before.
+
+    Raises:
+        DeclinedError: if no tensor map has what the stores write.
+    """
+
+    def __init__(self, stores: Sequence[StoreOp], launch: LaunchedKernel, index: IndexBuilder) -> None:
+        self.stores, self.index = stores, index
+        fragment = fragment_of(stores[0].fragment)
+        self.view = TensorView.of(stores[0], stores[0].memory)
+        self.panel = panel_columns(fragment.shape[1], fragment.bits)
+        self.columns = max(self.panel, fragment.layout.data.columns)
+        if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
+            decline(odd, f"it writes no whole panels of {self.columns} columns")
+        rows, groups = fragment.shape[0], launch.schedule.consumers // WARPS
+        shape = [groups * BUFFERS, rows, self.columns]
+        swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
+        tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
+        self.map = launch.tensor_map(self.view.memory, self.view.order, box_type(self.view, tile))
+        self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
+        group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
+        first, self.barrier = index.mul(group, BUFFERS), index.value(index.add(group, 1))
+        self.buffers = [index.add(first, number) for number in range(BUFFERS)]
+
+    def replace(self) -> None:
+        """Puts staging and tensor copies in the place of the stores."""
+        number, total = 0, sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns
+        for store in self.stores:
+            index = self.index.at(Builder(InsertPoint.before(store)))
+            for left in range(0, fragment_of(store.fragment).shape[1], self.columns):
+                # Of an odd number of panels the last one has the buffer that the next tile begins with.
+                self._panel(index, store, left, number % BUFFERS, 0 if not number and total % BUFFERS else BUFFERS - 1)
+                number += 1
+            Rewriter.erase_op(store)
+
+    def _panel(self, index: IndexBuilder, store: StoreOp, left: int, buffer: int, pending: int) -> None:
+        """Stages the columns from `left` on, and starts their copy, of one panel or of several side by side."""
+        rows, columns = fragment_of(store.fragment).shape
+        row, column = map(index.known, store.indices)
+        part, at = store.fragment, index.values([self.buffers[buffer], 0, 0])
+        if columns > self.columns:
+            part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
+        index.insert(BulkWaitOp(pending, read=True, each_warpgroup=True))
+        index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
+        index.insert(self._moved(part, at))
+        index.insert(ProxyFenceOp())
+        index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
+        for along in range(0, self.columns, self.panel):
+            where = self.view.coordinates(row, index.add(column, left + along), lambda value: value)
+            place = index.values([self.buffers[buffer], 0, along])
+            index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
+        index.insert(BulkCommitOp(each_warpgroup=True))
+
+    def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
+        """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
+        kind = fragment_of(part)
+        first, line = kind.layout.data.element[0], kind.layout.data.lane[2]
+        trans = (first, line) == (row(0), column(0))
+        if kind.bits == MATRIX_BITS and (trans or (first == column(0) and line.axis == "r")):
+            return StmatrixOp(part, self.scratch, at, trans=trans)
+        return StoreOp(part, self.scratch, at)
+
+
+# Matrices of an epilogue by tensor copies: through stages of the ring, behind the K tiles of a tile.
+#
+# A lane that loads what lies beside its sums loads 4 bytes at a time, eight half sectors for each instruction of a
+# warp. So the producer copies the matrix instead, panel by panel, to stages that the last K tiles have left, while the
+# last products run. Consumers wait for a stage as for one with a K tile, and read panels by `ldmatrix` to lie as the
+# sums do. It takes no shared memory of its own::
+#
+#     producer                                    consumers
+#       for each tile of this CTA:                  for each tile of this CTA:
+#         for each K tile: ...                        for each K tile: ...
+#         for each turn:                              for each turn:
+#           wait: stage is empty                        wait: stage is full
+#           start copies of panels, of all              read panels, of this warpgroup; that stage is
+#           warpgroups, which arrive there              empty; compute and store what they lie beside
+
+OpT = TypeVar("OpT", bound=Operation)
+
+Placed = Callable[[SSAValue, int], SSAValue]
+"""What a value of the consumers is for the warpgroup of a number, as the producer computes it."""
+
+
+def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
+    """The loads from global memory that follow on a loop over K, by matrix."""
+    found: dict[SSAValue, list[LoadOp]] = {}
+    op: Operation | None = loop.next_op
+    while op is not None:
+        if isinstance(op, LoadOp) and memory_space(memory_of(op.memory)) != SHARED_SPACE:
+            found.setdefault(op.memory, []).append(op)
+        op = op.next_op
+    return list(found.values())
+
+
+def _check_map(load: LoadOp, view: TensorView, launch: LaunchedKernel) -> None:
+    """Declines what no tensor map has: rows that lie side by side, or begin elsewhere than at multiples of 16 bytes."""
+    kind, column = memory_of(view.memory), view.order[-1]
+    known = strides_of(kind) or ()
+    if len(known) > MOST_RANK or 0 in known or not known or known[column] != 1:
+        decline(load, f"no tensor map has {kind}")
+    if (
+        operand.pitch(kind, column, launch.divisors[view.memory.index])
+        * fragment_of(load.fragment).bits
+        % (BYTE * UNIT)
+    ):
+        decline(load, f"rows of {kind} are no multiples of {UNIT} bytes")
+
+
+class StagedLoads:
+    """The loads of one kernel from one matrix, a panel each, through stages in which `tiles` lie.
+
+    `index` is where all warpgroups come by before; `left` is how many stages may be taken.
+
+    Raises:
+        DeclinedError: if no tensor map has what they read, or the stages have no room for it.
+    """
+
+    def __init__(
+        self, loads: Sequence[LoadOp], tiles: Sequence[SSAValue], launch: LaunchedKernel, index: IndexBuilder, left: int
+    ) -> None:
+        first, kind = loads[0], fragment_of(loads[0].fragment)
+        self.loads, self.groups = list(loads), launch.schedule.consumers // WARPS
+        self.view = TensorView.of(first, first.memory)
+        if odd := next((load for load in loads if load.fragment.type != kind), None):
+            decline(odd, f"it reads {odd.fragment.type}, others {kind}")
+        if kind.bits != MATRIX_BITS:
+            decline(first, f"`ldmatrix` reads elements of {MATRIX_BITS} bits, got {kind.element.name}")
+        if matrices(kind, False, unit(load_rows(MATRIX_BITS, False, 1, "")[0], MATRIX_BITS)) is None:
+            decline(first, f"`ldmatrix` does not read a fragment of layout [{kind.layout.data}]")
+        _check_map(first, self.view, launch)
+        (self.rows, columns), self.width = kind.shape, kind.shape[1] * kind.bits // BYTE
+        self.columns = columns
+        fitting = {tile: self._panels(tile) // self.groups for tile in tiles}
+        self.tile = max(fitting, key=lambda tile: fitting[tile])
+        self.each = fitting[self.tile]
+        if not self.each:
+            decline(first, f"no tile of the ring has panels of {kind.element_type}, {self.width} bytes wide")
+        self.turns = -(-len(loads) // self.each)
+        if self.turns > left:
+            decline(first, f"it would take {self.turns} stages at a time, and {max(left, 0)} are left for that")
+        panel = MemRefType(
+            kind.element_type, [self.rows, columns], SwizzleAttr(self.width), IntegerAttr(SHARED_SPACE, i64)
+        )
+        self.kind = box_type(self.view, panel)
+        self.map = launch.tensor_map(self.view.memory, self.view.order, self.kind)
+        self.reads: list[LdmatrixOp] = []
+        group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
+        self.places = [self._place(index, index.add(number * self.groups, group)) for number in range(self.each)]
+
+    def _panels(self, tile: SSAValue) -> int:
+        """How many panels of the matrix have room in one stage of a tile, which must be made of as wide ones."""
+        kind = memory_of(tile)
+        fragment = fragment_of(self.loads[0].fragment)
+        if kind.element_type != fragment.element_type or panel_of(kind, "the tile") != self.width:
+            return 0
+        rows, columns = kind.get_shape()[-2:]
+        return (rows // self.rows) * (columns // self.columns)
+
+    def _place(self, index: IndexBuilder, number: Index) -> tuple[Index, Index]:
+        """The row and the column in the tile at which the panel of a number begins."""
+        rows, columns = memory_of(self.tile).get_shape()[-2:]
+        down, across = rows // self.rows, columns // self.columns
+        if across == 1:
+            return index.mul(number, self.rows), 0
+        return index.mul(index.rem(number, down), self.rows), index.mul(index.div(number, down), self.columns)
+
+    def start(self, index: IndexBuilder, ring: Ring, state: list[Index], placed: Placed) -> list[Index]:
+        """Starts the copies, stage by stage from that of `state` on; what follows on it."""
+        for turn in range(self.turns):
+            (stage, parity), panels = index.values(state), self._of(turn, self.loads)
+            index.insert(AwaitOp(ring.empty, stage, parity))
+            index.insert(ExpectOp(ring.full, stage, len(panels) * self.groups * self.kind.bytes))
+            for number, load in enumerate(panels):
+                for group in range(self.groups):
+                    row, column = (placed(i, group) for i in load.indices)
+                    where = self.view.coordinates(row, column, lambda value, group=group: placed(value, group))
+                    to = index.values([stage, *self._place(index, number * self.groups + group)])
+                    index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.full, stage))
+            state = list(ring.next(index, stage, parity))
+        return state
+
+    def replace(self, index: IndexBuilder) -> None:
+        """Puts reads of panels in the place of the loads, whose stages `receive` says."""
+        for number, load in enumerate(self.loads):
+            at = index.values([0, *self.places[number % self.each]])
+            read = LdmatrixOp(self.tile, at, fragment_of(load.fragment))
+            Rewriter.replace_op(load, read)
+            self.reads.append(read)
+
+    def receive(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
+        """Lets the reads wait for their stages, from that of `state` on, and say when they have read; what follows."""
+        for turn in range(self.turns):
+            (stage, parity), reads = index.values(state), self._of(turn, self.reads)
+            for read in reads:
+                read.operands[1] = stage
+            index.at(Builder(InsertPoint.before(reads[0]))).insert(AwaitOp(ring.full, stage, parity))
+            used = next(iter(reads[-1].fragment.uses), None)
+            last = reads[-1] if used is None else used.operation
+            ring.arrive(index.at(Builder(InsertPoint.after(last))), stage)
+            state = list(ring.next(index, stage, parity))
+        return state
+
+    def _of(self, turn: int, panels: list[OpT]) -> list[OpT]:
+        """The panels of a turn."""
+        return panels[turn * self.each : (turn + 1) * self.each]

@@ -6,19 +6,17 @@ import math
 from collections.abc import Mapping
 
 from ...dialect.isa.targets import Target
+from ...dialect.isa.wgmma import M
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.grid import GridSchedule
-from ...dialect.schedule.loop import LoopSchedule
-from ...dialect.schedule.tile import TileSchedule
+from ...dialect.schedule.records import GridSchedule, LoopSchedule, TileSchedule
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
+from .defaults import check_epilogue, in_strips, strip_bytes
+from .in_registers import WAYS
+from .override import asked_of
 from .resources import instruction, warpgroup_rows
-from .staging import check_epilogue, in_strips, strip_bytes
-from .warpgroup import ROWS, why_not
-from .warpgroup_override import asked_of
-from .warpgroup_resources import not_copied, staged_part, staging_bytes
-from .warpgroup_ways import WAYS
+from .warpgroup import not_copied, staged_part, staging_bytes, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -107,9 +105,9 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     row = next(r for r in warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
     turns = "pingpong" if width == 128 and read.op.diagonal is None else "cooperative"
     schedule = Schedule(
-        TileSchedule((groups * ROWS, keys, depth), (ROWS, keys), row.shape),
+        TileSchedule((groups * M, keys, depth), (M, keys), row.shape),
         LoopSchedule(3 if width <= 64 else 2, consumers=turns),
-        grid=GridSchedule(edges="predicated", ctas=_ctas(read, groups * ROWS, target)),
+        grid=GridSchedule(edges="predicated", ctas=_ctas(read, groups * M, target)),
     )
     return schedule.with_fields(staging=staged_part(read.values, values_schedule(schedule, columns).tile)[0])
 

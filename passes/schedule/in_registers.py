@@ -1,14 +1,9 @@
-"""Schedules of products of warpgroups with A or B in registers, changed on its way there: `in_registers`.
-
-An operand that does not lie along K, of elements that have not 16 bits, is transposed on its way to registers. With B
-in registers the transposes are multiplied, D^T = B^T A^T: each warpgroup computes 64 columns of D, and as many rows as
-its instruction has columns, so that what is done to an element of B is done once for all of them. If the other operand
-does not lie along K either, a launch before the product transposes it.
-"""
+"""How warpgroups multiply: operands in shared memory, or in registers, changed on their way there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product as product_of
 from math import prod
 from typing import NamedTuple
@@ -16,16 +11,14 @@ from typing import NamedTuple
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as SIDE
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.operands import OperandSchedule
-from ...dialect.schedule.tile import TileSchedule
+from ...dialect.schedule.records import OperandSchedule, TileSchedule
 from ...dialect.warp.attributes import BYTE
-from ..linalg.multiplied import along_k
 from ..linalg.operand import MatrixOperand, VectorOperand
-from ..linalg.product import Product
-from .laid_out import can_change, laid_out
-from .register_overhead import register_spills
-from .resources import multiplied, promotes, warpgroup_rows
-from .warpgroup import GROUP, group_of, is_large
+from ..linalg.product import Product, along_k
+from . import warpgroup
+from .defaults import can_change, laid_out
+from .resources import multiplied, promotes, register_spills, warpgroup_rows
+from .warpgroup import GROUP, fitting_stages, group_of, is_large, not_copied, schedule_of_tile
 from .warpgroup_model import (
     LINE,
     PARTS,
@@ -39,7 +32,13 @@ from .warpgroup_model import (
     read_bytes,
     tile_count,
 )
-from .warpgroup_resources import fitting_stages, not_copied, schedule_of_tile
+
+# Schedules of products of warpgroups with A or B in registers, changed on its way there: `in_registers`.
+#
+# An operand that does not lie along K, of elements that have not 16 bits, is transposed on its way to registers. With
+# B in registers the transposes are multiplied, D^T = B^T A^T: each warpgroup computes 64 columns of D, and as many
+# rows as its instruction has columns, so that what is done to an element of B is done once for all of them. If the
+# other operand does not lie along K either, a launch before the product transposes it.
 
 OTHER = {"a": "b", "b": "a"}
 
@@ -231,3 +230,62 @@ def check_operands(schedule: Schedule, product: Product) -> None:
             raise ScheduleError(f"{name} = {given}: {held} takes operands as they lie")
     if _turns(product, OTHER[role]):
         raise ScheduleError(f"{other.name} of {other.element.name} must lie along k; or transpose it")
+
+
+# The ways in which warpgroups multiply, by the operand that they have in registers (`in_registers` of a schedule).
+
+
+class WarpgroupWay(NamedTuple):
+    """A way to multiply a product on a target.
+
+    Why it cannot be (empty if it can); whether it is faster than fragments; schedules worth trying, those that the
+    model likes best first; and what schedules and operands, as they are laid out, must be: a `ScheduleError` if not.
+    """
+
+    why_not: Callable[[Product, Target], str]
+    pays: Callable[[Product, Target], bool]
+    candidates: Callable[[Product, Target, str], Iterator[Schedule]]
+    check_operands: Callable[[Schedule, Product], None]
+
+
+def _changed(role: str) -> WarpgroupWay:
+    """With an operand in registers."""
+    return WarpgroupWay(
+        partial(why_not, role=role),
+        partial(pays, role=role),
+        partial(register_candidates, role=role),
+        check_operands,
+    )
+
+
+WAYS = {
+    "b": _changed("b"),
+    "a": _changed("a"),
+    "none": WarpgroupWay(
+        partial(warpgroup.why_not, packed=True),
+        warpgroup.pays,
+        warpgroup.warpgroup_candidates,
+        warpgroup.check_operands,
+    ),
+}
+"""By the value of `in_registers`; of several that pay the first is chosen."""
+
+
+def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:
+    """The schedule of warpgroups that the model likes best; None if none pays.
+
+    `asked` is the operand in registers of the way that is asked for, or empty.
+
+    Raises:
+        ScheduleError: if warpgroups cannot multiply the product in the way that is asked for.
+    """
+    if asked == "none" and product.b.stored is not None:
+        asked = "b"
+    way = WAYS[asked] if asked else next((way for way in WAYS.values() if way.pays(product, target)), None)
+    found = None if way is None else next(way.candidates(product, target, accumulate), None)
+    if asked and found is None:
+        way_asked = "" if asked == "none" else f" with in_registers = {asked}"
+        raise ScheduleError(
+            f"warpgroups cannot multiply this product{way_asked}: {WAYS[asked].why_not(product, target)}"
+        )
+    return found

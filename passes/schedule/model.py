@@ -1,41 +1,206 @@
-"""What a product takes in tiles of some size, as a model has it: the default of a schedule is what this likes best.
-
-It counts cycles; only ratios matter. What was measured on a GPU is in `h200.py`.
-"""
+"""The time of a product in tiles, with the constants measured on an H200, and what packing an operand costs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
-from ...dialect.isa.product import ProductForm as Row
-from ...dialect.isa.targets import Target
+from ...dialect.isa.targets import KIB, Target
 from ...dialect.isa.types import FP8
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
-from .h200 import (
-    BYTES_PER_CYCLE,
-    COST_STEP,
-    CTA_LATENCY,
-    DRIFTING,
-    LEAST_PER_STEP,
-    LEAST_PER_TILE,
-    LONG_STEP,
-    LOOP_WARPS,
-    MEMORY_BYTES_PER_CYCLE,
-    MEMORY_LATENCY,
-    MEMORY_PIECE,
-    MOST_STAGES,
-    MULTIPLY_ADDS_PER_CYCLE,
-    NOT_OVERLAPPED,
-    PARTIAL_SUMS_LATENCY,
-    RATES,
-    READ_BYTES_PER_CYCLE,
-    SHARED_BYTES_PER_CYCLE,
-    SLICES_BYTES_PER_CYCLE,
-    SPARSE_RATE,
-    WIDENING,
-    WRITTEN_BYTES_PER_CYCLE,
-)
+
+# What was measured on one NVIDIA H200, by which schedules are chosen for every target.
+#
+# Cycles are those of the model in `model.py`, of which the chip does 3.7 in a nanosecond; only ratios matter. Where no
+# other place is named, `bench/NOTES.md` has the measurement.
+
+RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
+"""How many times as fast as f16 a type is multiplied, for those that differ."""
+
+SPARSE_RATE = 1.5
+"""How many times as fast as a dense product, zeros counted, one with a sparse A is: 941 and 625 TFLOP/s."""
+
+WIDENING = 0.09
+"""What an instruction that widens operands costs, of what a product of f16 does (`fp8_as`)."""
+
+NOT_OVERLAPPED = 0.1
+"""The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
+cover. Not measured by itself."""
+
+COST_STEP = 40
+"""Cycles by which tiles must differ for one of them to be better."""
+
+WEIGHT_MARGINS = (0.8, 0.85, 0.85, 0.85, 0.85, 0.7)
+"""What tiles for weights that are converted in registers cost, of what the model says, which knows nothing of that."""
+
+BETWEEN_MARGIN = 1.03
+"""By how much tiles of `BETWEEN_TILES` must be better, for their edges rarely come out even."""
+
+MULTIPLY_ADDS_PER_CYCLE = 640
+"""Multiply-adds of the tensor cores of an SM."""
+
+BYTES_PER_CYCLE, BLOCKING_BYTES_PER_CYCLE = 32, 60
+"""Bytes that reach an SM from L2; that copies write to shared memory and warps read from it."""
+
+CTA_LATENCY = 2000
+"""What a CTA takes to fill its pipeline and to write its tile."""
+
+SLICES_BYTES_PER_CYCLE = 16
+"""Bytes of their sums that slices write to shared memory and read."""
+
+DRIFTING = 0.93
+"""How much less time a CTA takes in whose K loop warps wait only for what they need (`loop_choice.py`)."""
+
+LEAST_PER_TILE, LEAST_PER_STEP = 250, 40
+"""A K tile takes as much however small it is, with as much for each step of a warp, one after the other: barrier, wait
+and the way from shared memory to the product."""
+
+MEMORY_BYTES_PER_CYCLE = 850
+"""Bytes that all SMs together read from memory, where each is read once."""
+
+MEMORY_LATENCY = 10_500
+"""How long what an SM has asked for is on its way, when all SMs read."""
+
+MEMORY_PIECE = 64
+"""Bytes that memory gives at least."""
+
+PARTIAL_SUMS_LATENCY = 5_500
+"""What it takes, however few they are, to write the sums of a part, to be counted, and to read those of others."""
+
+WRITTEN_BYTES_PER_CYCLE, READ_BYTES_PER_CYCLE = 5, 40
+"""Bytes of its sums that a CTA writes, and of all sums that the last one of a tile reads, in a cycle."""
+
+REGISTER_COPY = 0.47
+"""Cycles of an SM for one element that passes through registers."""
+
+NARROW_COPY = 0.19
+"""Cycles of an SM for one asynchronous copy of less than 16 bytes."""
+
+PACK_LATENCY = 10_500
+"""Another launch, and the way through memory and back."""
+
+PACK_BYTES_PER_CYCLE = 9
+"""Bytes read and written by an SM."""
+
+COPIED_DEPTH = 192
+"""Products for each element of D from which it is faster to copy A and B to aligned rows than to load them element by
+element: M = N = K = 127 16.4 and 16.5 microseconds, 191 18.3 and 26.6, 4095 262 and 1229; 16x4095x4095 80 and 246."""
+
+MOST_STAGES = 8
+"""Stages beyond which more were no faster."""
+
+FEW_ROWS = 64
+"""Rows of A up to which reading B takes the time (N = K = 4096: 16 rows 15.5 microseconds, 64 rows 16.6)."""
+
+LARGEST_TILE, FULL_WAVE = (128, 256), 0.75
+"""The tiles that are the fastest if they keep SMs busy, and the part of SMs that they must keep busy (N = K = 4096: 256
+rows by tiles of 64x128 20.5 microseconds, by these 43.6; 1024 rows 47.4)."""
+
+SLACK = 3
+"""By how many stages the slowest warp may fall behind the fastest: H200, bf16 4096, 3 is as good as 2 and 4."""
+
+LOOP_WARPS = 8
+"""Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
+microseconds instead of 17.8)."""
+
+LEAST_AHEAD = 96 * KIB
+"""Bytes that should be on their way: of stages of 24 KiB, 3 are too few and 4 as good as more (H200, bf16 4096)."""
+
+LONG_STEP = 64 * 48
+"""Elements of a warp tile whose products take longer than a wait at a mbarrier (H200, bf16 and s8)."""
+
+IN_FLIGHT, IN_FLIGHT_FROM_L2 = 128 * KIB, 96 * KIB
+"""Bytes on the way to an SM beyond which more do not help, where memory binds (H200: 64x4096x4096, 128x16384x4096), and
+where it does not (1000, 1280, 300x1000x700, 256x256x2048)."""
+
+IN_FLIGHT_CONVERTED = 60 * KIB
+"""The same of a product that converts weights: what more stages ask for delays the first tile (H200, 16x8192x8192, 4
+bits: 4 stages of 32 KiB 14.9 microseconds, 5 15.1; of 20 KiB, in rows along n, 4 15.7 and 8 16.4)."""
+
+WIDE_K = 32
+"""The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
+
+
+# Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs.
+#
+# All in the cycles of the model in `model.py`, about a third of a nanosecond on an H200, where the numbers were
+# measured (`bench/NOTES.md`).
+
+WIDEST, WORD = 16, 4
+"""Bytes of the widest access, and of the narrowest that needs no registers on its way to shared memory."""
+
+SHORTEST_PACKED_ROW = 4
+"""Bytes: `warp.pack` reads words, and only the last row of a matrix may have one that ends behind it."""
+
+
+def access_bytes(operand: MatrixOperand) -> int:
+    """The widest access that every row of an operand allows."""
+    known = operand.aligned_bits // 8
+    return min(WIDEST, known & -known) if known else WIDEST
+
+
+def row_bytes(operand: MatrixOperand) -> int:
+    return -(-operand.shape[1] * operand.memory_bits // 8)
+
+
+def roles(pack: str) -> str:
+    """The operands that a schedule packs: "", "a", "b" or "ab"."""
+    return "" if pack == "none" else pack
+
+
+def through_registers(product: Product, pack: str) -> bool:
+    """Whether tiles of A or B pass through registers, because rows are no multiple of 4 bytes and not packed."""
+    return any(access_bytes(o) < WORD for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
+
+
+def narrow(product: Product, pack: str) -> bool:
+    """Whether some asynchronous copies are narrower than the widest, each with an address of its own."""
+    return any(access_bytes(o) < WIDEST for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
+
+
+def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[tuple[str, float]]:
+    """Every `pack` that may pay for tiles of this size, with the cycles that it adds to those of aligned operands."""
+    down, across = -(-product.m // cta[0]), -(-product.n // cta[1])
+    sms = min(product.tiles(*cta), target.sms)
+    rows_cost = {
+        "a": _copy_cycles(product.a, across * product.matrices) / sms,
+        "b": _copy_cycles(product.b, down * product.matrices) / sms,
+    }
+    useful = [
+        role
+        for role, operand in (("a", product.a), ("b", product.b))
+        if rows_cost[role] and operand.is_compact and row_bytes(operand) >= SHORTEST_PACKED_ROW
+    ]
+    for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
+        packed = roles(pack)
+        kept = sum(cost for role, cost in rows_cost.items() if role not in packed)
+        yield pack, kept + _pack_cycles(product, packed, target)
+
+
+def _copy_cycles(operand: MatrixOperand, times: int) -> float:
+    """What narrow accesses cost all SMs together when an operand is copied `times` times."""
+    width, rows = access_bytes(operand), operand.shape[0]
+    if width == WIDEST:
+        return 0.0
+    each = REGISTER_COPY if width < WORD else NARROW_COPY
+    return each * times * rows * row_bytes(operand) / max(width, operand.memory_bits // 8)
+
+
+def _pack_cycles(product: Product, packed: Collection[str], target: Target) -> float:
+    moved = sum(
+        2 * operand.shape[0] * row_bytes(operand) * product.matrices_of(operand)
+        for role, operand in (("a", product.a), ("b", product.b))
+        if role in packed
+    )
+    return PACK_LATENCY + moved / (PACK_BYTES_PER_CYCLE * target.sms) if packed else 0.0
+
+
+# What a product takes in tiles of some size, as a model has it: the default of a schedule is what this likes best.
+#
+# It counts cycles; only ratios matter. What was measured on a GPU is in `h200.py`.
 
 
 class Tile(NamedTuple):
@@ -169,7 +334,7 @@ def cycles(product: Product, k: int, tile: Tile, target: Target, row: Row) -> fl
     per_k = max(
         rows * columns / rate,
         arriving * bytes_ / BYTES_PER_CYCLE,
-        (arriving + loaded) * bytes_ / SHARED_BYTES_PER_CYCLE,
+        (arriving + loaded) * bytes_ / BLOCKING_BYTES_PER_CYCLE,
         LEAST_PER_TILE / max(1, min(tile.k, k)) + LEAST_PER_STEP / (STEP * tile.sliced_k),
     )
     if tile.warps == LOOP_WARPS and tile.warp[0] * tile.warp[1] >= LONG_STEP and tile.sliced_k == 1:

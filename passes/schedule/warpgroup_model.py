@@ -14,7 +14,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
-from .packing import roles
+from .model import roles
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""

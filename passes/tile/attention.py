@@ -21,24 +21,22 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.gpu import BarrierOp
+from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention import AttentionOp, ReduceOp, StepOp, column_of
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
-from ...dialect.warp.convert_layout import ConvertLayoutOp
-from ...dialect.warp.elementwise import ConvertOp, Kind
-from ...dialect.warp.operand_forms import drop_forms
-from ...dialect.warp.rows import ReduceOp, StepOp, column_of
-from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, Kind
+from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tile_mma import TileMmaOp
+from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..schedule.attention import part_schedule, values_schedule
 from . import raster
-from .epilogue_operands import EpilogueOperands, placed
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
-from .index_builder import Index, IndexBuilder
 from .operands import OperandTiles, copies_done
+from .store_epilogue import EpilogueOperands, placed
 from .tiling import Tiling, schedule_of
 
 LOWEST = -1e38

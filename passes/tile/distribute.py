@@ -19,19 +19,18 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of
-from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp
-from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp, Kind
-from ...dialect.warp.sliced_k import LANES, SumSlicedKOp, part_of
-from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.cta import CtaConstantOp, CtaLoadOp
+from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.synchronisation import SOME_WARPS
-from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.tile_mma import LANES, SumSlicedKOp, TileMmaOp, part_of
+from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
-from ..linalg.multiplied import TileProduct
+from ..linalg.product import TileProduct
+from ..schedule.arrangement import stored
 from . import raster
-from .arrangement import stored
 from .fragment_math import constant, in_layout
-from .index_builder import Index, IndexBuilder
-from .matrix_load import converted, load
+from .store_epilogue import converted, load
 from .tiling import Fragments, schedule_of
 
 Start = CtaConstantOp | CtaLoadOp

@@ -18,20 +18,28 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Layout
+from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of
-from ...dialect.warp.elements import YieldOp
-from ...dialect.warp.elementwise import ConstantOp
+from ...dialect.warp.elements import YieldOp, loops_of
 from ...dialect.warp.epilogue import AXES, MapOp
-from ...dialect.warp.loops import loops_of
+from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import bounds_attribute
-from ...dialect.warp.rows import StepOp
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
 from ..linalg.overlap import check_elementwise
-from .outliner import Outliner
-from .traversal import LANE_BITS, WARPS, Traversal, TraversalKernel, lane_layout, lanes_along, outline
-from .traversed_memory import TraversedMemory, operand_of
+from .tiling import Outliner
+from .traversal import (
+    LANE_BITS,
+    WARPS,
+    Traversal,
+    TraversalKernel,
+    TraversedMemory,
+    lane_layout,
+    lanes_along,
+    operand_of,
+    outline,
+)
 
 SECTOR_BITS = 256
 

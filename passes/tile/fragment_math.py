@@ -1,27 +1,35 @@
-"""Arithmetic on fragments: `warp.map` of what is said of one element."""
+"""Arithmetic on fragments from operations on one element, and `warp-raise-gelu`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from xdsl.builder import ImplicitBuilder
+from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f32, i32
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
+from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
 from ...dialect.layouts.layout import Layout
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of
-from ...dialect.warp.convert_layout import ConvertLayoutOp
-from ...dialect.warp.elements import YieldOp
-from ...dialect.warp.elementwise import ConstantOp
+from ...dialect.warp.attention import BroadcastOp, StepOp
+from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, target_of
+from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.rows import BroadcastOp, StepOp
-from .index_builder import Index, IndexBuilder
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
+from ..builder import Index, IndexBuilder
+from ..linalg.product import Product
+from ..schedule.resources import functions
+
+# Arithmetic on fragments: `warp.map` of what is said of one element.
 
 ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
 """Takes an element of each input and makes one of the result."""
@@ -92,3 +100,134 @@ def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: floa
     """A fragment with a number behind the end of rows: its columns count from `start`, and those below 0 are before."""
     columns = index.insert(StepOp("columns", index.value(start), fragment_of(fragment))).fragment
     return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
+
+
+# `warp-raise-gelu`: what a gelu is written as, by `tanh` or by `erf`, becomes one `warp.gelu`.
+#
+# x (1 + tanh(u)) / 2 is x / (1 + 2^t) with t = -2 u log2(e): no sum cancels, and half as many instructions compute it.
+# Likewise x (1 + erf(x / sqrt(2))) / 2. Factors may stand in any order. That is done where the result of the region
+# has at most 16 bits, on targets whose approximate instructions have known bits (`docs/epilogues.md` has the errors).
+
+KNOWN = (90,)
+"""The targets of which the bits of `ex2.approx` and `rcp.approx` are known (`docs/arithmetic.md`)."""
+
+MOST_BITS = 16
+"""Bits of the widest results."""
+
+NEAR = 1e-6
+"""How far the constants of a gelu may be from what they stand for, relative to it."""
+
+WINDOW = 64
+"""Columns of D, from a multiple of them in a tile, beyond which no element depends on another of its row: those of the
+widest panel. Elements of a row share a reciprocal, so their last bits depend on which they are."""
+
+INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
+"""The constants of a gelu by tanh."""
+
+
+def _factors(value: SSAValue) -> list[SSAValue]:
+    """What is multiplied to make a value, in any order."""
+    op = value.owner
+    if isinstance(op, arith.MulfOp):
+        return [*_factors(op.lhs), *_factors(op.rhs)]
+    return [value]
+
+
+def _terms(value: SSAValue) -> list[list[SSAValue]]:
+    """The two terms that are added to make a value, each as its factors; none of anything else."""
+    op = value.owner
+    if isinstance(op, arith.AddfOp):
+        return [_factors(op.lhs), _factors(op.rhs)]
+    if isinstance(op, math_dialect.FmaOp):
+        return [[*_factors(op.a), *_factors(op.b)], _factors(op.c)]
+    return []
+
+
+def _number(value: SSAValue) -> float | None:
+    op = value.owner
+    return op.value.value.data if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) else None
+
+
+def _split(factors: Sequence[SSAValue]) -> tuple[float, list[SSAValue]]:
+    """The product of the constants among factors, and the others."""
+    numbers = [_number(value) for value in factors]
+    others = [value for value, number in zip(factors, numbers, strict=True) if number is None]
+    return math.prod(number for number in numbers if number is not None), others
+
+
+def _is(number: float, wanted: float) -> bool:
+    return abs(number - wanted) <= NEAR * wanted
+
+
+def _plus_one(value: SSAValue) -> Operation | None:
+    """The function that one is added to make a value."""
+    op = value.owner
+    if not isinstance(op, arith.AddfOp):
+        return None
+    for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        function = other.owner
+        if _number(one) == 1.0 and isinstance(function, math_dialect.TanhOp | math_dialect.ErfOp):
+            return function
+    return None
+
+
+def _is_argument(function: Operation, x: SSAValue) -> bool:
+    """Whether a function is taken of what a gelu of x takes it of."""
+    scale, others = _split(_factors(function.operands[0]))
+    if isinstance(function, math_dialect.ErfOp):
+        return _is(scale, math.sqrt(0.5)) and others == [x]
+    terms = [_split(term) for term in _terms(others[0])] if len(others) == 1 else []
+    linear = [term for term in terms if term[0] == 1.0 and term[1] == [x]]
+    cubic = [term for term in terms if _is(term[0], CUBIC) and term[1] == [x] * 3]
+    return _is(scale, INNER) and len(linear) == len(cubic) == 1
+
+
+def gelu_of(value: SSAValue) -> GeluOp | None:
+    """The gelu that a value is; None if it is none."""
+    scale, others = _split(_factors(value))
+    sums = [(other, function) for other in others if (function := _plus_one(other)) is not None]
+    if not isinstance(value.owner, arith.MulfOp) or scale != 0.5 or len(others) != 2 or len(sums) != 1:
+        return None
+    (total, function), (x,) = sums[0], [other for other in others if other is not sums[0][0]] or [sums[0][0]]
+    if x is total or x.type != f32 or not _is_argument(function, x):
+        return None
+    return GeluOp(
+        "tanh" if isinstance(function, math_dialect.TanhOp) else "erf", x, approximate=is_approximate(function)
+    )
+
+
+def depends_on_neighbours(product: Product, target: Target | None) -> bool:
+    """Whether the words of an element of D may depend on others of its row, those of its `WINDOW`."""
+    raised = product.d.element.bits <= MOST_BITS and target is not None and target.sm in KNOWN
+    return raised and not functions(product).isdisjoint({"math.tanh", "math.erf"})
+
+
+class RaiseGelu(RewritePattern):
+    """A gelu in the region of a `warp.map` whose result has few enough bits; what nobody needs any more goes."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MapOp, rewriter: PatternRewriter) -> None:
+        if op.fragment.type.bits > MOST_BITS:
+            return
+        for one in list(op.body.block.ops):
+            found = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
+            if found is not None:
+                rewriter.replace(one, found)
+                _erase_unused(op, rewriter)
+
+
+def _erase_unused(op: MapOp, rewriter: PatternRewriter) -> None:
+    for one in reversed(list(op.body.block.ops)):
+        if one.results and not any(result.uses for result in one.results):
+            rewriter.erase(one)
+
+
+class RaiseGeluPass(ModulePass):
+    """Replaces the operations of a gelu by one `warp.gelu`, if the result has at most 16 bits (sm_90)."""
+
+    name = "warp-raise-gelu"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        target = target_of(op)
+        if target is not None and target.sm in KNOWN:
+            PatternRewriteWalker(RaiseGelu(), apply_recursively=False).rewrite_module(op)

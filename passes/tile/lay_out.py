@@ -1,25 +1,20 @@
-"""`warp-lay-out`: operands that lie as a schedule asks, by operations of `linalg` around the product.
-
-A and B that do not lie along K are transposed first, the `transpose` of a schedule::
-
-    %Bt = memref.alloc;  linalg.transpose ins(%B) outs(%Bt);  warp.matmul %A, %Bt ... maps [(n, k)]
-
-A D whose rows are no multiples of 16 bytes is made in rows that are, and copied, `padded`::
-
-    %S = memref.alloc;  %part = memref.subview %S;  warp.matmul ... into %part;  linalg.copy ins(%part) outs(%D)
-"""
+"""`warp-lay-out`, `warp-pack` and `warp-fp8-as-f16`: operands in the layout and type that a schedule asks for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, ModuleOp, i64
-from xdsl.dialects.linalg.ops import CopyOp, TransposeOp
-from xdsl.ir import SSAValue
+from xdsl.dialects import gpu, memref
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, Float16Type, MemRefType, ModuleOp, i64
+from xdsl.dialects.linalg.ops import CopyOp as LinalgCopyOp
+from xdsl.dialects.linalg.ops import TransposeOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
     PatternRewriter,
     PatternRewriteWalker,
     RewritePattern,
@@ -27,12 +22,176 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.isa.form import Shape
+from ...dialect.isa.types import FP8
+from ...dialect.layouts.layout import Bit, Layout
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, memory_of
+from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, fragment_of, memory_of
+from ...dialect.warp.cta import CopyOp, PackOp
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operand_forms import drop_forms, of_form
-from ..schedule.laid_out import padded_type, transposed_type
-from ..schedule.packing import roles
+from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.operands import drop_forms, of_form
+from ...dialect.warp.warpgroup import WgmmaOp
+from ..builder import IndexBuilder
+from ..diagnostics import remark
+from ..linalg.operand import VectorOperand
+from ..schedule.defaults import padded_type, transposed_type
+from ..schedule.model import roles
+from .tiling import LaunchedKernel, launches
+
+# `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
+#
+# A register of four neighbours along k becomes two of two. The order of the terms of a sum being free, as long as A
+# and B agree, the first two of each four belong to one f16 product and the others to the next: no element moves.
+
+
+def halves(layout: Layout, k_axis: str) -> Layout:
+    """The layout of f16 that holds what one of 8-bit elements does: the second bit of k says which of two products."""
+    which = Bit(k_axis, 1)
+    return Layout(layout.lane, (*(bit for bit in layout.element if bit != which), which))
+
+
+class Fp8ProductAsF16(RewritePattern):
+    """`warp.mma` of 8-bit floats: the operands as f16, and a product of an instruction of half the depth."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MmaOp, rewriter: PatternRewriter) -> None:
+        operands = (op.a, "c"), (op.b, "r")
+        if op.scales or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
+            return
+        a, b = (self._widened(rewriter, value, axis) for value, axis in operands)
+        m, n, k = Shape.parse(op.shape.data)
+        rewriter.replace(op, MmaOp(Shape(m, n, k // 2), a, b, op.c))
+
+    @staticmethod
+    def _widened(rewriter: PatternRewriter, value: SSAValue, k_axis: str) -> SSAValue:
+        wide = ConvertOp(value, Float16Type())
+        ordered = ConvertLayoutOp.to(wide.fragment, halves(fragment_of(value).layout.data, k_axis))
+        rewriter.insert([wide, ordered])
+        return ordered.fragment
+
+
+class Fp8AsF16Pass(ModulePass):
+    """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`.
+
+    On targets such as sm_90a, ptxas also converts the operands of these instructions to f16, but adds each product to
+    the accumulators by separate instructions. With this pass, the f16 instructions accumulate. Without it, the kernel
+    uses the PTX instructions for 8-bit floats.
+    """
+
+    name = "warp-fp8-as-f16"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
+            schedule = kernel.attributes.get(ScheduleAttr.name)
+            if isinstance(schedule, ScheduleAttr) and schedule.data.operands.fp8_as != "none":
+                patterns = GreedyRewritePatternApplier([Fp8ProductAsF16()])
+                PatternRewriteWalker(patterns, apply_recursively=False).rewrite_region(kernel.body)
+
+
+# `warp-pack`: operands copied to whole tiles of aligned rows before the product, the `pack` of a schedule.
+#
+# Rows that are no multiple of 16 bytes apart cannot be copied to shared memory 16 bytes at a time, and every edge of a
+# matrix that is no multiple of the tile costs predicates in the K loop. A product that reads each element many times
+# gains by copying the operand once, in a kernel of its own, to scratch memory where both are well.
+
+THREADS = 256
+
+CHUNKS = 4
+"""Chunks of 16 bytes that a thread copies: enough loads in flight, and enough CTAs to share the work evenly."""
+
+
+def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
+    """The copies of A and B to shared memory, by the role of what is loaded from there."""
+    found: dict[str, CopyOp] = {}
+    loop = launch.loop()
+    for copy in [] if loop is None else [op for op in loop.body.block.ops if isinstance(op, CopyOp)]:
+        for use in copy.destination.uses:
+            found |= dict.fromkeys(_role(use.operation, copy.destination), copy)
+    return found
+
+
+def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
+    """Which operand an operation takes from a tile."""
+    if isinstance(op, WgmmaOp):
+        yield "a" if op.a == tile else "b"
+    elif op.results:
+        yield fragment_of(op.results[0]).role.data
+
+
+def _packed(copy: CopyOp) -> MemRefType:
+    """Memory of as many whole tiles as cover the source of a copy."""
+    source, tile = memory_of(copy.source), memory_of(copy.destination).get_shape()
+    shape = [-(-size // step) * step for size, step in zip(source.get_shape(), tile, strict=True)]
+    return MemRefType(source.element_type, shape)
+
+
+def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
+    """Lets a kernel copy what a kernel before it has packed."""
+    pairs: list[tuple[VectorOperand, VectorOperand]] = []
+    for copy, source in sources.items():
+        name, value = source.name_hint or "", launch.operands[source.index]
+        scratch = launch.host.scratch(_packed(copy))
+        pairs.append((VectorOperand(name, value), VectorOperand(f"{name}_packed", scratch)))
+        launch.replace(source, [copy], scratch, f"{name}_packed")
+        copy.in_bounds = bounds_attribute(True, True)
+    kernel = _launch(launch, pairs)
+    kernel.detach()
+    launch.host.kernels.body.block.insert_op_before(kernel, launch.kernel)
+    launch.finish()
+
+
+def _bytes(memory: SSAValue) -> int:
+    kind, element = memory_of(memory), element_row(memory_of(memory).element_type)
+    return 0 if element is None else kind.element_count() * element.memory_bits // 8
+
+
+def _launch(launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorOperand]]) -> gpu.FuncOp:
+    """One kernel packs all operands: every CTA does a share of each."""
+    shares = -(-sum(_bytes(to.value) for _, to in pairs) // (16 * THREADS * CHUNKS))
+    operands = [operand for pair in pairs for operand in pair]
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    share = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+    for source, destination in zip(body.args[::2], body.args[1::2], strict=True):
+        index.insert(PackOp(source, destination, share, shares))
+    index.insert(ReturnOp([]))
+    return launch.host.launch("pack", operands, body, shares, THREADS)
+
+
+class PackPass(ModulePass):
+    """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, in a separate launch.
+
+    It runs after `warp-tile`. Without it, the kernel copies the operands from their own memory.
+    """
+
+    name = "warp-pack"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for launch in launches(op):
+            if wanted := roles(launch.schedule.operands.pack):
+                found = _copies(launch)
+                copies = [found[role] for role in wanted if role in found]
+                sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}
+                if len(sources) < len(wanted) or any(min(memory_of(s).get_shape()) < 0 for s in sources.values()):
+                    reason = "packing takes tiles that are copied from single matrices of known size"
+                    remark(launch.kernel, self.name, f"operands stay as they lie: {reason}")
+                else:
+                    _pack(launch, sources)
+
+
+# `warp-lay-out`: operands that lie as a schedule asks, by operations of `linalg` around the product.
+#
+# A and B that do not lie along K are transposed first, the `transpose` of a schedule::
+#
+#     %Bt = memref.alloc;  linalg.transpose ins(%B) outs(%Bt);  warp.matmul %A, %Bt ... maps [(n, k)]
+#
+# A D whose rows are no multiples of 16 bytes is made in rows that are, and copied, `padded`::
+#
+#     %S = memref.alloc;  %part = memref.subview %S;  warp.matmul ... into %part;  linalg.copy ins(%part) outs(%D)
 
 
 def _schedule(op: MatmulOp) -> Schedule | None:
@@ -91,7 +250,7 @@ class PadResult(RewritePattern):
             return
         made = _aligned(rewriter, op, padded_type(kind, _bits(kind)), f"{d.name_hint or 'D'}_padded")
         op.operands[_number(op, "d")] = made
-        Builder(InsertPoint.after(op)).insert(CopyOp([made], [d], []))
+        Builder(InsertPoint.after(op)).insert(LinalgCopyOp([made], [d], []))
 
 
 class LayOutPass(ModulePass):

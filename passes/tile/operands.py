@@ -1,29 +1,35 @@
-"""A and B on their way from memory to fragments: tiles in shared memory, copies, loads."""
+"""A and B on their way from memory to fragments, and how a warp or a warpgroup multiplies its part of the tiles."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
 from xdsl.ir import SSAValue, TypeAttribute
 
-from ...dialect.gpu import BarrierOp
+from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, memory_of
-from ...dialect.warp.convert_layout import ConvertLayoutOp
-from ...dialect.warp.copy import SPREAD, CopyOp
-from ...dialect.warp.elementwise import ConvertOp
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
+from ...dialect.warp.cta import SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
-from ...dialect.warp.swizzle import SwizzleAttr
+from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
-from ..linalg.multiplied import MatrixFactor, shared_bits
 from ..linalg.operand import MatrixOperand
+from ..linalg.product import MatrixFactor, TileProduct, shared_bits
+from ..schedule.arrangement import LANES as BY_LANES
+from ..schedule.arrangement import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
-from .arrangement import LANES, PIECES, Delivery
-from .index_builder import Index, IndexBuilder
-from .summed import matrix_of
-from .tiling import Fragments, Tiling
+from .raster import matrix_of
+from .tiling import Fragments, Tiling, schedule_of
+
+# A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
 
 CHUNK = 16
 """Bytes that a swizzle moves together: the narrowest panel."""
@@ -86,7 +92,7 @@ class FactorTiles:
             return self.held(index, tile, at)
         transposed, way, where = self.operand.transposed, self.way, self.place(index, at)
         kind = self.tiling.fragment(self.role)
-        if way.how == LANES:
+        if way.how == BY_LANES:
             loaded = index.insert(LoadOp(tile, where, kind.with_layout(way.delivered), swapped=transposed)).fragment
             same = way.delivered == way.layout
             return loaded if same else index.insert(ConvertLayoutOp.to(loaded, way.layout)).fragment
@@ -158,3 +164,129 @@ def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
         # Warpgroups read what threads have copied through the asynchronous proxy.
         index.insert(ProxyFenceOp())
     index.insert(BarrierOp())
+
+
+# `warp-fragments`: how a warp multiplies its part of the tiles in shared memory.
+#
+# Each way is a class with a file of its own: `DenseProduct`, `SparseProduct`, `ScaledProduct`, `WarpgroupProduct`.
+
+KEPT_REGISTERS = 32
+"""Registers of the fragments of a tile that stays that a lane keeps; of more, they are loaded again in each turn."""
+
+Place = dict[str, Index]
+"""Where something begins, by the product's axes."""
+
+
+class Multiplication(ABC):
+    """One way to multiply a warp's part of the tiles of a CTA."""
+
+    def __init__(self, op: TileMmaOp) -> None:
+        self.op = op
+        self.tiling = Fragments(TileProduct.of(op), schedule_of(op))
+        self.operands = FactorTiles.both(self.tiling)
+        self.tiles = op.matrices
+
+    @staticmethod
+    @abstractmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        """Whether this is the way for a product with its schedule."""
+
+    def counted(self, index: IndexBuilder, at: Place) -> Place:
+        """A place of a tile, with what follows from it and is the same for all of K."""
+        return at
+
+    @abstractmethod
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        """The accumulators after one K tile, of the part that begins at `warp`; what does not change from one to the
+        next is said `outside`."""
+
+
+class FragmentProduct(Multiplication):
+    """Products of fragments that a warp loads from shared memory, step by step of the instruction."""
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        tile = self.tiling.schedule.tile
+        return self.steps(outside, index, warp, accumulator, range(0, tile.cta[2] // tile.sliced_k, self.tiling.step))
+
+    def steps(
+        self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue, every: range
+    ) -> SSAValue:
+        """The accumulators after steps of the instruction, those at `every` k of the warp's part."""
+        for inner in every:
+            at = warp | {"k": outside.add(warp["k"], inner)}
+            a, b = (
+                o.load(outside if self._stays(tile) and self._fit(o) else index, tile, at)
+                for o, tile in zip(self.operands, self.tiles, strict=True)
+            )
+            accumulator = self.step(index, a, b, accumulator, at)
+        return accumulator
+
+    def _stays(self, tile: SSAValue) -> bool:
+        """Whether a tile in shared memory is the same in all turns of the loop around."""
+        return not isinstance(tile.type, FragmentType) and not any(
+            isinstance(use.operation, CopyOp) and use.operation.parent is self.op.parent for use in tile.uses
+        )
+
+    def _fit(self, operand: FactorTiles) -> bool:
+        """Whether a lane has registers for all fragments of a tile."""
+        schedule = self.tiling.schedule
+        steps = schedule.tile.cta[2] // schedule.tile.sliced_k // self.tiling.step
+        return self.tiling.fragment(operand.role).registers * steps <= KEPT_REGISTERS
+
+    @abstractmethod
+    def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
+        """One step of the instruction at `at` in the tiles: the new accumulators."""
+
+
+class DenseProduct(FragmentProduct):
+    """`warp.mma`."""
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).tile.together == 1
+
+    def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
+        words = self.op.variant.words
+        return index.insert(MmaOp(self.tiling.schedule.tile.mma, a, b, accumulator, *words)).d
+
+
+# Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
+
+
+class WarpgroupProduct(Multiplication):
+    """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        tile = schedule_of(op).tile
+        return tile.together > 1 and tile.in_registers == "none" and op.metadata is None
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        schedule, (a, b) = self.tiling.schedule, self.operands
+        along_m, along_n = a.operand.transposed, not b.operand.transposed
+        promoted, total = schedule.arithmetic.promote != "none", accumulator
+        if promoted:
+            accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
+        steps = [warp | {"k": k} for k in range(0, schedule.tile.cta[2], schedule.tile.mma.k)]
+        sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
+        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
+        index.insert(WgmmaFenceOp())
+        for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
+            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
+            op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
+            accumulator = index.insert(op).d
+        index.insert(WgmmaCommitOp())
+        index.insert(WgmmaWaitOp(0))
+        return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
+
+    def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
+        """A of a step: its tile and where in it, or the registers that hold it."""
+        tile, _ = self.tiles
+        if isinstance(tile.type, FragmentType):
+            return self.operands[0].held(index, tile, at), []
+        return tile, self.operands[0].place(outside, at)
+
+    def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
+        """The metadata and the selector of each step; none of a dense A."""
+        del index
+        return [None] * len(steps)

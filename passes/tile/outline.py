@@ -16,17 +16,15 @@ from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.gpu import ReturnOp
+from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
-from ...dialect.warp.indices import IndexOp
-from ...dialect.warp.loops import OPERAND_LOOPS, M, N, map_along
+from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp, map_along
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operand_forms import OperandForm, of_form
-from ...dialect.warp.pointwise import PointwiseOp
-from ...dialect.warp.row_wise import RowsOp
-from ...dialect.warp.view import MatrixOp
+from ...dialect.warp.operands import OperandForm, of_form
+from ...dialect.warp.views import MatrixOp
+from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
@@ -34,9 +32,7 @@ from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from . import raster
-from .index_builder import Index, IndexBuilder
-from .outliner import Outliner
-from .tiling import Tiling, schedule_of
+from .tiling import Outliner, Tiling, schedule_of
 
 
 class Inside(NamedTuple):
@@ -284,7 +280,7 @@ class OutlinePass(ModulePass):
                 schedule = schedule_of(found)
                 _outline(TiledAttention(Attention.of(found), schedule), op)
             elif isinstance(found, RowsOp):
-                from . import row_kernel  # 3 ms, as the next: products have no use for them
+                from . import rows as row_kernel
 
                 row_kernel.tile(found, op)
             elif isinstance(found, LinalgStructuredOperation):

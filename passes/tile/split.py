@@ -1,10 +1,4 @@
-"""`warp-split-k`: products of few tiles and a long K, the `split_k` of a schedule.
-
-K is cut into parts, for `split_k` times as many CTAs. Each leaves its sums in scratch memory; the last one of a tile
-adds them up, in the order of the parts, so that every run gives the same bits, and goes on as if it had multiplied all
-of K. For fragments the parts are equal, each one of a batch. Warpgroups take whole K tiles, as many as each other or
-one more: tensor copies give zeros behind the end of K, wherever that is.
-"""
+"""`warp-split-k` and `warp-persist`: how CTAs share the sums and the tiles of a product."""
 
 from __future__ import annotations
 
@@ -12,24 +6,86 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import MemRefType, ModuleOp, i32
+from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.gpu import BlockIdOp
+from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.copy import CopyOp
-from ...dialect.warp.elementwise import ConstantOp, ElementwiseOp
+from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp
 from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.sliced_k import SumSlicedKOp
-from ...dialect.warp.view import MatrixOp
+from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.tile_mma import SumSlicedKOp
+from ...dialect.warp.views import MatrixOp
+from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
-from ..linalg.views import expanded
+from ..linalg.operand import expanded
 from .fragment_math import number_of
-from .index_builder import Index, IndexBuilder, constant_value
-from .launches import LaunchedKernel, launches
+from .tiling import LaunchedKernel, launches
+
+# `warp-persist`: CTAs that compute one tile after the other, the `ctas` of a schedule.
+#
+# The launch starts as many CTAs as the schedule says, and each goes on from its tile to the one that lies as many
+# tiles behind. What is the same for all tiles, such as the place of a warp in its tile, stays before the loop.
+
+
+def _same_for_all(op: Operation, changing: set[SSAValue]) -> bool:
+    """Whether an operation before the loop over K does the same for every tile."""
+    index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
+    return (index or isinstance(op, gpu.SubgroupIdOp | memref.AllocOp)) and not changing.intersection(op.operands)
+
+
+def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
+    body, changing, before = Block(arg_types=[IndexType()]), {tile}, True
+    *rest, end = launch.body.ops
+    for op in rest[rest.index(tile.owner) + 1 :]:  # pyright: ignore[reportArgumentType]
+        before = before and op is not k_loop
+        if not (before and _same_for_all(op, changing)):
+            op.detach()
+            body.add_op(op)
+            changing.update(op.results)
+    tile.replace_all_uses_with(body.args[0])
+    body.add_op(scf.YieldOp())
+    index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.grid.ctas
+    tiles = launch.inside(index, launch.op.gridSizeX)
+    end, step = index.values([tiles, index.minimum(tiles, ctas)])
+    index.insert(scf.ForOp(tile, end, step, [], body))
+    if (known := constant_value(launch.op.gridSizeX)) is not None and known < ctas:
+        remark(
+            launch.kernel, PersistPass.name, f"ctas = {ctas}: there are {known} tiles, and as many CTAs are launched"
+        )
+    launch.grid[0] = host.minimum(host.known(launch.op.gridSizeX), ctas)
+    launch.finish()
+
+
+class PersistPass(ModulePass):
+    """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
+    another.
+
+    It runs after `warp-tile`. Without it, the launch has one CTA for each tile.
+    """
+
+    name = "warp-persist"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for launch in launches(op):
+            if launch.schedule.grid.ctas:
+                tile, loop = launch.block_id(), launch.loop()
+                if tile is None or loop is None:
+                    remark(launch.kernel, self.name, "there is a CTA for each tile: the kernel has no loop over K")
+                else:
+                    _persist(launch, tile, loop)
+
+
+# `warp-split-k`: products of few tiles and a long K, the `split_k` of a schedule.
+#
+# K is cut into parts, for `split_k` times as many CTAs. Each leaves its sums in scratch memory; the last one of a tile
+# adds them up, in the order of the parts, so that every run gives the same bits, and goes on as if it had multiplied
+# all of K. For fragments the parts are equal, each one of a batch. Warpgroups take whole K tiles, as many as each
+# other or one more: tensor copies give zeros behind the end of K, wherever that is.
 
 
 @dataclass
@@ -100,7 +156,7 @@ class Split:
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
         """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
-        from ...dialect.warp.partial_sums import AddPartsOp, ArriveLastOp, StorePartOp  # 1 ms
+        from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp
 
         index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.grid.split_k  # pyright: ignore[reportArgumentType]
         first = index.mul(self.tile, parts)

@@ -26,30 +26,26 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.gpu import BarrierOp
+from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import SHARED_SPACE, in_place_of
-from ...dialect.warp.copy import CopyOp
-from ...dialect.warp.cta_tile import CtaConstantOp, CtaLoadOp, CtaTileType
+from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr, in_place_of
+from ...dialect.warp.cta import CopyOp, CtaConstantOp, CtaLoadOp, CtaTileType
+from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import bounds_attribute
-from ...dialect.warp.operand_forms import form_of, of_form
-from ...dialect.warp.sparse import SparseOp
-from ...dialect.warp.store_epilogue import EpilogueOp
-from ...dialect.warp.swizzle import SwizzleAttr
+from ...dialect.warp.operands import SparseOp, form_of, of_form
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.view import MatrixOp
+from ...dialect.warp.views import MatrixOp
+from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import read
+from ..schedule.defaults import adds_last
 from ..schedule.resources import group_scale_tile
-from ..schedule.staging import adds_last
-from .epilogue_operands import placed
 from .fragment_math import number_of
-from .index_builder import Index, IndexBuilder
-from .metadata import GroupMetadataTiles, MetadataTiles
+from .metadata import GroupMetadataTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, OperandTiles, copies_done
-from .scales import ScaleTiles
-from .summed import KTurns, drop_unused
+from .raster import KTurns, drop_unused
+from .store_epilogue import placed
 from .tiling import Tiling, schedule_of
 
 

@@ -1,40 +1,156 @@
-"""`warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other
-lanes, part by part."""
+"""`warp-epilogue`: the sums of a warp on their way to D: C is added, the epilogue applied, D stored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, f32, i64
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, MemRefType, ModuleOp, f32, i32, i64
+from xdsl.ir import Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import column
+from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
-from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.epilogue import LoadVectorOp, SubfragmentOp
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, loops_of, map_along
+from ...dialect.warp.epilogue import AXES, EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
-from ...dialect.warp.memory import StoreOp
-from ...dialect.warp.operand_forms import drop_forms
-from ...dialect.warp.sliced_k import SumSlicedKOp
-from ...dialect.warp.store_epilogue import EpilogueOp
+from ...dialect.warp.fragments import ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
-from ..schedule.staging import changes_lanes_first, exchanged_rows
+from ...dialect.warp.tile_mma import SumSlicedKOp
+from ...dialect.warp.views import strides_of
+from ..builder import Index, IndexBuilder
+from ..linalg.operand import KernelArgument, VectorOperand
+from ..schedule.arrangement import stored
+from ..schedule.defaults import changes_lanes_first, exchanged_rows
 from ..schedule.warpgroup_model import panel_columns
-from .arrangement import stored
-from .epilogue_operands import EpilogueOperands
 from .fragment_math import in_layout
-from .index_builder import Index, IndexBuilder
-from .matrix_load import converted, held_type, load
 from .tiling import schedule_of
+
+# Matrices that lie as D does, loaded as a fragment lies, and their elements in another type.
+
+InBounds = ArrayAttr[BoolAttr] | None
+"""The property `in_bounds` of operations on memory."""
+
+
+def load(
+    index: IndexBuilder, memory: SSAValue, kind: FragmentType, m: Index, n: Index, in_bounds: InBounds
+) -> SSAValue:
+    """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
+    held = kind.with_element(held_type(memory))
+    return index.insert(LoadOp(memory, index.values([m, n]), held, in_bounds)).fragment
+
+
+def held_type(memory: SSAValue) -> TypeAttribute:
+    """The type of the elements of memory."""
+    kind = memory_of(memory).element_type
+    if not isinstance(kind, TypeAttribute):
+        raise TypeError(f"expected elements of a type, got {kind}")
+    return kind
+
+
+def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) -> SSAValue:
+    """The fragment's elements in a type."""
+    if fragment_of(fragment).element == element_row(wanted):
+        return fragment
+    return index.insert(ConvertOp(fragment, wanted)).fragment
+
+
+# The epilogue of a product on accumulators: epilogue operands loaded to lie as they do, and `warp.map`.
+
+
+class PlacedOperand(NamedTuple):
+    """What an epilogue takes beside the sums: a number, a vector along rows or columns of D, or a matrix like D."""
+
+    value: SSAValue
+    loops: tuple[int, ...]
+
+
+def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
+    """An operand of a product, with the rows and the columns of D that it runs along."""
+    loops = tuple("mn".index(axis) for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
+    return operand.value, map_along(2, loops)
+
+
+class EpilogueOperands:
+    """Loads the epilogue operands of parts of a warp's accumulators, whose first element is that of row m and column n.
+
+    Parts are of the type `part`: a matrix beside all accumulators would take as many registers as they do. What runs
+    along the columns is the same for all of them and loaded once, before the first.
+    """
+
+    def __init__(
+        self,
+        index: IndexBuilder,
+        operands: Sequence[tuple[SSAValue, AffineMap]],
+        part: FragmentType,
+        m: Index,
+        n: Index,
+        in_bounds: InBounds,
+    ) -> None:
+        self.index, self.part, self.m, self.n, self.in_bounds = index, part, m, n, in_bounds
+        self.operands = [PlacedOperand(value, loops_of(map_)) for value, map_ in operands]
+        self._same = {o: self._vector(o, n) for o in self.operands if o.loops == (N,)}
+        self._same |= {o: self._matrix(o, m) for o in self.operands if o.loops == (M, N) and _repeats(o.value)}
+
+    def load(self, row: int) -> list[SSAValue]:
+        """The epilogue operands for the part that starts at a row."""
+        return [self._load(operand, self.index.add(self.m, row)) for operand in self.operands]
+
+    def map(
+        self, part: SSAValue, loaded: Sequence[SSAValue], epilogue: PointwiseOp, wanted: TypeAttribute, row: int
+    ) -> SSAValue:
+        """The elements, of a type, that an epilogue makes of the part that starts at a row, and of what was loaded for
+        it."""
+        result, region = fragment_of(part).with_element(wanted), epilogue.body.clone()
+        indices = self._indices(region, result, self.index.add(self.m, row))
+        return self.index.insert(MapOp([part, *loaded, *indices], result, region)).fragment
+
+    def _indices(self, region: Region, kind: FragmentType, m: Index) -> list[SSAValue]:
+        """The indices that a region uses, which become arguments of it."""
+        steps: dict[int, tuple[SSAValue, SSAValue]] = {}
+        for op in [op for op in region.block.ops if isinstance(op, IndexOp)]:
+            loop = op.number
+            if loop not in steps:
+                start = self.index.value((m, self.n)[loop])
+                step = self.index.insert(StepOp(AXES[loop], start, kind)).fragment
+                steps[loop] = step, region.block.insert_arg(i32, len(region.block.args))
+            Rewriter.replace_op(op, [], [steps[loop][1]])
+        return [step for step, _ in steps.values()]
+
+    def _load(self, operand: PlacedOperand, m: Index) -> SSAValue:
+        if not operand.loops:
+            return operand.value
+        if (known := self._same.get(operand)) is not None:
+            return known
+        return self._matrix(operand, m) if operand.loops == (M, N) else self._vector(operand, m)
+
+    def _matrix(self, operand: PlacedOperand, m: Index) -> SSAValue:
+        return load(self.index, operand.value, self.part, m, self.n, self.in_bounds)
+
+    def _vector(self, operand: PlacedOperand, start: Index) -> SSAValue:
+        kind, inside = self.part.with_element(held_type(operand.value)), bounds(self.in_bounds)
+        (loop,), where = operand.loops, self.index.value(start)
+        return self.index.insert(LoadVectorOp(operand.value, where, AXES[loop], kind, in_bounds=inside[loop])).fragment
+
+
+def _repeats(memory: SSAValue) -> bool:
+    """Whether all rows of a matrix are the same."""
+    return (strides_of(memory_of(memory)) or (None,))[0] == 0
+
+
+# `warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other
+# lanes, part by part.
 
 MOST_BITS = 32
 """Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""

@@ -1,27 +1,52 @@
-"""A product with its schedule, and what follows from the two."""
+"""A product with its schedule, what follows from the two, and kernels with their launches."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr
-from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.builder import Builder
+from xdsl.dialects import func, gpu, memref, scf
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    FunctionType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i64,
+)
+from xdsl.dialects.memref import CollapseShapeOp, ExpandShapeOp
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.isa.descriptor import UNIT
-from ...dialect.isa.product import ProductForm as Row
-from ...dialect.isa.wgmma import Wgmma
+from ...dialect.isa.form import ProductForm as Row
+from ...dialect.isa.wgmma import UNIT, Wgmma
+from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
+from ...dialect.mlir.gpu import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, target_of, type_of_element
+from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, target_of, type_of_element
+from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import bounds_attribute
-from ...dialect.warp.view import MatrixOp
+from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.tensor_maps import EncodeTensorMapOp, TensorMapType
+from ...dialect.warp.views import DIVISIBLE, MatrixOp
+from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
-from ..linalg.multiplied import Multiplied, along_k
-from ..linalg.product import Product
-from ..schedule.packing import roles
+from ..linalg.operand import KernelArgument, divisor_of
+from ..linalg.product import Multiplied, Product, along_k, fresh_name
+from ..schedule.arrangement import Arrangement, arrange_in_registers, arrange_warpgroup
+from ..schedule.model import roles
 from ..schedule.resources import arrangement, rows_of, warpgroup_rows
-from .arrangement import Arrangement, arrange_in_registers, arrange_warpgroup
-from .raise_gelu import WINDOW, depends_on_neighbours
+from .fragment_math import WINDOW, depends_on_neighbours
+
+# A product with its schedule, and what follows from the two.
 
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
@@ -147,3 +172,192 @@ def schedule_of(op: Operation) -> Schedule:
     if not isinstance(attribute, ScheduleAttr):
         fail(op, f"expected a schedule on {op.name}; run warp-schedule first")
     return attribute.data
+
+
+# Where kernels go: each operation's into the module of kernels, with launches in the operation's place.
+
+KERNELS = "kernels"
+"""The name of the gpu.module that kernels are outlined into, unless something else has it."""
+
+
+def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
+    """The gpu.module that kernels go into, made when there is none."""
+    for op in module.body.block.ops:
+        if isinstance(op, gpu.ModuleOp):
+            return op
+    taken = {name.data for op in module.body.block.ops if isinstance(name := op.properties.get("sym_name"), StringAttr)}
+    name = fresh_name(KERNELS, taken)
+    kernels = GpuModuleOp(SymbolRefAttr(name), Region(Block()))
+    kernels.properties["sym_name"] = StringAttr(name)
+    module.body.block.add_op(kernels)
+    module.attributes["gpu.container_module"] = UnitAttr()
+    return kernels
+
+
+def promise(kernel: gpu.FuncOp, divisors: Sequence[int]) -> None:
+    """Says of a kernel's arguments what divides their dynamic sizes and strides, if there is anything to say."""
+    if any(divisor > 1 for divisor in divisors):
+        kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
+
+
+class Outliner:
+    """Puts the kernels of one operation into the module of kernels, and their launches in its place."""
+
+    def __init__(self, op: Operation, module: ModuleOp) -> None:
+        self.op, self.kernels = op, _module_for_kernels(module)
+        self._builder = Builder(InsertPoint.before(op))
+        self.index = IndexBuilder(self._builder)
+        self._scratch: list[SSAValue] = []
+
+    def scratch(self, kind: MemRefType, *, zeroed: bool = False) -> SSAValue:
+        """Memory that the launches share, and only they; if `zeroed`, they find zeros there and leave zeros."""
+        alloc = self._builder.insert(memref.AllocOp([], [], kind))
+        if zeroed:
+            alloc.attributes[ZEROED] = UnitAttr()
+        self._scratch.append(alloc.memref)
+        return alloc.memref
+
+    def insert(self, op: ExpandShapeOp | CollapseShapeOp) -> SSAValue:
+        """The same memory in another shape, for the launches that follow."""
+        return self._builder.insert(op).result
+
+    def launch(
+        self,
+        suffix: str,
+        operands: Sequence[KernelArgument],
+        body: Block,
+        ctas: Index,
+        threads: int,
+    ) -> gpu.FuncOp:
+        """Makes a kernel of a body whose arguments are the operands, and launches it."""
+        name = self._name(suffix)
+        for argument, operand in zip(body.args, operands, strict=True):
+            argument.name_hint = operand.name
+        types = list(body.arg_types)
+        kernel = FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
+        kernel.location = self.op.location
+        promise(kernel, [operand.divisor for operand in operands])
+        self.kernels.body.block.add_op(kernel)
+        self._builder.insert(
+            LaunchFuncOp(
+                SymbolRefAttr(self.kernels.sym_name.data, [name]),
+                self.index.values([ctas, 1, 1]),
+                self.index.values([threads, 1, 1]),
+                kernelOperands=[operand.value for operand in operands],
+            )
+        )
+        return kernel
+
+    def finish(self) -> None:
+        """Frees the scratch memory and erases the operation."""
+        for memory in self._scratch:
+            self._builder.insert(memref.DeallocOp.get(memory))
+        operands = list(self.op.operands)
+        Rewriter.erase_op(self.op)
+        drop_forms(operands)
+
+    def _name(self, suffix: str) -> str:
+        parent = self.op.parent_op()
+        while isinstance(parent, scf.ForOp | scf.IfOp) and not parent.results:
+            parent = parent.parent_op()
+        if not isinstance(parent, func.FuncOp):
+            what = "the product" if isinstance(self.op, MatmulOp) else self.op.name
+            where = "" if parent is None else f", got it in {parent.name}"
+            fail(self.op, f"expected {what} in a func.func, or in scf.for and scf.if that carry no values{where}")
+        taken = {op.sym_name.data for op in self.kernels.body.block.ops if isinstance(op, gpu.FuncOp)}
+        # A kernel's name stands in the text, where not every name that MLIR allows can.
+        stem = re.sub(r"^(?=\d)|[^A-Za-z0-9_$]", "_", parent.sym_name.data)
+        return fresh_name(f"{stem}_{suffix}" if suffix else stem, taken)
+
+
+# Kernels and their launches, rewritten together: grids, arguments, the loop over K.
+
+
+class LaunchedKernel:
+    """A kernel with a schedule, and its launch. What changes of the launch is written by `finish`."""
+
+    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp, schedule: Schedule, module: ModuleOp) -> None:
+        self.op, self.kernel, self.schedule = op, kernel, schedule
+        self.host = Outliner(op, module)
+        self.grid: list[Index] = [op.gridSizeX, op.gridSizeY, op.gridSizeZ]
+        self.operands = list(op.kernelOperands)
+        self.threads: Index = self.host.index.known(op.blockSizeX)
+        self.divisors = list(map(divisor_of, kernel.body.block.args))
+
+    @property
+    def body(self) -> Block:
+        """The kernel's block."""
+        return self.kernel.body.block
+
+    def loop(self) -> scf.ForOp | None:
+        """The loop over K of a kernel that `warp-tile` has made, unless it is in a loop over tiles already."""
+        loops = (op for op in self.body.ops if isinstance(op, scf.ForOp))
+        return next((loop for loop in loops if any(isinstance(op, CopyOp) for op in loop.body.block.ops)), None)
+
+    def block_id(self) -> SSAValue | None:
+        """The number of the CTA's tile."""
+        ids = (op for op in self.body.ops if isinstance(op, gpu.BlockIdOp))
+        return next((op.result for op in ids if op.dimension.data == gpu.DimensionEnum.X), None)
+
+    def insert(self, at: int, value: SSAValue, name: str) -> BlockArgument:
+        """Gives the kernel one more argument before the one with the number `at`."""
+        self.operands.insert(at, value)
+        argument = self.body.insert_arg(value.type, at)
+        argument.name_hint = name
+        self.divisors.insert(at, 1)
+        return argument
+
+    def replace(self, argument: BlockArgument, copies: Sequence[CopyOp], value: SSAValue, name: str) -> BlockArgument:
+        """Lets copies read another argument in place of one, which goes if nobody needs it any more."""
+        new = self.insert(argument.index, value, name)
+        for copy in copies:
+            copy.operands[0] = new
+        self.drop_unused(argument)
+        return new
+
+    def tensor_map(self, memory: BlockArgument, order: Sequence[int], kind: TensorMapType) -> BlockArgument:
+        """A further argument: the tensor map of the memory of another one, which the host encodes before the launch."""
+        encoded = self.host.index.insert(EncodeTensorMapOp(self.operands[memory.index], order, kind)).map
+        return self.insert(len(self.operands), encoded, f"{memory.name_hint or 'memory'}_map")
+
+    def drop_unused(self, argument: BlockArgument) -> None:
+        """Takes an argument away that nobody needs any more."""
+        if not argument.uses:
+            del self.operands[argument.index], self.divisors[argument.index]
+            self.body.erase_arg(argument)
+
+    def inside(self, index: IndexBuilder, value: SSAValue) -> Index:
+        """A number of the host, which follows from operands of the launch, computed in the kernel."""
+        if (known := constant_value(value)) is not None:
+            return known
+        if value in self.operands:
+            return self.body.args[self.operands.index(value)]
+        op = value.owner
+        if not isinstance(op, Operation):
+            fail(self.op, "expected a grid that follows from the operands of the launch")
+        given = {operand: index.value(self.inside(index, operand)) for operand in op.operands}
+        return index.insert(op.clone(given)).results[0]
+
+    def finish(self) -> None:
+        """Puts the launch as it is now in place of the old one."""
+        self.kernel.function_type = FunctionType.from_lists([argument.type for argument in self.body.args], [])
+        promise(self.kernel, self.divisors)
+        threads = (self.host.index.value(self.threads), self.op.blockSizeY, self.op.blockSizeZ)
+        grid = self.host.index.values(self.grid)
+        new = LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands)
+        new.location = self.op.location
+        self.host.index.insert(new)
+        self.host.finish()
+
+
+def launches(module: ModuleOp) -> Iterator[LaunchedKernel]:
+    """The launches of kernels that have a schedule."""
+    kernels: dict[SymbolRefAttr, gpu.FuncOp] = {}
+    for op in module.walk():
+        if isinstance(op, gpu.FuncOp) and isinstance(within := op.parent_op(), gpu.ModuleOp):
+            kernels[SymbolRefAttr(within.sym_name.data, [op.sym_name.data])] = op
+    for op in [op for op in module.walk() if isinstance(op, gpu.LaunchFuncOp)]:
+        kernel = kernels.get(op.kernel)
+        schedule = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
+        if kernel is not None and isinstance(schedule, ScheduleAttr):
+            yield LaunchedKernel(op, kernel, schedule.data, module)

@@ -1,4 +1,4 @@
-"""Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`."""
+"""Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`, `warp.reduce`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.layouts.layout import Layout, column
+from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.elementwise import ConvertOp, ElementwiseOp
+from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.exchange import StoreBankedOp
-from ...dialect.warp.gelu import GeluOp
+from ...dialect.warp.fragments import ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.registers import StoreRegistersOp
-from ...dialect.warp.rows import BroadcastOp, ReduceOp
 from ...dialect.warp.warpgroup import WgmmaOp
+from ...dialect.warp.words import StoreRegistersOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
-from .elements import Elements
-from .emitter import Emitter, common_divisor, divisor_of
-from .fragments import PAIRED, Fragment, per_register, register_type
-from .gelu import TOGETHER
-from .held import EIGHT, NARROW, EightBits, HeldElement, held_as
-from .kernel import KernelLowering
+from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
+from .emitter import WARP, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
+from .f32_functions import TOGETHER
+from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
+from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .operands import IndexValue, VirtualRegister, single, word
-from .registry import lowers
+
+# Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
 
 READERS = (
     *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, StoreBankedOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
@@ -294,3 +293,65 @@ def _check(op: MapOp, kind: Attribute) -> None:
     """Refuses results that no fragment in registers holds."""
     if held_as(kind) in ("", "pred"):
         fail(op, f"{op.name} to elements of {kind} is not lowered")
+
+
+# Rows of fragments taken together and spread out: `warp.reduce`, `warp.broadcast`, `warp.step`.
+
+
+def _rows(kind: FragmentType) -> list[int]:
+    """The row of each register of a lane, from the row of its first one."""
+    return [row for row, _ in offsets(kind, 1)]
+
+
+@lowers(ReduceOp)
+def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
+    source, result = fragment_of(op.input), op.fragment.type
+    opcode, found = elementwise_opcode(op.kind.data, source.element), dict[int, Fragment]()
+    for row, register in zip(_rows(source), lowering.fragment(op.input), strict=True):
+        found.setdefault(row, []).append(register)
+    lowering.emitter.comment(f"{op.name}: {op.kind.data} of rows of {source.shape[0]}x{source.shape[1]}")
+    reduced = [_halved(lowering, opcode, found[row]) for row in _rows(result)]
+    for bit, (before, after) in enumerate(zip(source.layout.data.lane, result.layout.data.lane, strict=True)):
+        if before.axis == "c" and after.axis == "x":
+            reduced = [_exchanged(lowering, opcode, register, 1 << bit) for register in reduced]
+    lowering.values[op.fragment] = reduced
+
+
+def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> VirtualRegister:
+    """All registers as one: the first half with the second one, until one is left."""
+    while len(registers) > 1:
+        half = (len(registers) + 1) // 2
+        taken = [lowering.emitter.compute(opcode, a, b) for a, b in zip(registers, registers[half:], strict=False)]
+        registers = [*taken, *registers[len(taken) : half]]
+    return registers[0]
+
+
+def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister, distance: int) -> VirtualRegister:
+    """A register with that of the lane whose number differs in one bit."""
+    emitter = lowering.emitter
+    other = emitter.compute("shfl.sync.bfly.b32", register, distance, *WARP, type=register.type)
+    return emitter.compute(opcode, register, other)
+
+
+@lowers(BroadcastOp)
+def _broadcast(lowering: KernelLowering, op: BroadcastOp) -> None:
+    held = dict(zip(_rows(fragment_of(op.input)), lowering.fragment(op.input), strict=True))
+    registers = [held[row] for row in _rows(op.fragment.type)]
+    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
+
+
+@lowers(StepOp)
+def _step(lowering: KernelLowering, op: StepOp) -> None:
+    kind, s, axis = op.fragment.type, lowering.scalars, op.along.data[0]
+    own_place = lowering.addressing.lane_position(kind.layout.data, lowering.lane)[axis == "c"]
+    first, emitter = s.sum(own_place, lowering.scalar(op.start)), lowering.emitter
+    numbers: dict[int, VirtualRegister] = {}
+    for place in offsets(kind, 1):
+        offset = place[axis == "c"]
+        if offset not in numbers:
+            if isinstance(first, VirtualRegister):
+                numbers[offset] = emitter.compute("add.s32", first, offset)
+            else:
+                numbers[offset] = emitter.compute("mov.b32", first + offset)
+    registers = [numbers[place[axis == "c"]] for place in offsets(kind, 1)]
+    lowering.values[op.fragment] = own(lowering, op.fragment, registers)

@@ -1,20 +1,152 @@
-"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`."""
+"""Operations on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.convert_layout`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Operation
 
+from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
+from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.isa.types import FP8, ElementType
+from ...dialect.layouts.layout import LANES
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of
-from ...dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.stored import StoredIntegers
+from ...dialect.warp.views import StoredIntegers
 from ..diagnostics import fail
-from .kernel import KernelLowering
-from .registry import lowers
-from .widening import Widening
+from .emitter import WARP, EmittedOperand, Emitter, IndexValue, VirtualRegister, word
+from .epilogue import own
+from .fragments import REGISTER_BITS, Fragment, element_bits, gather
+from .kernel import KernelLowering, lowers
 
-BYTE = 8
+# Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
+#
+# An integer without its sign, the top bit turned over, is put into the fraction of a float whose last bit counts ones:
+# 0x6400 is 1024 in f16, 0x4300 is 128 in bf16. What is subtracted then takes away that number, the turned bit and the
+# zero point at once. bf16 has 7 bits of fraction, and a byte 8: its top bit becomes the last bit of the exponent of
+# the number that is subtracted, 128 or 256, of which the half is what the bit counts.
+#
+# Both halves of a register are converted at once. So elements half a register apart need no moves: a shift brings them
+# to the lower end of the halves. The 10 bits of fraction of f16 have room for the two integers of 4 bits of a byte. So
+# the upper one needs no shift.
+
+MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
+"""Bits of a float whose last bit counts ones, and its value."""
+
+FRACTION = {"f16": 10, "bf16": 7}
+"""Bits of the fraction below the one that counts the value of `MAGIC`."""
+
+AND_XOR = word(0x6A, 2)
+"""The truth table of (a & b) ^ c."""
+
+WIDENED_BITS, BYTE = 32, 8
+
+
+def _twice(half: int) -> Immediate:
+    """16 bits in both halves of a word."""
+    return word(half << 16 | half)
+
+
+class Widening:
+    """Emits the conversion of registers of integers to registers of two floats each."""
+
+    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, late: bool = False) -> None:
+        """`late` converts a register where an instruction first reads it, which is between products."""
+        self.emitter, self.stored, self.element = emitter, stored, element
+        self._emit = self._late if late else emitter.compute
+        self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
+        self._known: dict[int, VirtualRegister] = {}
+        self._shifted: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
+
+    def convert(self, source: Fragment, order: list[int]) -> Fragment:
+        """Elements of the registers `source`, in the order of their numbers in `order`."""
+        return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
+
+    def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
+        bits = self.stored.element.bits
+        held = WIDENED_BITS // bits
+        (at, number), (other, partner) = divmod(first, held), divmod(second, held)
+        if (other, partner) == (at, number + held // 2):
+            return self._half_apart(source[at], number * bits)
+        return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
+
+    def _half_apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
+        """Elements at bit `at` of both halves, as floats."""
+        place, bits = at % BYTE, self.stored.element.bits
+        if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
+            return self._scaled_floats(self._down(register, at - place), place)
+        return self._floats(self._down(register, at))
+
+    def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
+        result = self.emitter.register("b32")
+        self.emitter.defer(result, (opcode, (result, *sources)))
+        return result
+
+    def _constant(self, half: int) -> VirtualRegister:
+        """A register that holds 16 bits twice."""
+        if half not in self._known:
+            self._known[half] = self.emitter.compute("mov.b32", _twice(half))
+        return self._known[half]
+
+    def _number(self, value: float) -> VirtualRegister:
+        return self._constant(element_bits(self.element, value))
+
+    def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
+        if not by:
+            return register
+        if (register, by) not in self._shifted:
+            self._shifted[register, by] = self._emit("shr.b32", register, by)
+        return self._shifted[register, by]
+
+    def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
+        """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
+        low, high = self._down(low, at % 8), self._down(high, place % 8)
+        first, second = at // 8, place // 8 + 4
+        return self._emit("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
+
+    def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
+        return self._emit("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
+
+    def _floats(self, halves: VirtualRegister) -> VirtualRegister:
+        """Both halves of a register, whose low bits are integers, as floats."""
+        name, bits = self.element.name, self.stored.element.bits
+        magic, value = MAGIC[name]
+        if bits > FRACTION[name]:
+            return self._by_exponent(halves)
+        floats = self._and_xor(halves, (1 << bits) - 1, magic ^ self.turned)
+        return self._less(floats, value + self.turned + self.stored.zero)
+
+    def _scaled_floats(self, halves: VirtualRegister, place: int) -> VirtualRegister:
+        """Both halves of a register, whose bits from `place` on are integers, as f16.
+
+        They stay there, as the fraction has room for them: 1024 + 2^place x. The multiply-add that subtracts divides by
+        2^place too, exactly.
+        """
+        magic, value = MAGIC["f16"]
+        floats = self._and_xor(halves, (1 << self.stored.element.bits) - 1 << place, magic ^ self.turned << place)
+        surplus = (value >> place) + self.turned + self.stored.zero
+        return self._emit("fma.rn.f16x2", floats, self._number(2.0**-place), self._number(-surplus))
+
+    def _by_exponent(self, halves: VirtualRegister) -> VirtualRegister:
+        """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""
+        magic, value = MAGIC[self.element.name]
+        floats = self._and_xor(halves, value - 1, magic)
+        # Of those without a sign the top bit is turned over, and counts 128 the other way.
+        exponents = self._and_xor(halves, value, magic if self.turned else magic ^ value)
+        less = self._emit("fma.rn.bf16x2", exponents, self._number(-1), floats)
+        surplus = self.stored.zero - (0 if self.turned else value)
+        return self._less(less, surplus) if surplus else less
+
+    def _less(self, pair: VirtualRegister, surplus: int) -> VirtualRegister:
+        """Two floats less what they have too much."""
+        if self.element.name == "f16":
+            return self._emit("sub.rn.f16x2", pair, self._number(surplus))
+        return self._emit("fma.rn.bf16x2", pair, self._number(1), self._number(-surplus))
+
+
+# Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`.
 
 
 @lowers(ConstantOp)
@@ -60,3 +192,103 @@ def _between_products(op: ConvertOp, stored: StoredIntegers) -> bool:
 def _computes(op: Operation, element: ElementType) -> None:
     if element.name not in ("f16", "bf16", "f32"):
         fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
+
+
+# Fragments in another layout: what `warp.convert_layout` becomes, step by step of the way that is cheapest.
+
+
+@lowers(ConvertLayoutOp)
+def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
+    conversion, target = op.conversion(), lowering.target
+    wide = op.fragment.type.bits > REGISTER_BITS
+    fits = (way for way in conversion.ways if way.sm <= target.sm and _stays(way) and (way.is_free or not wide))
+    way = next(fits, None)
+    if way is None:
+        fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
+    if any(isinstance(step, Shuffles | MoveMatrices) for step in way.steps):
+        lowering.emitter.comment(f"{op.name}: {way}")
+    held, kind = lowering.fragment(op.input), op.fragment.type
+    result: dict[int, VirtualRegister] = {}
+    for source, target in zip(op.registers(fragment_of(op.input)), op.registers(kind), strict=True):
+        registers = [held[number] for number in source]
+        for step in way.steps:
+            registers = _step(lowering, op, step, registers)
+        result |= dict(zip(target, registers, strict=True))
+    registers = [result[number] for number in sorted(result)]
+    lowering.values[op.fragment] = registers if op.input.has_one_use() else own(lowering, op.fragment, registers)
+
+
+def _stays(way: Way) -> bool:
+    """Whether all of it happens in registers."""
+    return not any(isinstance(step, Trip) for step in way.steps)
+
+
+def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: Fragment) -> Fragment:
+    if isinstance(step, Rename):
+        return [registers[source] for source in step.sources]
+    if isinstance(step, PermuteElements):
+        return _permute(lowering, step, registers, op.fragment.type.bits)
+    if isinstance(step, Shuffles):
+        return _shuffles(lowering, step, registers)
+    if not isinstance(step, MoveMatrices):
+        fail(op, f"expected a step within registers, got: {step}")
+    return [lowering.emitter.compute(MOVMATRIX.spelling, register) for register in registers]
+
+
+def _permute(lowering: KernelLowering, step: PermuteElements, registers: Fragment, bits: int) -> Fragment:
+    """Elements to other places of their lane."""
+
+    def source(address: int) -> int | None:
+        found = 0
+        for i, bit in enumerate(step.sources):
+            if address >> i & 1:
+                if bit is None:
+                    return None
+                found |= 1 << bit
+        return found
+
+    result: Fragment = []
+    for first in range(0, 1 << len(step.sources), REGISTER_BITS):
+        wanted = [source(first + at) for at in range(0, REGISTER_BITS, bits)]
+        places = [(at // REGISTER_BITS, at % REGISTER_BITS // bits) for at in wanted if at is not None]
+        result.append(gather(lowering.emitter, registers, places, bits))
+    return result
+
+
+def _shuffles(lowering: KernelLowering, step: Shuffles, registers: Fragment) -> Fragment:
+    """Each round sends one register of each lane; which one, and where it is kept, may depend on the lane."""
+    received: list[VirtualRegister] = []
+    for turn in step.rounds:
+        sent = _of_lane(lowering, [registers[number] for number in turn.send])
+        if turn.free:
+            received.append(sent)
+            continue
+        received.append(_shuffle(lowering, sent, turn.source))
+    rounds = {(lane, kept): i for i, turn in enumerate(step.rounds) for lane, kept in enumerate(turn.keep)}
+    return [
+        _of_lane(lowering, [received[rounds[lane, number]] for lane in range(LANES)]) for number in range(len(received))
+    ]
+
+
+def _shuffle(lowering: KernelLowering, sent: VirtualRegister, source: Sequence[int]) -> VirtualRegister:
+    """Lane l gets what lane `source[l]` sends; lanes are sent to an affine function of their number."""
+    constant, s = source[0], lowering.scalars
+    images = [source[1 << bit] ^ constant for bit in range(LANE_BITS)]
+    if images == [1 << bit for bit in range(LANE_BITS)]:
+        return lowering.emitter.compute("shfl.sync.bfly.b32", sent, constant, *WARP, type=sent.type)
+    number: IndexValue = constant
+    for bit, image in enumerate(images):
+        number = s.xor(number, s.multiply(s.bits(lowering.lane, bit, 1, 0), image))
+    return lowering.emitter.compute("shfl.sync.idx.b32", sent, number, *WARP, type=sent.type)
+
+
+def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> VirtualRegister:
+    """The register that stands for a lane among one for each, chosen by the bits of its number that matter."""
+    if len(choices) == 1:
+        return choices[0]
+    half = len(choices) // 2
+    if all(low is high for low, high in zip(choices[:half], choices[half:], strict=True)):
+        return _of_lane(lowering, choices[:half])
+    low, high = _of_lane(lowering, choices[:half]), _of_lane(lowering, choices[half:])
+    upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, half.bit_length() - 1, 1, 0), 0)
+    return lowering.fragments.select(upper, [high], [low])[0]

@@ -1,24 +1,29 @@
-"""Fragments in registers: constants, arithmetic, conversion, products.
-
-A fragment is a list of registers per lane: one `.f32` for each f32 element, one `.f64` for each of f64, one `.b32` for
-each pair of 16-bit elements, the first in the low half, or for as many others as fill it; base tile after base tile,
-row by row of tiles.
-"""
+"""Fragments in registers: constants, arithmetic, conversion, products; permutations, and counted loops."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
+
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.types import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.elementwise import Kind
+from ...dialect.warp.fragments import Kind
 from ...dialect.warp.product import ProductOp
-from .emitter import Emitter
-from .operands import EmittedOperand, VirtualRegister, floating, word
+from .emitter import EmittedOperand, Emitter, IndexValue, VirtualRegister, common_divisor, floating, word
+from .scalars import Scalars
+
+# Fragments in registers: constants, arithmetic, conversion, products.
+#
+# A fragment is a list of registers per lane: one `.f32` for each f32 element, one `.f64` for each of f64, one `.b32`
+# for each pair of 16-bit elements, the first in the low half, or for as many others as fill it; base tile after base
+# tile, row by row of tiles.
 
 Fragment = list[VirtualRegister]
 
@@ -229,3 +234,150 @@ def _as_bf16(value: float) -> float:
         return value
     quantum = max(math.frexp(value)[1] - 8, -133)
     return math.copysign(math.ldexp(round(math.ldexp(value, -quantum)), quantum), value)
+
+
+# Elements that change places within a lane, a register at a time.
+
+REGISTER_BITS = 32
+
+AND_OR = word(0xEA, 2)
+"""The truth table of a & b | c."""
+
+
+def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], bits: int) -> VirtualRegister:
+    """A register of the elements at (register, number within it)."""
+    registers = {register for register, _ in places}
+    if len(registers) == 1 and [number for _, number in places] == [*range(len(places))]:
+        return tile[places[0][0]]
+    if bits >= 8:
+        parts = bits // 8
+        found = [(tile[register], number * parts + i) for register, number in places for i in range(parts)]
+        return _bytes(emitter, found)
+    return _result_bits(emitter, [(tile[register], number * bits) for register, number in places], bits)
+
+
+def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> VirtualRegister:
+    """Four bytes gathered by `prmt`, one for each source after the first."""
+    first, *others = dict.fromkeys(register for register, _ in wanted)
+    gathered = first
+    for other in others or [first]:
+        # Bytes that wait for a later source are whatever is there.
+        selector = 0
+        for i, (register, byte) in enumerate(wanted):
+            mine = byte + 4 if register is other and other is not first else byte if gathered is first else i
+            selector |= mine << 4 * i
+        gathered = emitter.compute("prmt.b32", gathered, other, word(selector, 4))
+    return gathered
+
+
+def _result_bits(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]], bits: int) -> VirtualRegister:
+    """Elements gathered by shifts and masks: those that come from one register by one distance move together."""
+    masks: dict[tuple[VirtualRegister, int], int] = {}
+    for i, (register, at) in enumerate(wanted):
+        shift = i * bits - at
+        masks[register, shift] = masks.get((register, shift), 0) | ((1 << bits) - 1) << i * bits
+    gathered: VirtualRegister | None = None
+    for (register, shift), mask in masks.items():
+        moved = register
+        if shift:
+            moved = emitter.compute("shl.b32" if shift > 0 else "shr.b32", register, abs(shift))
+        if gathered is None:
+            gathered = emitter.compute("and.b32", moved, word(mask))
+        else:
+            # (moved & mask) | gathered in one instruction.
+            gathered = emitter.compute("lop3.b32", moved, word(mask), gathered, AND_OR)
+    return gathered if gathered is not None else wanted[0][0]
+
+
+# Counted loops over registers: labels, branches, and loop variables.
+#
+# A loop variable is a register, or the registers of a fragment, that each turn sets anew. Where a fragment's next
+# value is made after the last use of the current one, it is made in the same registers.
+
+Variable = Fragment | VirtualRegister
+
+
+class Loops:
+    """Emits the frame of counted loops."""
+
+    def __init__(self, emitter: Emitter, scalars: Scalars) -> None:
+        self.emitter, self.scalars = emitter, scalars
+
+    def enter(
+        self, lower: IndexValue, step: IndexValue, initial: Sequence[Fragment | IndexValue]
+    ) -> tuple[VirtualRegister, list[Variable]]:
+        """The counter and the loop variables, set for the first turn; fragments keep their registers."""
+        counter = self.emitter.register("b32", divisor=common_divisor((lower, step)))
+        self.emitter.move(counter, lower)
+        return counter, [value if isinstance(value, list) else self._variable(value) for value in initial]
+
+    @contextmanager
+    def turns(
+        self, counter: VirtualRegister, lower: IndexValue, upper: IndexValue, step: IndexValue, name: str = "K"
+    ) -> Generator[None]:
+        """What is emitted inside is repeated while the counter is below `upper`."""
+        stem = self.emitter.fresh_label("loop")
+        entered = self.scalars.compare("ge", lower, upper)
+        self.emitter.branch(f"{stem}_end", guard=entered)
+        self.emitter.label(stem)
+        self.emitter.comment(f"{name} loop, step {step}" if isinstance(step, int) else f"{name} loop")
+        yield
+        self.emitter.emit("add.s32", counter, counter, step)
+        self.emitter.branch(stem, guard=self.emitter.compute("setp.lt.s32", counter, upper))
+        self.emitter.label(f"{stem}_end")
+
+    def after(self, variables: Sequence[Variable]) -> list[Variable]:
+        """The variables as values of the enclosing level; single registers are copied, so that arithmetic on them
+        stays behind the loop."""
+        results: list[Variable] = []
+        for variable in variables:
+            if isinstance(variable, VirtualRegister):
+                variable = self._variable(variable)
+            results.append(variable)
+        return results
+
+    def next_turn(self, variables: Sequence[Variable], values: Sequence[Fragment | IndexValue]) -> None:
+        """Moves the values of the next turn into the loop variables, all at once."""
+        moves: list[tuple[VirtualRegister, IndexValue]] = []
+        for variable, value in zip(variables, values, strict=True):
+            if isinstance(variable, list) and isinstance(value, list):
+                moves += [(v, h) for v, h in zip(variable, value, strict=True) if v is not h]
+            elif isinstance(variable, VirtualRegister) and not isinstance(value, list) and value is not variable:
+                moves.append((variable, value))
+        written = {id(variable) for variable, _ in moves}
+        for i, (variable, value) in enumerate(moves):
+            if isinstance(value, VirtualRegister) and id(value) in written:
+                saved = self.emitter.register(value.type)
+                self.emitter.move(saved, value)
+                moves[i] = (variable, saved)
+        for variable, value in moves:
+            self.emitter.move(variable, value)
+
+    def _variable(self, initial: IndexValue) -> VirtualRegister:
+        return self.emitter.compute("mov.b32", initial)
+
+
+def only_use_is_here(value: SSAValue, op: Operation) -> bool:
+    """Whether `op` may overwrite the registers of a value: it is the only use, and runs once for each definition."""
+    owner = value.owner
+    block = owner.parent if isinstance(owner, Operation) else owner
+    return value.has_one_use() and block is op.parent
+
+
+def carried_into(value: SSAValue, *, in_place: bool = False) -> SSAValue | None:
+    """The loop variable that a value becomes in the next turn, if its registers can be written at the definition.
+
+    That is so when the value is only yielded, and every use of the variable comes earlier in the body, or is the
+    definition, if that works `in_place`: reads each register before it writes the same one.
+    """
+    use, op = value.get_user_of_unique_use(), value.owner
+    if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
+        return None
+    loop = use.parent_op()
+    if not isinstance(loop, scf.ForOp):
+        return None
+    variable = loop.body.block.args[1 + list(use.operands).index(value)]
+    users = [u.operation for u in variable.uses]
+    if all((in_place and u is op) or (u.parent is op.parent and u.is_before_in_block(op)) for u in users):
+        return variable
+    return None

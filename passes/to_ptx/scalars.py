@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import reduce
 from math import gcd
 
-from ...dialect.ptx.rows.comparison import COMPARISONS
+from ...dialect.ptx.rows.arithmetic import COMPARISONS
 from ...dialect.ptx.text.syntax import Register
-from .emitter import Emitter, divisor_of, split
-from .operands import At, IndexValue, VirtualRegister
+from .emitter import At, Emitter, IndexValue, VirtualRegister, divisor_of, split
 
 WORD = (1 << 32) - 1
 

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from ..numerics.array import Array
-from . import dlpack
+from . import dtypes
 from .dtypes import NUMPY_NAMES, PACKED, DType, element_of
 from .parameter import Parameter, describe
 
@@ -133,7 +133,7 @@ def borrow(value: object, element: str = "") -> Argument:
     interface = _cuda_array_interface(value)
     if interface is not None:
         return _from_cuda(value, interface)
-    if isinstance(value, dlpack.SupportsDLPack):
+    if isinstance(value, dtypes.SupportsDLPack):
         return _from_dlpack(value)
     raise ArgumentError(
         f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
@@ -234,7 +234,7 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
         itemsize=dtype.itemsize,
         strides=interface.get("strides"),
         on_device=True,
-        writable=not read_only and not dlpack.is_immutable(value),
+        writable=not read_only and not dtypes.is_immutable(value),
         owner=value,
         stream=interface.get("stream") or _torch_stream(value),
     )
@@ -243,9 +243,9 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
 def _type_of_words(value: object) -> str:
     """What words are whose type the CUDA array interface cannot name: as DLPack says, or the maker's own type is called
     (`torch.float8_e5m2`); empty if neither is known."""
-    if isinstance(value, dlpack.SupportsDLPack):
+    if isinstance(value, dtypes.SupportsDLPack):
         try:
-            return _dlpack_element(dlpack.read(value, stream=_NO_STREAM))
+            return _dlpack_element(dtypes.read(value, stream=_NO_STREAM))
         except ArgumentError:  # older torch exports no 8-bit floats
             pass
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
@@ -314,9 +314,9 @@ def _torch_words(value: object) -> Argument | None:
     return replace(borrow(tensor.view(torch.uint8)), element=element) if element.startswith("f8") else None
 
 
-def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
+def _from_dlpack(value: dtypes.SupportsDLPack) -> Argument:
     legacy_stream = 1
-    tensor = dlpack.read(value, stream=legacy_stream)
+    tensor = dtypes.read(value, stream=legacy_stream)
     itemsize = (tensor.bits + 7) // 8
     return Argument(
         address=tensor.address,
@@ -331,7 +331,7 @@ def _from_dlpack(value: dlpack.SupportsDLPack) -> Argument:
     )
 
 
-def _dlpack_element(tensor: dlpack.Tensor) -> str:
+def _dlpack_element(tensor: dtypes.Tensor) -> str:
     if tensor.type in ("int", "uint"):
         return f"{'u' if tensor.type == 'uint' else ''}i{tensor.bits}"
     if tensor.type in _DLPACK_FLOATS:

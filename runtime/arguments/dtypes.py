@@ -1,16 +1,20 @@
-"""One table of element types: as MLIR spells them, and as numpy has them."""
+"""Element types as MLIR and numpy have them, and DLPack capsules: address, shape, strides, type."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from .elements import ELEMENT_BITS
+
+# One table of element types: as MLIR spells them, and as numpy has them.
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
@@ -121,3 +125,161 @@ def element_of(dtype: DType) -> str:
     """The MLIR name of a numpy type; numpy's own name where MLIR has none."""
     element = _ELEMENTS.get(dtype.name, "")
     return element if element and DTYPES[element] == dtype else str(dtype)
+
+
+# Reading DLPack capsules: address, shape, strides and element type of a tensor that lives anywhere.
+#
+# numpy's own `from_dlpack` knows neither bfloat16 nor GPU memory; both are ordinary here. Source: DLPack 1.0,
+# `dlpack.h` (`DLManagedTensor`, `DLManagedTensorVersioned`), and its Python specification.
+
+CPU = 1
+HOST_KINDS = (CPU, 3)
+"""Device types the host can read: kDLCPU and kDLCUDAHost (pinned)."""
+
+DEVICE_KINDS = (2, 13)
+"""Device types a CUDA kernel can read: kDLCUDA and kDLCUDAManaged."""
+
+_TYPE_CODES = {
+    0: "int",
+    1: "uint",
+    2: "float",
+    4: "bfloat",
+    6: "bool",
+    7: "float8_e3m4",
+    10: "float8_e4m3fn",
+    12: "float8_e5m2",
+}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _DLVersioned(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    ]
+
+
+_READ_ONLY = 1
+_IMMUTABLE = ("jax", "jaxlib")
+"""Packages whose arrays never change. Their exports do not say so in capsules without a version."""
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An object that shares its memory through DLPack."""
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> object: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A borrowed tensor. `strides` counts elements; None means row-major without gaps.
+
+    `type` is the DLPack type code's name and `bits` the width of one element; `owner` keeps the memory alive.
+    `writable` is False where the producer says that the memory must not be written.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    type: str
+    bits: int
+    device: int
+    owner: object
+    writable: bool = True
+
+    @property
+    def on_host(self) -> bool:
+        return self.device in HOST_KINDS
+
+
+def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
+    """Borrow `source`'s memory. `stream` is the CUDA stream the consumer will use (device memory only).
+
+    Raises:
+        ArgumentError: if the producer refuses, or its tensor has elements of a type that DLPack cannot name.
+    """
+    try:
+        device = int(source.__dlpack_device__()[0])
+        if device not in HOST_KINDS + DEVICE_KINDS:
+            raise ArgumentError(f"its memory is on a device of DLPack type {device}, neither host nor CUDA")
+        capsule = _export(source, None if device in HOST_KINDS else stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(f"its DLPack export failed: {error}") from error
+    found = _tensor(capsule)
+    return replace(found, writable=False) if is_immutable(source) else found
+
+
+def is_immutable(source: object) -> bool:
+    """Whether an array is of a kind that never changes, whatever its exports say."""
+    return type(source).__module__.partition(".")[0] in _IMMUTABLE
+
+
+def _export(source: SupportsDLPack, stream: int | None) -> object:
+    """A capsule of a version, which says whether the memory may be written, where the producer makes such."""
+    try:
+        if stream is None:
+            return source.__dlpack__(max_version=(1, 0))
+        return source.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:
+        return source.__dlpack__() if stream is None else source.__dlpack__(stream=stream)
+
+
+def _tensor(capsule: object) -> Tensor:
+    versioned = _is_versioned(capsule)
+    pointer = _pointer(capsule, b"dltensor_versioned" if versioned else b"dltensor")
+    raw = ctypes.cast(pointer, ctypes.POINTER(_DLTensor)).contents
+    flags = 0
+    if versioned:
+        managed = ctypes.cast(pointer, ctypes.POINTER(_DLVersioned)).contents
+        raw, flags = managed.tensor, int(managed.flags)
+    rank = cast(int, raw.ndim)
+    if raw.code not in _TYPE_CODES or raw.lanes != 1:
+        raise ArgumentError(
+            f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is not supported"
+        )
+    return Tensor(
+        address=(raw.data or 0) + raw.byte_offset,
+        shape=tuple(raw.shape[i] for i in range(rank)),
+        strides=tuple(raw.strides[i] for i in range(rank)) if raw.strides else None,
+        type=_TYPE_CODES[raw.code],
+        bits=raw.bits,
+        device=raw.device_type,
+        owner=capsule,
+        writable=not flags & _READ_ONLY,
+    )
+
+
+def _is_versioned(capsule: object) -> bool:
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    valid.restype, valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+    return bool(valid(capsule, b"dltensor_versioned"))
+
+
+def _pointer(capsule: object, name: bytes) -> int:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    try:
+        return cast(int, get(capsule, name))
+    except ValueError as error:
+        raise ArgumentError(f"its DLPack export is not a 'dltensor' capsule: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from ..numerics.array import Array
 from .arrays import is_array
 from .dtypes import PACKED

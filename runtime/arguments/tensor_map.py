@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from ...dialect.isa.pixel_box import PixelBox
-from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapError, TensorMapFields
-from ..errors import ArgumentError
+from ...dialect.isa.tensor_map import ELEMENTS, Element, PixelBox, TensorMapError, TensorMapFields
+from ..base.errors import ArgumentError
 from .arrays import Argument, borrow
 from .elements import MAP_ELEMENTS
 

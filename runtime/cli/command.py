@@ -10,18 +10,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
-from ...passes.start import INTERRUPTED
-from ...passes.version import versions
-from ..cache import unused
-from ..errors import WarploomError
-from ..grid import DEVICES
-from ..source import STDIN, is_ptx, read_source
-from .cache import add_cache, add_no_cache
+from ...passes.start import INTERRUPTED, versions
+from ..base.cache import unused
+from ..base.errors import WarploomError
+from ..base.launch import DEVICES
+from ..base.sources import STDIN, is_ptx, read_source
 from .compile import add_compile
-from .explain import add_explain
-from .isa import add_isa
-from .layout import add_layout
-from .options import add_compilation, add_seed, filled, natural, positive
+from .lookups import add_explain, add_isa, add_layout
+from .options import add_cache, add_compilation, add_no_cache, add_seed, filled, natural, positive
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -107,23 +103,23 @@ def _run(args: argparse.Namespace) -> int:
     text = read_source(path)
     _read_checks(args)
     if args.trace:
-        from .trace import check_trace
+        from .run import check_trace
 
         check_trace(args.trace)
     launched = is_ptx(path, text) or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
     _refuse_options(args, launched)
     with unused() if args.no_cache else nullcontext():
         if launched:
-            from .run_ptx import run as run_ptx
+            from .run import run_ptx
 
             return run_ptx(args, text)
-        from .run_mlir import run as run_mlir
+        from .run import run_mlir
 
         return run_mlir(args, text)
 
 
 def _check(args: argparse.Namespace) -> int:
-    from ..check.ptx import check_runnable, check_text
+    from ..kernel.check import check_runnable, check_text
 
     text = read_source(args.file)
     found = check_text(text, args.target, args.file)
@@ -146,7 +142,7 @@ def _read_checks(args: argparse.Namespace) -> None:
     words = [word for text in args.check for word in text.split(",")]
     args.check, args.checks = COMPARE in words, tuple(word for word in words if word != COMPARE)
     if args.checks:
-        from ..interp.checks import chosen
+        from ..interp.watch.checks import chosen
 
         args.checks = chosen(args.checks)
 

@@ -10,14 +10,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..cache import unused
-from ..errors import ArgumentError, WarploomError
-from ..source import STDIN, read_mlir
-from .cache import add_no_cache
-from .options import add_compilation, add_target, filled, schedule_options
+from ..base.cache import unused
+from ..base.errors import ArgumentError, WarploomError
+from ..base.sources import STDIN, read_mlir
+from .options import add_compilation, add_no_cache, add_target, filled, schedule_options
 
 if TYPE_CHECKING:
-    from ..kernel import Kernel
+    from ..kernel.kernel import Kernel
 
 COMPILE_TEXT = """\
 Compile one function of FILE.mlir to PTX, or write another level with --emit:
@@ -93,8 +92,8 @@ def _emit(args: argparse.Namespace) -> int:
 def _note_target(args: argparse.Namespace, text: str) -> None:
     """Say so where `--target` replaces a file's own. Only text that may have one is parsed for that."""
     if args.target and "warp.target" in text:
-        from ..lowering import parse
-        from .target import target_asked
+        from ..kernel.lowering import parse
+        from .options import target_asked
 
         target_asked(args, parse(text, args.file))
 
@@ -134,7 +133,7 @@ def _refuse_idle(args: argparse.Namespace, level: str) -> None:
 
 
 def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
-    from ..compiler import compile
+    from ..kernel.compile import compile
 
     kernel = compile(
         text + "\n" if args.file == STDIN else Path(args.file),  # text that ends a line is no path
@@ -151,7 +150,7 @@ def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping
 
 
 def _json(kernel: Kernel) -> bytes:
-    from ..record import facts_of
+    from ..kernel.compile import facts_of
 
     return (json.dumps({**facts_of(kernel), "ptx": kernel.ptx}, indent=1) + "\n").encode()
 
@@ -162,7 +161,7 @@ _EMITTED: Mapping[str, Callable[[Kernel], bytes]] = {
 
 
 def _between(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
-    from ..lowering import parse, to_fragments, without_tensors
+    from ..kernel.lowering import parse, to_fragments, without_tensors
 
     module = parse(text, args.file)
     if level == "linalg":

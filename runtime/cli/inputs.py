@@ -11,15 +11,14 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
-from ..arguments.launch_values import Scalar
+from ..arguments.launch_values import POINTER, Scalar, Struct
 from ..arguments.outputs import laid_out
 from ..arguments.parameter import Parameter, describe
-from ..arguments.structs import POINTER, Struct
 from ..arguments.tensor_map import TensorMap
-from ..errors import ArgumentError, WarploomError
+from ..base.errors import ArgumentError, WarploomError
 from ..numerics.array import Array
+from ..plan.signature import Signature, extents, position_of
 from ..reference.functions import poison
-from ..signature import Signature, extents, position_of
 
 WORDS = ("random", "zeros", "ones", "nan")
 """What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7; powers of two: 2^-4 to 2^4), 0, 1,
@@ -136,7 +135,7 @@ def _made(word: str, shape: tuple[int, ...], parameter: Parameter, seed: int, i:
     word, _ = sized(word)
     if sparse is None or word != "random":
         return make(word, shape, parameter.dtype, seed, i)
-    from ..sparse import random_metadata
+    from ..arguments.sparse import random_metadata
 
     return random_metadata(shape, sparse, np.random.default_rng([seed, i]))
 

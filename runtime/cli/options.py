@@ -1,11 +1,19 @@
-"""Options that several commands have."""
+"""Options that commands share, and `warploom cache`."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 
-from ..errors import ArgumentError
+from xdsl.dialects.builtin import ModuleOp
+
+from ...passes.pipeline import DEFAULT_TARGET
+from ..base.errors import ArgumentError
+from ..kernel.lowering import target_name
+
+# Options that several commands have.
 
 
 def filled(text: str) -> str:
@@ -76,3 +84,71 @@ def schedule_options(texts: Sequence[str]) -> dict[str, str]:
             raise ArgumentError(f"--schedule: {key} is given twice, {options[key]} and {value}")
         options[key] = value
     return options
+
+
+# The GPU that a command compiles a module for.
+
+
+def target_asked(args: argparse.Namespace, module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
+    """`--target`, else the module's own, else another. Where the first two differ, a note says so.
+
+    Raises:
+        CompileError: for a `warp.target` that is none.
+    """
+    target = args.target or target_name(module, otherwise)
+    if (own := target_name(module, target)) != target:
+        print(f"{args.file}: note: the module says {own}; --target compiles it for {target}", file=sys.stderr)
+    return target
+
+
+# `warploom cache`: where compiled kernels are kept, how many there are, and dropping them.
+
+CACHE_TEXT = """\
+Show the cache of compiled kernels and machine code, or delete its entries.
+
+The cache is in the platform's cache folder. The environment variable WARPLOOM_CACHE names another folder, or is "off".
+With `--no-cache` the other commands neither read nor write the cache.
+"""
+
+
+def add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the subcommand to the parser."""
+    cache = commands.add_parser(
+        "cache",
+        help="show or clear the cache of compiled kernels",
+        description=CACHE_TEXT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    cache.set_defaults(command=_run_cache, file="cache")
+    cache.add_argument("--clear", action="store_true", help="delete all entries")
+    cache.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+
+
+def add_no_cache(parser: argparse.ArgumentParser) -> None:
+    """Adds `--no-cache`."""
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of compiled kernels")
+
+
+def _run_cache(args: argparse.Namespace) -> int:
+    from ..base.cache import OFF, VARIABLE, configured
+
+    cache = configured()
+    if cache is None:
+        print(f"off: {VARIABLE} is {OFF}")
+        return 0
+    print(f"folder   {cache.folder}")
+    if args.clear:
+        print(f"dropped  {cache.clear()} entries")
+        return 0
+    entries = cache.entries()
+    size = sum(entry.bytes for entry in entries)
+    print(f"entries  {len(entries)}, {_megabytes(size)} of at most {_megabytes(cache.limit)}")
+    if cache.folder.exists() and not cache.folder.is_dir():
+        print("nothing is kept: this is no folder")
+    elif cache.folder.exists() and not os.access(cache.folder, os.W_OK):
+        print("nothing is kept: the folder cannot be written")
+    return 0
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import ArgumentError
+from ..base.errors import ArgumentError
 from .options import add_seed, add_target, add_tf32, filled, positive
 
 TUNE_TEXT = """\
@@ -66,7 +66,7 @@ def _path(text: str) -> Path:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .tune_report import list_schedules, tune
+    from .tune_report import list_schedules, tune_with_report
 
     measuring = {"--tuned": "tuned", "--top": "top", "--seed": "seed"}
     if args.list and (idle := [option for option, name in measuring.items() if getattr(args, name) is not None]):
@@ -74,4 +74,4 @@ def _run(args: argparse.Namespace) -> int:
     if args.list:
         return list_schedules(args)
     args.tuned, args.top, args.seed = args.tuned or Path(DEFAULT_FILE), args.top or SHOWN, args.seed or 0
-    return tune(args)
+    return tune_with_report(args)

@@ -1,24 +1,218 @@
-"""What `warploom tune` shows: a progress bar while it measures, then the fastest schedules."""
+"""The fastest schedule of a product, found by measuring on the GPU, and what `warploom tune` shows of it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from xdsl.dialects.builtin import ModuleOp
 
-from ...passes.schedule.search import spread
-from ..cuda.driver import gpu
-from ..errors import DeviceUnavailableError
-from ..lowering import parse
-from ..source import read_mlir
-from ..tune import Measured, OnMeasured, arguments, schedules
-from ..tune import tune as measure_all
-from .target import target_asked
+from ...dialect.isa.targets import target as target_row
+from ...dialect.schedule import Schedule
+from ...passes.linalg.product import read
+from ...passes.pipeline import lower, standard_pipeline
+from ...passes.schedule.choice import candidates, products, spread
+from ...passes.schedule.override import AT, Tuned, key_of
+from ...passes.universe import make_context
+from ..arguments.arrays import Argument, borrow
+from ..arguments.parameter import describe
+from ..base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
+from ..base.sources import read_mlir
+from ..cuda.driver import Gpu, gpu
+from ..cuda.launch import Prepared, Timer, copy_in, copy_out
+from ..kernel.compile import compile
+from ..kernel.kernel import Kernel
+from ..kernel.lowering import as_compile_errors, parse, target_name
+from ..numerics.array import Array
+from ..plan.signature import Signature
+from . import inputs
+from .options import target_asked
+
+# Finding a product's fastest schedule by measuring: what `warploom tune` does.
+#
+# Every schedule is compiled, its result held against that of the default, and timed. Each time goes to a file at once,
+# so that a search can be stopped and gone on with; `compile(..., tuned=file)` and `warp-schedule{tuned=...}` read the
+# best.
+
+CLOSE = {2: 2.0**-6, 4: 2.0**-12, 8: 2.0**-40}
+"""How far two right results may be apart, relative to their norm, by bytes of an element."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One schedule and its time; None where it failed, `problem` saying how. `default`: it is what the model chose."""
+
+    schedule: Schedule
+    microseconds: float | None
+    problem: str = ""
+    remembered: bool = False
+    default: bool = False
+
+
+OnMeasured = Callable[[Measured, int], None]
+"""Called with each result and the number of schedules in all."""
+
+
+def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str, list[Schedule]]:
+    """What the one product of a module is, and the schedules to try: its default first.
+
+    Raises:
+        ArgumentError: unless there is exactly one product.
+        CompileError: for an unknown target, or a product that the target has no instruction for.
+    """
+    raised = module.clone()
+    with as_compile_errors():
+        row = target_row(target)
+        before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
+        lower(raised, make_context(), before_scheduling)
+        found = list(products(raised))
+        if len(found) != 1:
+            raise ArgumentError(f"tuning takes a function with one product, got {len(found)}")
+        product = read(found[0])
+        return key_of(product), candidates(product, row)
+
+
+def arguments(
+    module: ModuleOp, target: str, given: Sequence[str], seed: int = 0, *, tf32: bool = False
+) -> tuple[Signature, list[Array], str]:
+    """The function of a module, what it is measured with, and what that adds to the key of a product of unknown sizes.
+
+    Raises:
+        ArgumentError: for a function that takes numbers, or naming an argument whose size nothing tells.
+    """
+    function = compile(module, target, tf32=tf32).function
+    if any(p.shape is None for p in function.parameters):
+        raise ArgumentError("tuning takes functions of arrays alone")
+    arrays = inputs.arrays(function, given, seed, poisoned=False)
+    if all(min(p.shape or (), default=0) >= 0 for p in function.parameters):
+        return function, arrays, ""
+    pairs = zip(arrays, function.parameters, strict=True)
+    return function, arrays, AT + " ".join(describe(array.shape, p.element) for array, p in pairs)
+
+
+def tune(
+    module: ModuleOp, gpu: Gpu, file: Path, *, target: str = "", tf32: bool = False, limit: int = 60, seed: int = 0,
+    on_measured: OnMeasured | None = None, given: Sequence[str] = (),
+) -> list[Measured]:  # fmt: skip
+    """Measures up to `limit` schedules of a module's one product, those in the file from there; the fastest first.
+
+    `given` are arguments as `NAME=VALUE`, such as "A=random:512x4096": they tell sizes that the module does not.
+
+    Raises:
+        ArgumentError: naming an argument whose size nothing tells.
+        DeviceUnavailableError: if the GPU does not run code for the target, which is the module's own by default.
+        WarploomError: if the module does not compile, or the default schedule fails on the GPU.
+    """
+    target = target or target_name(module, gpu.device.target)
+    if not gpu.device.runs(target):
+        raise DeviceUnavailableError(f"{gpu.device} does not run PTX for {target}", f"tune for {gpu.device.target}")
+    key, every = schedules(module, target, tf32=tf32)
+    function, arrays, sizes = arguments(module, target, given, seed, tf32=tf32)
+    key += sizes
+    chosen, tuned = spread(every, limit), Tuned.read(file) if file.exists() else Tuned(file)
+    entry = tuned.entry(gpu.device.name, target, key)
+    results: list[Measured] = []
+    with ExitStack() as stack:
+        bench = Bench(module, gpu, target, tf32, arrays, sorted(function.written), stack)
+        for i, schedule in enumerate(chosen):
+            text = str(schedule)
+            if text in entry["measured"]:
+                result = Measured(schedule, entry["measured"][text], remembered=True)
+            else:
+                result = bench.measure(schedule)
+                if result.problem and i == 0:
+                    raise WarploomError(f"the default schedule fails: {result.problem}")
+                entry["measured"][text] = result.microseconds
+            results.append(replace(result, default=i == 0))
+            timed = {name: time for name, time in entry["measured"].items() if time is not None}
+            entry["best"] = min(timed, key=lambda name: timed[name], default="")
+            tuned.write()
+            if on_measured is not None:
+                on_measured(result, len(chosen))
+    return sorted(results, key=lambda r: (r.microseconds is None, r.microseconds or 0.0))
+
+
+class Bench:
+    """One function's arguments on a GPU, to run and time it with any schedule."""
+
+    def __init__(
+        self, module: ModuleOp, gpu: Gpu, target: str, tf32: bool, arrays: list[Array], written: list[int],
+        stack: ExitStack
+    ) -> None:  # fmt: skip
+        self.module, self.gpu, self.target, self.tf32 = module, gpu, target, tf32
+        self.arrays, self.written = arrays, written
+        with gpu.current():
+            self.placed = [copy_in(gpu, stack, borrow(a), 0) for a in self.arrays]
+        self.timer = stack.enter_context(Timer(gpu))
+        self.expected: list[Array] = []
+
+    def measure(self, schedule: Schedule) -> Measured:
+        """The time of one schedule whose result is that of the first one measured."""
+        try:
+            kernel = compile(
+                self.module,
+                self.target,
+                file=None,
+                on_phase=None,
+                tf32=self.tf32,
+                tuned=None,
+                cache=False,
+                **schedule.options(),
+            )
+            launches = self._prepare(kernel)
+            problem = self._compare(launches)
+            if problem:
+                return Measured(schedule, None, problem)
+            return Measured(schedule, self.timer.microseconds(launches))
+        except CudaError as error:
+            return Measured(schedule, None, str(error).split("\n")[0])
+
+    def _prepare(self, kernel: Kernel) -> Prepared:
+        plan = kernel.plan_for([borrow(array) for array in self.arrays])
+        return kernel.binary.prepare(plan.launches, self.placed, plan.scratch)
+
+    def _compare(self, launches: Prepared) -> str:
+        """Runs once from the same start; what is wrong with the result, "" if nothing is."""
+        results = [self.arrays[i].copy() for i in self.written]
+        self._reset()
+        launches()
+        launches.wait()
+        with self.gpu.current():
+            for i, result in zip(self.written, results, strict=True):
+                copy_out(self.gpu, borrow(result), self.placed[i])
+        self._reset()
+        if not self.expected:
+            self.expected = results
+            return ""
+        worst = max((_distance(a, b) for a, b in zip(results, self.expected, strict=True)), default=0.0)
+        return "" if worst <= 1 else f"its result differs from the default's by {worst:.3g} times what rounding allows"
+
+    def _reset(self) -> None:
+        """Gives the written arrays what they held at first."""
+        with self.gpu.current():
+            for i in self.written:
+                host: Argument = borrow(self.arrays[i])
+                self.gpu.driver.cuMemcpyHtoD(self.placed[i].address, host.address, host.nbytes)
+
+
+def _distance(result: Array, expected: Array) -> float:
+    """The distance of two arrays in units of what rounding allows; integers must agree."""
+    if expected.dtype.kind in "iu":
+        return 0.0 if np.array_equal(result, expected) else float("inf")
+    exact = expected.astype(np.float64)
+    norm = float(np.linalg.norm(exact)) or 1.0
+    return float(np.linalg.norm(result.astype(np.float64) - exact)) / norm / CLOSE.get(expected.dtype.itemsize, 2.0**-3)
+
+
+# What `warploom tune` shows: a progress bar while it measures, then the fastest schedules.
 
 
 def list_schedules(args: argparse.Namespace) -> int:
@@ -34,7 +228,7 @@ def list_schedules(args: argparse.Namespace) -> int:
     return 0
 
 
-def tune(args: argparse.Namespace) -> int:
+def tune_with_report(args: argparse.Namespace) -> int:
     """Measures, and prints the fastest schedules beside the default."""
     module = parse(read_mlir(args.file), args.file)
     try:
@@ -43,7 +237,7 @@ def tune(args: argparse.Namespace) -> int:
         raise DeviceUnavailableError(error.reason, "--list shows, without one, what would be measured") from error
     target = target_asked(args, module, device.device.target)
     with _progress() as on_measured:
-        results = measure_all(
+        results = tune(
             module, device, args.tuned, target=target, tf32=args.tf32, limit=args.limit, seed=args.seed,
             on_measured=on_measured, given=args.inputs,
         )  # fmt: skip

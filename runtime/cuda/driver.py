@@ -15,11 +15,10 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
-from ...dialect.isa.pixel_box import PixelBox
 from ...dialect.isa.targets import TARGETS, UnknownTargetError
 from ...dialect.isa.targets import target as target_row
-from ...dialect.isa.tensor_map import SIZE, TensorMapFields
-from ..errors import CudaError, DeviceUnavailableError
+from ...dialect.isa.tensor_map import SIZE, PixelBox, TensorMapFields
+from ..base.errors import CudaError, DeviceUnavailableError
 
 KIB = 1024
 DEFAULT_SHARED = 48 * KIB

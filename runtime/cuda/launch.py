@@ -1,25 +1,29 @@
-"""Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back."""
+"""Launches on a GPU: parameters packed once, launches enqueued, host arrays copied, times measured."""
 
 from __future__ import annotations
 
 import ctypes
 import re
+import statistics
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, cast
 
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Function, instructions
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, check_alignment, in_memory, pack
-from ..errors import ArgumentError, CudaError
-from ..launch import Launch, Mapped, ScratchBuffer, Shifted, Word
+from ..base.errors import ArgumentError, CudaError
+from ..base.launch import Launch, Mapped, ScratchBuffer, Shifted, Word
 from .driver import Gpu, LoadedKernel, LoadedModule, call, device_count, encode_tensor_map, explain, gpu
+
+# Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back.
 
 LEGACY_STREAM = 0
 
@@ -350,3 +354,61 @@ def copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
     held = np.empty(host.nbytes, np.uint8)
     call("copying from the GPU", gpu.driver.cuMemcpyDtoH(held.ctypes.data, device.address, host.nbytes))
     host.elements(host.array())[...] = host.elements(held)
+
+
+# How long launches take on a GPU: the median between two events, with the L2 cache emptied before each.
+#
+# Source: CUDA Driver API, section Event Management.
+
+FLUSH_BYTES = 256 << 20
+"""More than any L2; writing it evicts the operands."""
+
+WARM_UP = 3
+
+
+class Timer:
+    """Times prepared launches; a context manager, as it holds memory on the GPU."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._events: tuple[Any, Any] | None = None
+        self._flush: Any = None
+
+    def __enter__(self) -> Self:
+        driver = self._gpu.driver
+        with self._gpu.current():
+            self._flush = call("allocating memory to empty the cache with", driver.cuMemAlloc(FLUSH_BYTES))
+            first, second = (call("making an event", driver.cuEventCreate(0)) for _ in range(2))
+        self._events = first, second
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._gpu.current():
+            self._gpu.driver.cuMemFree(self._flush)
+            for event in self._events or ():
+                self._gpu.driver.cuEventDestroy(event)
+
+    def microseconds(self, launches: Prepared, repeats: int = 20) -> float:
+        """The median time of one call, in microseconds.
+
+        Raises:
+            CudaError: if a launch fails.
+        """
+        if self._events is None:
+            raise RuntimeError("a timer is used as a context manager")
+        driver, stream, (start, end) = self._gpu.driver, launches.stream, self._events
+        for _ in range(WARM_UP):
+            launches()
+        launches.wait()
+        times: list[float] = []
+        with self._gpu.current():
+            for _ in range(repeats):
+                call("emptying the cache", driver.cuMemsetD8Async(self._flush, 0, FLUSH_BYTES, stream))
+                call("recording an event", driver.cuEventRecord(start, stream))
+                launches()
+                call("recording an event", driver.cuEventRecord(end, stream))
+                launches.wait()
+                times.append(1e3 * float(call("reading an event", driver.cuEventElapsedTime(start, end))))
+        return statistics.median(times)

@@ -14,8 +14,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..cache import kept, key_of
-from ..errors import AssemblerError
+from ..base.cache import kept, key_of
+from ..base.errors import AssemblerError
 
 TIMEOUT_S = 300
 

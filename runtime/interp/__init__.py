@@ -5,8 +5,8 @@ program.launch("k", (4, 1, 1), (32, 1, 1), [a, b, 3])
 """
 
 from ..numerics.parameters import Arithmetic, arithmetic
-from .errors import InterpreterError
 from .machine.machine import Stats
-from .machine.program import Program, load
+from .machine.memory import InterpreterError
+from .program import Program, load
 
 __all__ = ["Arithmetic", "InterpreterError", "Program", "Stats", "arithmetic", "load"]

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from ...dialect.isa.descriptor import UNIT, DescriptorError, MatrixDescriptor
-from ...dialect.isa.pixel_box import PixelBox
-from ...dialect.isa.tensor_map import SIZE, TensorMapError, TensorMapFields
-from ..errors import ArgumentError
+from ...dialect.isa.tensor_map import SIZE, PixelBox, TensorMapError, TensorMapFields
+from ...dialect.isa.wgmma import UNIT, DescriptorError, MatrixDescriptor
+from ..base.errors import ArgumentError
 
 _HEX = re.compile(r"(0x)?[0-9a-fA-F_]+")
 _DESCRIPTOR_BYTES = 8

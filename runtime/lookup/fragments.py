@@ -1,21 +1,26 @@
-"""Looking up fragments by what people call them."""
+"""Fragments by name, drawn in a terminal, and the conversions between them."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.style import Style
+from rich.text import Text
+
+from ...dialect.conversions.algebra import Conversion, LayoutMismatchError, convert, tiled
 from ...dialect.isa import families
-from ...dialect.isa.form import Form
-from ...dialect.isa.mma import Mma
-from ...dialect.isa.mma_sp import MmaSparse
+from ...dialect.isa.form import Form, ProductForm
+from ...dialect.isa.mma import Mma, MmaSparse
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ...dialect.isa.product import ProductForm
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
-from ..errors import WarploomError
+from ...dialect.layouts.pictures import Panel, Picture, colour, span
+from ..base.errors import WarploomError
+
+# Looking up fragments by what people call them.
 
 OPERANDS = {
     "metadata": "e",
@@ -222,3 +227,105 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
     others = _matching(".".join(word for word in instruction.split(".") if word not in types))
     has = _some(sorted(dict.fromkeys(short(form, operand) for form in others if operand in operands(form)), key=len))
     raise WarploomError(f"'{instruction}': no form has {types[0]} as operand {roles[0].upper()}; there are: {has}")
+
+
+# What it takes to turn an operand of one matrix instruction into one of another: `warploom layout ... --to ...`.
+
+REGISTER_BITS = {"f64": 64}
+"""Bits of a register by the type of an operand; others have 32."""
+
+
+def conversion(source: Fragment, target: Fragment) -> Conversion:
+    """The ways from one fragment to the other, of as many tiles of each as make one matrix; elements as the target has.
+
+    Raises:
+        WarploomError: if the two are not fragments of a matrix that such tiles make.
+    """
+    rows, columns = (max(f.extent(axis) for f in (source.layout, target.layout)) for axis in "rc")
+    held, wanted = (tiled(f.layout, rows // f.layout.rows, columns // f.layout.columns) for f in (source, target))
+    try:
+        return convert(held, wanted, element_bits(target))
+    except LayoutMismatchError as error:
+        raise WarploomError(f"{source.name} to {target.name}: {error}") from error
+
+
+def element_bits(fragment: Fragment) -> int:
+    """Bits that an element of a fragment takes in a register.
+
+    Raises:
+        WarploomError: if forms of the same layout differ in it.
+    """
+    operands = ((form, o) for form in fragment.forms for o in form.operands if o.name == fragment.operand)
+    elements = len(fragment.layout.element)
+    found = {REGISTER_BITS.get(o.type, 32) * o.count // _matrices(form) >> elements for form, o in operands}
+    if len(found) > 1:
+        widths = " or ".join(map(str, sorted(found)))
+        raise WarploomError(f"elements of {fragment.name} take {widths} bits; name a form with a type")
+    return found.pop()
+
+
+def _matrices(form: Form) -> int:
+    """How many matrices a form moves at once, each as its layout says."""
+    return form.count if isinstance(form, LoadMatrix | StoreMatrix) else 1
+
+
+def lines(source: Fragment, target: Fragment) -> Iterator[str]:
+    """The ways in words, cheapest first, with an estimate of what each costs in issue slots of a warp."""
+    found = conversion(source, target)
+    for word, fragment, whole in (("from", source, found.source), ("to", target, found.target)):
+        yield f"{word:4} {fragment.name}{_tiles(fragment.layout, whole)}: {whole}"
+    size, bits = f"{found.source.rows}x{found.source.columns}", element_bits(source)
+    narrowed = "" if bits == found.element_bits else f", which lanes have made of {bits} bits before"
+    yield f"a matrix of {size} elements of {found.element_bits} bits{narrowed}"
+    for number, way in enumerate(found.ways, 1):
+        yield f"{number}. cost {way.cost}: {way}"
+
+
+def _tiles(one: Layout, whole: Layout) -> str:
+    down, across = whole.rows // one.rows, whole.columns // one.columns
+    return f", {down}x{across} of them" if down * across > 1 else ""
+
+
+# Pictures of fragments in a terminal: coloured grids.
+
+
+def terminal(picture: Picture, width: int | None = None) -> Text:
+    """The picture in text with coloured cells; columns that do not fit `width` characters follow below."""
+    out = Text().append(picture.title, "bold")
+    for panel in picture.panels:
+        for line in _grid(panel, width):
+            out.append("\n").append_text(line)
+    out.append("\n")
+    for note in picture.notes:
+        out.append(f"\n{note}")
+    return out
+
+
+def _grid(panel: Panel, width: int | None) -> Iterator[Text]:
+    yield Text()
+    if panel.title:
+        yield Text(panel.title, "italic")
+    places = {(cell.row, cell.column): cell for cell in panel.cells}
+    label = max(len(cell.label) for cell in panel.cells) + 2
+    rows = range(0, panel.rows, panel.height)
+    head = max(len(span(row, panel.height)) for row in rows)
+    beside = panel.beside(panel.height)
+    note = max(map(len, beside), default=0)
+    fit = len(range(0, panel.columns, panel.width)) if width is None else max(1, (width - head - 2 - note) // label)
+    for first in range(0, panel.columns, panel.width * fit):
+        columns = range(first, min(panel.columns, first + panel.width * fit), panel.width)
+        if first:
+            yield Text()
+        yield Text(" " * (head + 1) + "".join(span(c, panel.width).center(label) for c in columns).rstrip(), "dim")
+        for row in rows:
+            line = Text().append(span(row, panel.height).rjust(head) + " ", "dim")
+            for column in columns:
+                cell = places[row, column]
+                line.append(cell.label.center(label), _style(cell.lane))
+            if beside:
+                line.append(f" {beside[row // panel.height]}", "dim")
+            yield line
+
+
+def _style(lane: int) -> Style:
+    return Style(color="#000000", bgcolor=colour(lane))

@@ -1,24 +1,32 @@
-"""The support table: which forms of which instructions there are, where, and since when. All of it from the rows."""
+"""The support table of all instructions, from the rows: in terminals, in plain lines, in JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...dialect.isa.families import FAMILIES
-from ...dialect.isa.form import Form
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ...dialect.isa.families import FAMILIES, SECTIONS, order
+from ...dialect.isa.form import Form, ProductForm, Shape
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ...dialect.isa.product import ProductForm, Shape
-from ...dialect.isa.sections import SECTIONS, order
 from ...dialect.isa.targets import NEWEST, TARGETS, Target, UnknownTargetError, Version
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
-from ..errors import WarploomError
+from ...dialect.ptx.instructions import ROWS
+from ...dialect.ptx.rows.grammar import Row, pieces
+from ..base.errors import WarploomError
+
+# The support table: which forms of which instructions there are, where, and since when. All of it from the rows.
 
 Json = None | bool | int | str | Sequence["Json"] | Mapping[str, "Json"]
 
@@ -319,3 +327,153 @@ def _layouts(form: Form) -> Iterator[tuple[str, Layout]]:
             yield from ((f"scale_{role}", form.scale.layout(role)) for role in "ab")
     elif isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
         yield ("r" if isinstance(form, StoreMatrix) else "d"), form.layout
+
+
+# The support table of the other instructions, those that are no matrix instructions: a line for each row.
+
+
+def rows(query: Query) -> tuple[Row, ...]:
+    """The rows of the instruction that a query names, in the order of the manual; none for a matrix instruction.
+
+    Raises:
+        WarploomError: if the target or the version that is asked for has none of them; for a target or version that
+            there is not; for a type or shape, which these have not.
+    """
+    name = query.family or ""
+    if not name or any(f"{family}.".startswith(f"{name}.") for family in FAMILIES):
+        return ()
+    named = [row for row in ROWS if f"{row.samples()[0]}.".startswith(f"{name}.")]
+    if named and (query.type or query.shape):
+        raise WarploomError(f"only matrix instructions are asked for by type and shape, got {name}")
+    target, version = as_target(query.target), as_version(query.ptx)
+    found = [row for row in named if _row_has(row, target, version)]
+    if named and not found:
+        needed = dict.fromkeys(f"PTX {version_text(row.ptx)} and {row.requirement()}" for row in named)
+        raise WarploomError(f"there is no form of {query}; needed: {'; or '.join(needed)}")
+    return tuple(found)
+
+
+def _row_has(row: Row, target: Target | None, version: Version | None) -> bool:
+    since = row.since(target) if target else row.ptx
+    return since is not None and (version is None or since <= version)
+
+
+def row_lines(found: Sequence[Row], query: Query, every: bool = False) -> tuple[Line, ...]:
+    """The rows as patterns, or a line for each of their spellings."""
+    target = as_target(query.target)
+    table: list[Line] = []
+    for row in found:
+        for text, count in [(s, 1) for s in row.spellings()] if every else [(_shown(row), row.size)]:
+            since = (row.since(target) if target else None) or row.ptx
+            operands = f"  {row.operands}" if row.operands else ""
+            table.append(Line(row.section, version_text(since), row.requirement(), f"{text}{operands}", count))
+    return tuple(table)
+
+
+def row_objects(found: Sequence[Row], query: Query) -> list[dict[str, Json]]:
+    """The fields of the rows, and since when the target has them."""
+    target = as_target(query.target)
+    return [
+        {
+            "spelling": _shown(row),
+            "operands": row.operands,
+            "section": row.section,
+            "ptx": version_text((row.since(target) if target else None) or row.ptx),
+            "requirement": row.requirement(),
+            "interpreter": row.means,
+        }
+        for row in found
+    ]
+
+
+def _shown(row: Row) -> str:
+    """A row's spelling as the table writes those of matrix instructions."""
+    text = ""
+    for piece in pieces(row.spelling):
+        words = [word for word in piece.alternatives if word]
+        if len(words) == 1:
+            one = words[0]
+        elif words and all(word[0] == "." for word in words):
+            one = f".({'|'.join(word[1:] for word in words)})"
+        else:
+            one = f"({'|'.join(words)})" if words else ""
+        text += f"[{one}]" if "" in piece.alternatives and words else one
+    return text
+
+
+# What `warploom isa` prints: tables on a terminal, plain lines elsewhere, or JSON.
+
+
+def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
+    """Print the table: a line for each form if `every`, or a list of JSON objects. Returns the exit code.
+
+    Raises:
+        WarploomError: if there is no such form, or no such thing as is asked for.
+    """
+    if others := rows(query):
+        return _other(others, query, every, as_objects)
+    found = forms(query)
+    if as_objects:
+        print(json.dumps([as_json(form, query.target) for form in found], indent=1))
+        return 0
+    if not found:
+        raise WarploomError(_nothing(query))
+    return _print(expanded(found, query.target) if every else lines(found, query.target), query)
+
+
+def _other(found: Sequence[Row], query: Query, every: bool, as_objects: bool) -> int:
+    """The same of instructions that are no matrix instructions."""
+    if as_objects:
+        print(json.dumps(row_objects(found, query), indent=1))
+        return 0
+    return _print(row_lines(found, query, every), query)
+
+
+def _print(table: Sequence[Line], query: Query) -> int:
+    if sys.stdout.isatty():
+        _tables(table, query)
+    else:
+        print(plain(table, query))
+    return 0
+
+
+def _nothing(query: Query) -> str:
+    """Why there is nothing to show: the reason is the target or the version, if without them there is something."""
+    anywhere = forms(Query(family=query.family, type=query.type, shape=query.shape))
+    if not anywhere:
+        return f"there is no form of {query}"
+    since = dict.fromkeys(f"PTX {line.ptx} and {line.requirement}" for line in lines(anywhere))
+    return f"there is no form of {query}; needed: {'; or '.join(since)}"
+
+
+def _head(found: Sequence[Line], query: Query) -> str:
+    count = sum(line.count for line in found)
+    return f"{query}: {count} form{'s' if count > 1 else ''}"
+
+
+def plain(found: Sequence[Line], query: Query) -> str:
+    """The table as plain text: PTX version, where if no target is given, the forms."""
+    out = [_head(found, query)]
+    for title, group in by_section(found).items():
+        wide = max(len(line.requirement) for line in group)
+        out += ["", title]
+        for line in group:
+            where = "" if query.target else f"{line.requirement.ljust(wide)}  "
+            out.append(f"  PTX {line.ptx}  {where}{line.text}")
+    return "\n".join(out)
+
+
+def _tables(found: Sequence[Line], query: Query) -> None:
+    console = Console(highlight=False)
+    console.print(_head(found, query), style="bold")
+    for title, group in by_section(found).items():
+        table = Table(title=title, title_justify="left", title_style="bold cyan", expand=False)
+        table.add_column("PTX", no_wrap=True)
+        if not query.target:
+            table.add_column("GPUs", min_width=16, max_width=28)
+        table.add_column("forms", overflow="fold")
+        table.add_column("count", justify="right", no_wrap=True)
+        for line in group:
+            where = () if query.target else (line.requirement,)
+            table.add_row(line.ptx, *where, Text(line.text), str(line.count))
+        console.print(table)

@@ -1,27 +1,183 @@
-"""The exact arithmetic of the tensor cores: one truncated fused sum, with parameters per architecture.
-
-For one element of D: D = C; then for each consecutive block of L products, k ascending, D = block + D, where
-
-1. products are exact and not normalised: significand in [0, 4), exponent ea + eb; subnormal operands keep the
-   format's least exponent; tf32 operands lose their low 13 bits;
-2. E is the largest exponent among the block's products and D; a zero term has `zero_exponent`, which is a floor;
-3. each term is cut toward zero to F bits below 2^E, and the sum of the cut terms is exact;
-4. the sum becomes f32 toward zero with gradual underflow (of fewer mantissa bits, where the parameters say so), or f16
-   to nearest even. A sum that reaches 2^128 is an infinity, what is zero or rounds to zero is +0, NaN is 0x7FFFFFFF
-   (f16: 0x7FFF), and inf * 0 and inf - inf are NaN.
-
-`fdp` works on many warps at once: the last axis of its operands runs over them, so that every numpy operation goes
-over long rows. A product of two 11-bit significands is exact in f32, and 16 of them, each below 4 * 2^25 units,
-sum in an int32.
-"""
+"""The exact arithmetic of the tensor cores: operands, one truncated fused sum, and block scales."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cache
+
 import numpy as np
 
+from ...dialect.isa.form import IN_BYTES, BlockScale
+from ...dialect.isa.types import ElementType
 from .array import Array
-from .operands import LEAST_NARROW, ZERO_WIDE, Multiplicand, warp_by_warp
 from .parameters import Arithmetic
+
+# The operands of a fused sum, decoded: values, unnormalised exponents, and which are no numbers.
+#
+# Words are as fragments hold them: one element each, for the 4-bit and 6-bit types in the byte it lies in.
+
+ZERO_NARROW = -60
+"""Stands for the exponent of a zero where sums must fit an int8: with the largest f16 exponent, 15, still below that of
+the least product, -28; twice it is -120."""
+
+LEAST_NARROW = -28
+
+ZERO_WIDE = -8000
+"""The same where sums are int16."""
+
+_TF32 = np.uint32(0xFFFFE000)
+
+
+def warp_by_warp(array: Array) -> Array:
+    """An array whose last axis runs over warps, laid out in memory one warp after the other."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, -1, 0)), 0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplicand:
+    """One operand of a product, k x rows x warps, decoded.
+
+    `finite` says that no element is an infinity or a NaN; `single` that products of it with another such operand, and
+    the scale that cuts them, stay within the range of f32. `present`, where there is one, says which elements there
+    are: others have no part in the sum, whatever they would be multiplied with.
+    """
+
+    value: Array
+    exponent: Array
+    finite: bool
+    single: bool
+    present: Array | None = None
+
+    def part(self, k: slice, warps: slice) -> Multiplicand:
+        """Some of the products of some warps; those of one lie side by side."""
+        parts = [None if of is None else of[k, :, warps] for of in (self.value, self.exponent, self.present)]
+        if warps.stop - warps.start == 1:
+            parts = [None if of is None else np.ascontiguousarray(of) for of in parts]
+        return replace(self, value=parts[0], exponent=parts[1], present=parts[2])
+
+    def warp_by_warp(self) -> Multiplicand:
+        """The same with what each warp has side by side in memory."""
+        parts = [None if of is None else warp_by_warp(of) for of in (self.value, self.exponent, self.present)]
+        return replace(self, value=parts[0], exponent=parts[1], present=parts[2])
+
+    def only(self, k: Array) -> Multiplicand:
+        """The same without the products that `k`, a mask over k, leaves out."""
+        present = None if self.present is None else self.present[k]
+        return replace(self, value=self.value[k], exponent=self.exponent[k], present=present)
+
+    def where(self, chosen: Array) -> Multiplicand:
+        """The same with only the `chosen` elements present."""
+        zero = self.exponent.dtype.type(ZERO_NARROW if self.exponent.dtype == np.int8 else ZERO_WIDE)
+        value = np.where(chosen, self.value, self.value.dtype.type(0))
+        return replace(self, value=value, exponent=np.where(chosen, self.exponent, zero), present=chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Per word of a format: its value, and its unnormalised exponent."""
+
+    value: Array
+    exponent: Array
+    special: int
+
+
+@cache
+def _tables(kind: ElementType) -> _Tables:
+    """Of the 16-bit types."""
+    words = np.arange(1 << 16, dtype=np.uint16)
+    top = (1 << kind.exponent) - 1
+    if kind.name == "bf16":
+        value = (words.astype(np.uint32) << 16).view(np.float32)
+    else:
+        value = words.view(np.float16).astype(np.float32)
+    field = (words >> kind.mantissa).astype(np.int16) & top
+    exponent = np.maximum(field, 1) - (top >> 1)
+    narrow = kind.exponent <= 5
+    exponent[(words & 0x7FFF) == 0] = ZERO_NARROW if narrow else ZERO_WIDE
+    return _Tables(value, exponent.astype(np.int8 if narrow else np.int16), top << kind.mantissa)
+
+
+@cache
+def small_values(kind: ElementType) -> Array:
+    """The value of each word of a type of at most 8 bits, as f32.
+
+    e5m2 has infinities and NaNs like f16, e4m3 the one NaN S.1111.111; the narrower types have neither.
+    """
+    words = np.arange(1 << kind.bits)
+    e, m = kind.exponent, kind.mantissa
+    bias, field, fraction = (1 << (e - 1)) - 1, words >> m & ((1 << e) - 1), words & ((1 << m) - 1)
+    size = np.ldexp(np.where(field == 0, fraction, fraction + (1 << m)), np.maximum(field, 1) - bias - m)
+    value = np.where(kind.signed & (words >> (kind.bits - 1)), -size, size).astype(np.float32)
+    if kind.name in ("e4m3", "ue4m3"):
+        value[words & 0x7F == 0x7F] = np.nan
+    if kind.name == "e5m2":
+        top = field == (1 << e) - 1
+        value[top] = np.where(fraction == 0, np.copysign(np.inf, value), np.nan)[top]
+    return value
+
+
+@cache
+def _small_tables(kind: ElementType) -> tuple[Array, Array]:
+    words = np.arange(1 << kind.bits)
+    top = (1 << kind.exponent) - 1
+    exponent = np.maximum(words >> kind.mantissa & top, 1) - (top >> 1)
+    value = small_values(kind)
+    exponent[value == 0] = ZERO_NARROW
+    return value, exponent.astype(np.int8)
+
+
+def small_codes(words: Array, element: ElementType, kind: str) -> Array:
+    """The elements of bytes: under the kinds that keep narrow types in bytes, e2m1 lies in the middle four bits
+    (00ABCD00) and the 6-bit types in the low six."""
+    if kind in IN_BYTES and element.bits == 4:
+        words = words >> 2
+    return words & ((1 << element.bits) - 1)
+
+
+def multiplicand(words: Array, element: ElementType, kind: str = "") -> Multiplicand:
+    """Decodes words (k, rows, warps) of f16, bf16, tf32 or a narrower floating-point type."""
+    if element.name == "tf32":
+        return _tf32(words)
+    if element.bits <= 8:
+        value, exponent = (table.take(small_codes(words, element, kind)) for table in _small_tables(element))
+        return Multiplicand(value, exponent, bool(np.isfinite(value).all()), True)
+    tables = _tables(element)
+    exponent = tables.exponent.take(words)
+    finite = not bool(((words & tables.special) == tables.special).any())
+    single = True if exponent.dtype == np.int8 else _is_single(exponent)
+    return Multiplicand(tables.value.take(words), exponent, finite, single)
+
+
+def _tf32(words: Array) -> Multiplicand:
+    """f32 words, of which the low 13 bits count for nothing."""
+    words = words.astype(np.uint32) & _TF32
+    field = (words >> np.uint32(23)).astype(np.int16) & np.int16(0xFF)
+    exponent = np.maximum(field, np.int16(1)) - np.int16(127)
+    exponent[words << np.uint32(1) == 0] = ZERO_WIDE
+    return Multiplicand(words.view(np.float32), exponent, not bool((field == 0xFF).any()), _is_single(exponent))
+
+
+def _is_single(exponent: Array) -> bool:
+    smallest = int(np.where(exponent == ZERO_WIDE, 0, exponent).min(initial=0))
+    return smallest >= -51 and int(exponent.max(initial=0)) <= 63
+
+
+# The exact arithmetic of the tensor cores: one truncated fused sum, with parameters per architecture.
+#
+# For one element of D: D = C; then for each consecutive block of L products, k ascending, D = block + D, where
+#
+# 1. products are exact and not normalised: significand in [0, 4), exponent ea + eb; subnormal operands keep the
+#    format's least exponent; tf32 operands lose their low 13 bits;
+# 2. E is the largest exponent among the block's products and D; a zero term has `zero_exponent`, which is a floor;
+# 3. each term is cut toward zero to F bits below 2^E, and the sum of the cut terms is exact;
+# 4. the sum becomes f32 toward zero with gradual underflow (of fewer mantissa bits, where the parameters say so), or
+# f16
+#    to nearest even. A sum that reaches 2^128 is an infinity, what is zero or rounds to zero is +0, NaN is 0x7FFFFFFF
+#    (f16: 0x7FFF), and inf * 0 and inf - inf are NaN.
+#
+# `fdp` works on many warps at once: the last axis of its operands runs over them, so that every numpy operation goes
+# over long rows. A product of two 11-bit significands is exact in f32, and 16 of them, each below 4 * 2^25 units, sum
+# in an int32.
 
 F32_NAN = np.uint32(0x7FFFFFFF)
 F16_NAN = np.uint16(0x7FFF)
@@ -168,3 +324,100 @@ def put_specials(words: Array, total: Array, d: str) -> None:
     infinite = np.isinf(total)
     words[infinite] = total[infinite].astype(np.float32 if d == "f32" else np.float16).view(words.dtype)
     words[np.isnan(total)] = F32_NAN if d == "f32" else F16_NAN
+
+
+# Products whose multiplicands have scales: one of each row of A, and of each column of B, for so many columns of A.
+#
+# **mxf8f6f4** has one scale per row: its ue8m0 exponents are added to those of all products of a fused block.
+#
+# **mxf4 and mxf4nvf4**: the exact dot of each group of 16 stored products, times the significands of its two scales,
+# has the sum of the scales' exponents, whatever its own size: also where its products cancel. It has that of a zero
+# only
+# if all of its products, or one of its scales, are zero. All groups and C make one sum, cut to F bits below the
+# largest
+# exponent and rounded as in `numerics`. A ue4m3 scale has no sign; its word 0x7F, like ue8m0's 0xFF, is a NaN.
+# Source: MMA-Sim 2.1.1, `gst_fdpa`.
+
+_GROUP = 16
+
+
+def scales(row: BlockScale, role: str, words: Array, byte_id: int, thread_id: int) -> Array:
+    """The words of the scales that a selector chooses: (vector, rows of A or columns of B, warps)."""
+    layout = row.layout(role)
+    axis, along = ("r", "c") if role == "a" else ("c", "r")
+    size = layout.extent(axis)
+    chosen = row.byte_ids.index(byte_id)
+    places = [
+        [layout.find(**{axis: i, along: v, "t": thread_id, "b": chosen}) for i in range(size)]
+        for v in range(row.vector)
+    ]
+    lanes, number = np.moveaxis(np.array(places), -1, 0)
+    return (words[lanes] >> (number.astype(np.uint32) * np.uint32(8))[..., None]).astype(np.uint8)
+
+
+@cache
+def _scale_tables(kind: ElementType) -> tuple[Array, Array]:
+    """The significand and the exponent of each word of a scale; NaN is in the significand."""
+    words = np.arange(256)
+    if kind.name == "ue8m0":
+        significand = np.where(words == 0xFF, np.nan, 1.0)
+        return significand, words.astype(np.int32) - 127
+    words &= 0x7F
+    exponent = np.maximum(words >> kind.mantissa, 1) - 7
+    value = small_values(kind).astype(np.float64)[words]
+    return np.ldexp(value, -exponent), exponent.astype(np.int32)
+
+
+def decoded(words: Array, kind: ElementType) -> tuple[Array, Array]:
+    """Significands (f64) and exponents (int32) of scales."""
+    significand, exponent = _scale_tables(kind)
+    return significand.take(words), exponent.take(words)
+
+
+def group_dots(a: Array, b: Array, groups: int, where: Array | None) -> Array:
+    """Exact dots of the groups of values of A (k, m, warps; stored ones, if `where` says at which columns) and B
+    (depth, n, warps): (groups, m, n, warps) in f64."""
+    dots = np.empty((groups, a.shape[1], b.shape[1], a.shape[2]))
+    size = len(a) // groups
+    for g in range(groups):
+        part = slice(g * size, (g + 1) * size)
+        if where is None:
+            dots[g] = _dot(a[part], b[part])
+        else:
+            columns = slice(g * 2 * size, (g + 1) * 2 * size)
+            full = np.zeros((2 * size, *a.shape[1:]), a.dtype)
+            np.put_along_axis(full, where[part] - g * 2 * size, a[part], axis=0)
+            dots[g] = _dot(full, b[columns])
+    return dots
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Exact in f32: the values are multiples of 1/2 up to 6."""
+    left, right = np.ascontiguousarray(a.transpose(2, 1, 0)), np.ascontiguousarray(b.transpose(2, 0, 1))
+    return np.matmul(left, right).transpose(1, 2, 0)
+
+
+def grouped_sum(
+    core: Arithmetic, dots: Array, zero: Array, c: Array, scale_a: Array, scale_b: Array, kind: ElementType
+) -> Array:
+    """D = C plus the scaled dots of the groups; the scales are words (vector, m or n, warps). `zero` says of which
+    groups all products are zero."""
+    vector = len(scale_a)
+    (sa, ea), (sb, eb) = decoded(scale_a, kind), decoded(scale_b, kind)
+    of_group = np.arange(len(dots)) * vector // len(dots)
+    with np.errstate(all="ignore"):
+        factors = (sa[:, :, None] * sb[:, None])[of_group]
+        terms = dots * factors
+        exponents = (ea[:, :, None] + eb[:, None])[of_group]
+        addend = c.view(np.float32).astype(np.float64)
+        floor = addend_exponents(c, core.zero_exponent)
+        top = np.maximum(np.where(zero | (factors == 0), core.zero_exponent, exponents).max(axis=0), floor)
+        quantum = top - core.fraction
+        total = np.trunc(np.ldexp(addend, -quantum))
+        for term, exponent in zip(terms, exponents, strict=True):
+            total += np.trunc(np.ldexp(term, exponent - quantum))
+        result = rounded_sum(np.where(np.isfinite(total), total, 0.0), quantum, "f32", core.mantissa)
+        special = terms.sum(axis=0) * 0.0 + np.where(np.isfinite(addend), 0.0, addend)
+    if not np.isfinite(special).all():
+        put_specials(result, special, "f32")
+    return result

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from ...dialect.isa.mma import Mma
-from ...dialect.isa.mma_sp import MmaSparse
-from ...dialect.isa.product import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
+from ...dialect.isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
+from ...dialect.isa.mma import Mma, MmaSparse
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 

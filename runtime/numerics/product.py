@@ -1,29 +1,246 @@
-"""What a matrix instruction computes: from its row and the target to a function of matrices.
-
-Matrices are arrays of words as `fragments` makes them of registers: A is (k, m, warps), of a sparse A the stored
-elements, B (k, n, warps), C and D (m, n, warps).
-"""
+"""What a matrix instruction computes: from its row and the target to a function of matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-from ...dialect.isa.mma import Mma
-from ...dialect.isa.mma_sp import MmaSparse
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.mma import Granularity, Mma, MmaSparse
+from ...dialect.isa.types import ElementType, element_type
+from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
+from ...dialect.layouts.layout import Layout
 from . import f64 as numerics_f64
-from . import integer as numerics_integer
+from . import floats
 from .array import Array
-from .block_scale import decoded, group_dots, grouped_sum
-from .emulated import as_halves, as_singles, scalar_product, spread_multiplicand, widened_product
-from .fused_sum import F32_NAN, fdp
-from .operands import multiplicand, small_codes, small_values
+from .fused_sum import (
+    F16_NAN,
+    F32_NAN,
+    Multiplicand,
+    decoded,
+    fdp,
+    group_dots,
+    grouped_sum,
+    multiplicand,
+    small_codes,
+    small_values,
+)
 from .parameters import BITS, CHAIN, FUSED, GROUPED, INTEGER, SCALAR, WIDENED, Arithmetic, Row, arithmetic
-from .sparse import spread
+
+# Integer products: s8, u8, s4, u4 and single bits.
+#
+# Sums are exact, then cut to 32 bits: they wrap or, with `.satfinite`, are clamped. Products of bytes are summed in
+# f32, which is exact: 64 products of at most 255 * 255 stay below 2^24 as long as half of them are zeros (A sparse),
+# and no instruction has more.
+
+_LOW, _TOP = -(1 << 31), (1 << 31) - 1
+
+
+def values(words: Array, element: ElementType) -> Array:
+    """Bytes that hold one element each, as f32."""
+    if not element.signed:
+        return words.astype(np.float32)
+    if element.bits == 8:
+        return words.view(np.int8).astype(np.float32)
+    return ((words ^ np.uint8(8)).astype(np.int8) - np.int8(8)).astype(np.float32)
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Sums of products of A (k, m, warps) and B (k, n, warps), as int64 (m, n, warps)."""
+    left, right = np.ascontiguousarray(a.transpose(2, 1, 0)), np.ascontiguousarray(b.transpose(2, 0, 1))
+    return np.matmul(left, right).transpose(1, 2, 0).astype(np.int64)
+
+
+def add(sums: Array, c: Array, satfinite: bool) -> Array:
+    """C plus the sums, as 32-bit words."""
+    total = sums + c.view(np.int32)
+    if satfinite:
+        total = np.clip(total, _LOW, _TOP)
+    return total.astype(np.int32).view(np.uint32)
+
+
+def bits(a: Array, b: Array, c: Array, op: str) -> Array:
+    """C plus the number of ones in the xor, or the and, of words of A (k / 32, m, warps) and B (k / 32, n, warps)."""
+    function = np.bitwise_xor if op == "xor" else np.bitwise_and
+    total = c.copy()
+    for row, column in zip(a, b, strict=True):
+        total += np.bitwise_count(function(row[:, None], column[None]))
+    return total
+
+
+# Structured sparsity: the metadata of `mma.sp`, and a stored A put where it belongs.
+#
+# Source: PTX ISA 9.7.14.6.1 and .2; the layouts of metadata are those of the rows of `dialect.isa.mma`.
+
+
+class NibbleError(ValueError):
+    """A nibble of metadata that names no elements, or one element twice; `thread` has it, lane by lane."""
+
+    def __init__(self, message: str, thread: int) -> None:
+        super().__init__(message)
+        self.thread = thread
+
+
+@cache
+def _places(layout: Layout, selector: int) -> tuple[Array, Array]:
+    """The lane and the place in its word of each nibble: arrays (chunks, rows)."""
+    found = [
+        [layout.find(r=r, c=c, f=selector) for r in range(layout.rows)] for c in range(layout.columns)
+    ]  # fmt: skip
+    lanes, nibbles = np.moveaxis(np.array(found), -1, 0)
+    return lanes, nibbles.astype(np.uint32)
+
+
+def columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+    """Which column of A each stored element belongs to: (k / 2, m, warps), for metadata words (32 lanes, warps), or of
+    warpgroups (128 threads, groups).
+
+    Raises:
+        NibbleError: for a nibble that names no elements, or one element twice.
+        ValueError: if A is not sparse.
+    """
+    if row.metadata is None or row.granularity is None:
+        raise ValueError(f"{row.spelling} takes no metadata")
+    lanes, nibbles = _places(row.metadata, selector)
+    codes = words[lanes] >> (nibbles * np.uint32(4))[..., None] & np.uint32(0xF)
+    legal = np.zeros(16, np.bool_)
+    legal[list(row.codes)] = True
+    good = legal[codes]
+    if not good.all():
+        chunk, r, warp = (int(i[0]) for i in np.nonzero(~good))
+        raise NibbleError(
+            f"metadata 0b{int(codes[chunk, r, warp]):04b} for chunk {chunk} of row {r} of A means nothing; "
+            f"expected one of {', '.join(f'0b{code:04b}' for code in row.codes)}",
+            int(lanes[chunk, r]) * words.shape[-1] + warp,
+        )
+    offsets = _offsets(row.granularity)[codes]
+    start = np.arange(len(codes)) * row.granularity.chunk
+    found = offsets + start[:, None, None, None]
+    return np.moveaxis(found, -1, 1).reshape(-1, *codes.shape[1:])
+
+
+@cache
+def _offsets(granularity: Granularity) -> Array:
+    """Where in its chunk each stored element lies, by nibble: (16, stored)."""
+    table = np.zeros((16, granularity.stored), np.intp)
+    for code in range(16):
+        indices = (code & 3, code >> 2)
+        if granularity.chunk == 2:
+            table[code] = indices[0] >> 1
+        else:
+            table[code] = [i * granularity.group + j for i in indices for j in range(granularity.group)]
+    return table
+
+
+def spread(stored: Array, where: Array, depth: int) -> Array:
+    """Stored elements (k / 2, m, warps) at their columns of a matrix of `depth` columns; zeros elsewhere."""
+    full = np.zeros((depth, *stored.shape[1:]), stored.dtype)
+    np.put_along_axis(full, where, stored, axis=0)
+    return full
+
+
+# Matrix instructions that an architecture has no unit for: ptxas makes them of others.
+#
+# **8-bit floats on sm_90 and sm_100** are widened to f16, exactly. P are the products with k mod 4 < 2, Q the others;
+# t = fused(P, 0), t = fused(Q, t), D = C + t, an ordinary addition to nearest, of f32 or f16. For `mma.sp` P and Q go
+# by
+# the place of an element among the stored ones. Read in machine code of ptxas 13.0, and replayed.
+#
+# **m8n8k4 with f16 from sm_80 on** is made of scalar instructions, see `scalar_product`.
+
+_F16 = element_type("f16")
+
+
+@cache
+def _as_halves(kind: ElementType) -> Array:
+    """The f16 word of each word of e4m3 or e5m2."""
+    return small_values(kind).astype(np.float16).view(np.uint16)
+
+
+def widened_product(
+    core: Arithmetic, a: Array, b: Array, c: Array, types: tuple[ElementType, ElementType, str], where: Array | None
+) -> Array:
+    """D = A * B + C of words of 8-bit floats; `where` are the columns of a stored A."""
+    left, right = _as_halves(types[0]).take(a), _as_halves(types[1]).take(b)
+    first = np.arange(len(left)) % 4 < 2
+    total = np.zeros_like(c)
+    whole = replace(core, block=len(b))
+    for chosen in (first, ~first):
+        if where is None:
+            x, y = multiplicand(left[chosen], _F16), multiplicand(right[chosen], _F16)
+        else:
+            x, y = spread_multiplicand(left[chosen], where[chosen], len(b), _F16), multiplicand(right, _F16)
+        total = fdp(whole, x, y, total, types[2])
+    return plus(c, total, types[2])
+
+
+def spread_multiplicand(stored: Array, where: Array, depth: int, element: ElementType, kind: str = "") -> Multiplicand:
+    """Stored elements of a sparse A, decoded, at their columns."""
+    present = spread(np.ones(stored.shape, np.bool_), where, depth)
+    return multiplicand(spread(stored, where, depth), element, kind).where(present)
+
+
+def as_singles(words: Array) -> Array:
+    """f16 words as f32 words."""
+    return words.view(np.float16).astype(np.float32).view(np.uint32)
+
+
+def as_halves(words: Array) -> Array:
+    """f32 words as f16 words, to nearest."""
+    with np.errstate(all="ignore"):
+        values = words.view(np.float32).astype(np.float16)
+    halves = values.view(np.uint16)
+    halves[np.isnan(values)] = F16_NAN
+    return halves
+
+
+def plus(c: Array, sums: Array, d: str) -> Array:
+    """C + sums as an ordinary addition to nearest of f32 or f16 words."""
+    kind = np.float32 if d == "f32" else np.float16
+    with np.errstate(all="ignore"):
+        total = c.view(kind) + sums.view(kind)
+    words = total.view(c.dtype)
+    words[np.isnan(total)] = F32_NAN if d == "f32" else F16_NAN
+    return words
+
+
+def scalar_product(a: Array, b: Array, c: Array, d: str) -> Array:
+    """m8n8k4 of f16: A (4, m, warps), B (4, n, warps), words; C and D of type `d`.
+
+    With f32 sums t is a chain of fused multiply-adds from 0, k ascending, and D = C + t. With f16 sums it is
+    (C + p01) + p23 in f32, p01 and p23 being two products each, rounded to f16 once.
+    """
+    x, y = (words.view(np.float16).astype(np.float32) for words in (a, b))
+    left, right = x[:, :, None], y[:, None]
+    with np.errstate(all="ignore"):
+        if d == "f32":
+            total = np.zeros(c.shape, np.float32)
+            for row, column in zip(left, right, strict=True):
+                total = _fma(row, column, total)
+            return plus(c, total.view(np.uint32), d)
+        total = c.view(np.float16).astype(np.float32)
+        for k in (0, 2):
+            pair = _fma(left[k + 1], right[k + 1], left[k] * right[k])
+            total = total + pair
+        result = total.astype(np.float16)
+    words = result.view(np.uint16)
+    words[np.isnan(result)] = F16_NAN
+    return words
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in f32, rounded once, of arrays that broadcast to c."""
+    x, y = (np.broadcast_to(v, c.shape).reshape(-1) for v in (a, b))
+    return floats.fma32(x, y, c.reshape(-1)).reshape(c.shape)
+
+
+# What a matrix instruction computes: from its row and the target to a function of matrices.
+#
+# Matrices are arrays of words as `fragments` makes them of registers: A is (k, m, warps), of a sparse A the stored
+# elements, B (k, n, warps), C and D (m, n, warps).
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +334,17 @@ def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperand
 
 def _integers(p: MatrixProduct, a: Array, b: Array, extras: SideOperands) -> tuple[Array, Array]:
     """Values of A, dense, and B."""
-    x = numerics_integer.values(a, p.row.a)
-    return x if extras.columns is None else spread(x, extras.columns, len(b)), numerics_integer.values(b, p.row.b)
+    x = values(a, p.row.a)
+    return x if extras.columns is None else spread(x, extras.columns, len(b)), values(b, p.row.b)
 
 
 def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     x, y = _integers(p, a, b, extras)
-    return numerics_integer.add(numerics_integer.dot(x, y), c, p.row.satfinite)
+    return add(dot(x, y), c, p.row.satfinite)
 
 
 def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    return numerics_integer.bits(a, b, c, getattr(p.row, "bit_op", "") or "xor")
+    return bits(a, b, c, getattr(p.row, "bit_op", "") or "xor")
 
 
 _COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, SideOperands], Array]] = {

@@ -23,11 +23,11 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialect.linalg.body import contracted
+from ...dialect.mlir.contraction import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
-from ..errors import HostError
-from ..plan import place_of
+from ..base.errors import HostError
+from ..plan.place import place_of
 from .product import ROUNDINGS, Reference, distance
 
 FLOAT64 = 2.0**-52

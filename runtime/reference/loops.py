@@ -1,21 +1,13 @@
-"""Elementwise operations of `linalg`, and those that reduce along some loops, in float64.
-
-Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, or of f32
-if that is wider, is off by
-
-    sum of the errors of the terms + (n + 1) u (|C| + sum of |terms|)
-
-a product of n factors by the same share of all factors' largest absolute values, a maximum or minimum by the largest
-error of a term.
-"""
+"""Elementwise operations and reductions of `linalg` in float64, and operands along windows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import memref
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
@@ -23,12 +15,64 @@ from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
+from ...dialect.warp.elements import loops_of
+from ...dialect.warp.views import steps_of, windows
 from ...passes.linalg.elementwise import Elementwise
-from ...passes.linalg.weight_bodies import dequantised
+from ...passes.linalg.fuse_weights import dequantised
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
+from ..base.errors import HostError
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, evaluate_body, operations
-from .history import History
-from .product import ROUNDINGS, Reference, letters_of
+from .product import ROUNDINGS, History, Reference, letters_of
+
+# Operands of a product along its loops, where dimensions run along sums of loops, as those of a convolution do.
+
+
+def along_loops(
+    operand: Reference,
+    map_: AffineMap,
+    maps: Sequence[AffineMap],
+    op: LinalgStructuredOperation,
+    scope: Mapping[SSAValue, Reference],
+) -> tuple[Reference, str]:
+    """An operand with a dimension for each loop, and a letter for each; `maps` are those of all operands.
+
+    Raises:
+        HostError: for dimensions that run along anything but sums of loops.
+    """
+    found = loops_of(map_)
+    if -1 not in found and len(set(found)) == len(found):
+        return operand, letters_of(op, map_)
+    forms, sizes = windows(map_), dict[int, int]()
+    if forms is None:
+        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
+    for value, other in zip(op.operands, maps, strict=True):
+        sizes |= {
+            loop: size for loop, size in zip(loops_of(other), scope[value].value.shape, strict=False) if loop >= 0
+        }
+    used = sorted({loop for by, _ in forms for loop in by})
+
+    def window(array: Floats) -> Floats:
+        steps, first = steps_of(map_, array.strides)
+        return as_strided(_from(array, first or 0), [sizes[loop] for loop in used], [steps[loop] or 0 for loop in used])
+
+    seen = replace(operand, value=window(operand.value), error=window(operand.error))
+    return seen, "".join(chr(ord("a") + loop) for loop in used)
+
+
+def _from(array: Floats, first: int) -> Floats:
+    """The memory of an array from a number of bytes on."""
+    return as_strided(array, (1 + first // array.itemsize,), (array.itemsize,))[first // array.itemsize :]
+
+
+# Elementwise operations of `linalg`, and those that reduce along some loops, in float64.
+#
+# Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, or of
+# f32 if that is wider, is off by
+#
+#     sum of the errors of the terms + (n + 1) u (|C| + sum of |terms|)
+#
+# a product of n factors by the same share of all factors' largest absolute values, a maximum or minimum by the largest
+# error of a term.
 
 UNITS: Mapping[DType, float] = {
     DTYPES["f64"]: 2.0**-52,

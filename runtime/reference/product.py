@@ -1,6 +1,4 @@
-"""A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`.
-
-Operands are as stored, rounded to their types."""
+"""A product in float64, and the bound on the error of a correct evaluation."""
 
 from __future__ import annotations
 
@@ -12,9 +10,73 @@ import numpy as np
 from xdsl.ir import Operation
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
-from ..arguments.dtypes import DTYPES, DType, Floats, rounded
-from ..errors import HostError
-from .history import History
+from ...dialect.sparsity import matrix
+from ...dialect.sparsity.matrix import metadata_codes
+from ..arguments.dtypes import DTYPES, DType, Floats, element_of, rounded
+from ..arguments.sparse import operand_for
+from ..base.errors import HostError
+from ..plan.place import place_of
+
+# How a value came about, as far as its bound depends on it; and that bound in words.
+
+
+@dataclass
+class History:
+    """The products that a value went through, by how many terms each sums, whether f32 became tf32 in one of them, of
+    how many terms sums were cut short, and how many elementwise operations and reductions after or between them. Memory
+    that is seen in several ways has one."""
+
+    terms: list[int] = field(default_factory=list[int])
+    elementwise: int = 0
+    reductions: int = 0
+    tf32: bool = False
+    short: int = 0
+
+    def after(self, *others: History) -> History:
+        """This one with those that it comes after."""
+        terms = [count for other in (*others, self) for count in other.terms]
+        elementwise = self.elementwise + sum(other.elementwise for other in others)
+        reductions = self.reductions + sum(other.reductions for other in others)
+        tf32, short = (max(getattr(h, name) for h in (self, *others)) for name in ("tf32", "short"))
+        return History(terms, elementwise, reductions, tf32, short)
+
+    def become(self, other: History) -> None:
+        """Says of the memory that it holds something else now."""
+        self.terms, self.elementwise, self.reductions = list(other.terms), other.elementwise, other.reductions
+        self.tf32, self.short = other.tf32, other.short
+
+
+def bound_text(history: History, unit: float, tf32_unit: float, short_unit: float) -> str:
+    """What a value is held against. `unit` is that of the accumulators, 0 for integers; `tf32_unit` what operands lose
+    that are multiplied as tf32, and `short_unit` what short sums do."""
+    others = [_counted(history.elementwise, "elementwise operation")] if history.elementwise else []
+    others += [_counted(history.reductions, "reduction")] if history.reductions else []
+    if not history.terms:
+        counted = " and ".join(others) or _counted(0, "elementwise operation")
+        return f"the errors of {counted}, each rounded to its type"
+    if unit == 0:
+        product = "exact, modulo 2^32"
+    else:
+        counts = " and ".join(map(str, dict.fromkeys(history.terms)))
+        cut = f" + 2^{int(math.log2(2 * tf32_unit))} |A| |B|" if history.tf32 else ""
+        if 0 < history.short < max(history.terms):
+            cut = f" + {history.short + 2} 2^{int(math.log2(short_unit))} |A| |B|{cut}"
+        elif history.short:
+            unit = short_unit
+        product = f"(K + 2) 2^{int(math.log2(unit))} (|C| + |A| |B|){cut}, K = {counts}"
+    through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
+    if through := [*through, *others]:
+        return f"{product}, carried through {' and '.join(through)}, each rounded to its type"
+    return product if unit == 0 else f"{product}, rounded to the output's type"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+# A product in float64, and how far from it a correct evaluation may be: the bound is that of `functions`.
+#
+# Operands are as stored, rounded to their types.
 
 ROUNDINGS: Mapping[DType, tuple[float, float]] = {
     DTYPES["f16"]: (2.0**-11, 2.0**-24),
@@ -166,3 +228,26 @@ def letters_of(op: Operation, map_: AffineMap) -> str:
     if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
         raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
     return "".join(chr(ord("a") + position) for position in positions)
+
+
+# A sparse operand in float64: the matrix that stored elements and metadata stand for.
+
+
+def expanded(op: Operation, stored: Reference, words: Reference) -> Reference:
+    """The dense A of an operation, from what is stored of it, (m, stored k), and the words of its metadata.
+
+    Raises:
+        HostError: for metadata that describes no such matrix.
+    """
+    operand = operand_for(element_of(stored.dtype))
+    numbers = np.arange(1, stored.value.size + 1, dtype=np.uint32).reshape(stored.value.shape)
+    try:
+        packed = words.value.astype(np.int64).astype(np.uint32)
+        chunks = stored.value.shape[-1] // operand.pattern.stored
+        codes = metadata_codes(packed.reshape(len(packed), -1, operand.threads), operand, len(numbers), chunks)
+        # as floats, for these are bits to the function, which takes no other elements of 4 bytes
+        places = matrix.expand(numbers.view(np.float32), codes, operand.pattern).view(np.uint32)
+    except ValueError as error:
+        raise HostError(f"{place_of(op)}no float64 reference for this sparse A: {error}") from error
+    value, error = (np.concatenate(([0.0], part.reshape(-1)))[places] for part in (stored.value, stored.error))
+    return replace(stored, value=value, error=error)

@@ -27,7 +27,7 @@ from verdicts import UnavailableError, arch_for, ptxas, publish, require_ptxas, 
 
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.types import REGISTER_BITS
-from warploom.runtime.check.ptx import check_text
+from warploom.runtime.kernel.check import check_text
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "test" / "data"

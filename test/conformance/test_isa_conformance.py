@@ -23,8 +23,7 @@ from samples import FULL, every
 
 from warploom.dialect.isa import families
 from warploom.dialect.isa.form import SCALAR, VECTOR, Form, FormOperand
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.mma import Mma, MmaSparse
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.isa.wmma import former_rows

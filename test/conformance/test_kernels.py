@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from warploom.dialect.ptx.text.printer import PtxTarget
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.ptx.printer import PtxTarget
 from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime.cuda import ptxas
 
 HAND_WRITTEN = Path(__file__).parents[1] / "filecheck" / "passes"

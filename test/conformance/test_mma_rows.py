@@ -11,8 +11,8 @@ from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.runtime.base.errors import AssemblerError
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.errors import AssemblerError
 
 pytestmark = pytest.mark.skipif(
     ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"

@@ -12,8 +12,8 @@ from products import LIES, Product, Types
 from samples import FULL
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
-from warploom.passes.schedule import in_registers, register_overhead, warpgroup
-from warploom.passes.schedule.register_overhead import ROWS, Overhead
+from warploom.passes.schedule import in_registers, resources, warpgroup
+from warploom.passes.schedule.resources import ROWS, Overhead
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
 
@@ -65,7 +65,7 @@ def spills(evidence: str) -> int:
 def test_the_evidence_spills_without_the_row_alone(row: Overhead, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(named(row.evidence)[0]) == row.evidence.split(" on ")[0]
     assert spills(row.evidence) == 0
-    monkeypatch.setattr(register_overhead, "ROWS", tuple(other for other in ROWS if other is not row))
+    monkeypatch.setattr(resources, "ROWS", tuple(other for other in ROWS if other is not row))
     assert spills(row.evidence) > 0
 
 
@@ -73,14 +73,14 @@ def test_one_row_alone_has_no_evidence() -> None:
     assert [(row.kind, row.registers) for row in ROWS if not row.evidence] == [("addresses", 56)]
 
 
-@pytest.mark.parametrize("evidence", register_overhead.GROUP_EVIDENCE)
+@pytest.mark.parametrize("evidence", resources.GROUP_EVIDENCE)
 def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert spills(evidence) == 0
     monkeypatch.setattr(warpgroup, "group_spills", lambda product, rows, columns, padded: False)
     assert spills(evidence) > 0
 
 
-@pytest.mark.parametrize("evidence", register_overhead.REGISTER_EVIDENCE)
+@pytest.mark.parametrize("evidence", resources.REGISTER_EVIDENCE)
 def test_products_with_an_operand_in_registers_that_spill_are_left_out(
     evidence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

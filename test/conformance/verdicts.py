@@ -20,7 +20,7 @@ from typing import NoReturn
 from assembler import CURRENT, PTXAS
 from refused import reason
 
-from warploom.runtime.check.ptx import check_text
+from warploom.runtime.kernel.check import check_text
 
 OLDEST = 75
 """The oldest GPU that ptxas 13.0 makes code for; it checks PTX for older ones too."""

@@ -16,9 +16,9 @@ from corpus.cases import CASES
 from corpus.store import Store, alone
 
 from warploom.runtime import WarploomError, load_ptx
-from warploom.runtime.interp.checks import CHECKS
-from warploom.runtime.interp.errors import InterpreterError
-from warploom.runtime.module import PtxModule
+from warploom.runtime.interp.machine.memory import InterpreterError
+from warploom.runtime.interp.watch.checks import CHECKS
+from warploom.runtime.kernel.module import PtxModule
 
 LIMIT = 60
 """Seconds that a case may take."""

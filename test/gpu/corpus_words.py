@@ -24,9 +24,9 @@ from corpus.harness import arguments, arrays, launch, load
 from corpus.store import ARCHIVE, PACKED, Store
 
 from warploom.runtime import DeviceUnavailableError, WarploomError
-from warploom.runtime.check.unrounded_sums import contractions
 from warploom.runtime.cuda.driver import call, gpu
-from warploom.runtime.module import PtxModule
+from warploom.runtime.kernel.check import contractions
+from warploom.runtime.kernel.module import PtxModule
 
 STACK = 32 << 10
 """Bytes of a thread's stack: recursive kernels take more than the driver gives."""

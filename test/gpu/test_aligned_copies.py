@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from unaligned import CASES, Case
 
-from warploom.passes.schedule import aligned_copies
+from warploom.passes.schedule import version
 from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
@@ -24,8 +24,8 @@ ON_SM_90 = [
 def test_interpreter_and_gpu_agree(case: Case, device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
-    monkeypatch.setattr(aligned_copies, "COPIED_DEPTH", 40)
-    monkeypatch.setattr(aligned_copies, "LEAST_PACKED", 1 << 10)
+    monkeypatch.setattr(version, "COPIED_DEPTH", 40)
+    monkeypatch.setattr(version, "LEAST_PACKED", 1 << 10)
     kernel = case.compiled()
     *operands, here = case.operands(np.random.default_rng())
     there = here.copy()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from warploom.runtime import compile
+from warploom.runtime.cli.tune_report import tune
 from warploom.runtime.cuda.driver import GpuDevice, gpu
-from warploom.runtime.lowering import parse
-from warploom.runtime.tune import tune
+from warploom.runtime.kernel.lowering import parse
 
 TEXT = """func.func @f(%A: memref<1000x200xf16>, %B: memref<200x300xf16>, %C: memref<1000x300xf32>) {
   linalg.matmul ins(%A, %B : memref<1000x200xf16>, memref<200x300xf16>) outs(%C : memref<1000x300xf32>)

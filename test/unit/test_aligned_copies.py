@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from unaligned import ANYWHERE, CASES, TYPES, Case, drawn
 
-from warploom.passes.schedule import aligned_copies
+from warploom.passes.schedule import version
 from warploom.runtime import compile
 
 DEPTH, LEAST = 40, 1 << 10
@@ -16,8 +16,8 @@ DEPTH, LEAST = 40, 1 << 10
 
 @pytest.fixture(autouse=True)
 def _few_products_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligned_copies, "COPIED_DEPTH", DEPTH)
-    monkeypatch.setattr(aligned_copies, "LEAST_PACKED", LEAST)
+    monkeypatch.setattr(version, "COPIED_DEPTH", DEPTH)
+    monkeypatch.setattr(version, "LEAST_PACKED", LEAST)
 
 
 def along(loops: str, array: Any, first: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, HostError, compile, load_kernels
 from warploom.runtime.cli.command import main
 from warploom.runtime.numerics.array import Array

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.bufferize import bufferize
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile
 from warploom.runtime.cli.command import main
 

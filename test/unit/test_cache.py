@@ -17,13 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import CompileError, Kernel, cache, compile
-from warploom.runtime.cache import Cache
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, Kernel, compile
+from warploom.runtime.base import cache
+from warploom.runtime.base.cache import Cache
+from warploom.runtime.base.launch import Mapped
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.launch import Mapped
-from warploom.runtime.record import kernel_of, parts_of
+from warploom.runtime.kernel.compile import kernel_of, parts_of
 
 PRODUCT = """\
 func.func @product(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>) {

@@ -11,8 +11,8 @@ import pytest
 from checked import expect, messages
 
 from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
-from warploom.runtime import WarploomError, load_ptx
-from warploom.runtime.check.ptx import check_text
+from warploom.runtime import WarploomError, check_ptx, load_ptx
+from warploom.runtime.kernel.check import check_text
 
 
 def module(top: str = "", body: str = "", version: str = "9.0", target: str = "sm_90a") -> str:
@@ -154,7 +154,7 @@ def test_registers_have_a_first_target_and_version(body: str, version: str, targ
 def test_families_without_rows_are_counted() -> None:
     texture = "tex.1d.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%rd1, {%r1}];\ntxq.width.b32 %r1, [%rd1];"
     body = f"tcgen05.wait::ld.sync.aligned;\n{texture}"
-    checked = check_text(module(body=body))
+    checked = check_text(module(body=body).replace("sm_90a", "sm_100a"))
     assert checked.diagnostics == []
     assert checked.unmodelled == {"tcgen05": 1, "tex": 1, "txq": 1}
     assert checked.note == "3 instructions of families that are not modelled: 1 tcgen05, 1 tex, 1 txq"
@@ -357,3 +357,24 @@ def test_the_header_is_stated_once_and_exists() -> None:
     expect(module().replace(".address_size 64", ".address_size 64\n.address_size 64"), ".address_size is stated twice")
     expect(module(version="7.9", target="sm_80"), "there is no PTX 7.9")
     expect(module(".func g(.param .b32 x); .func g(.param .b64 x) { ret; }"), "'g' was declared with other parameters")
+
+
+@pytest.mark.parametrize(
+    ("target", "line", "problem"),
+    [
+        ("sm_90a", "tcgen05.wait::st.sync.aligned;", "needs sm_100a, sm_100f"),
+        ("sm_120a", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_100f"),
+        ("sm_100", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_100f"),
+        ("sm_103a", "tcgen05.mma.cta_group::1.kind::i8 [%r1], %rd1, %rd1, %r1, %p1;", "kind::i8 needs another GPU"),
+        ("sm_90a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", "needs sm_100 or later"),
+        ("sm_100a", "tcgen05.wait::ld.sync.aligned;", ""),
+        ("sm_103f", "tcgen05.wait::ld.sync.aligned;", ""),
+        ("sm_120a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", ""),
+    ],
+)
+def test_families_without_rows_have_targets(target: str, line: str, problem: str) -> None:
+    registers = ".reg .b32 %r<2>; .reg .b64 %rd<2>; .reg .b128 %q<2>; .reg .pred %p<2>;"
+    text = f".version 8.8\n.target {target}\n.address_size 64\n.entry k() {{ {registers}\n{line}\nret; }}\n"
+    messages = [diagnostic.message for diagnostic in check_ptx(text)]
+    assert len(messages) == bool(problem)
+    assert all(problem in message for message in messages)

@@ -10,8 +10,8 @@ from planted import edited
 from repaired import KERNEL, REPAIRED, WAIT
 
 from warploom.runtime import check_ptx
-from warploom.runtime.check.ptx import check_text
 from warploom.runtime.cli.command import main
+from warploom.runtime.kernel.check import check_text
 
 
 def notes(text: str) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli import inputs
 from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.module import LaunchPlace, PtxModule
+from warploom.runtime.kernel.module import LaunchPlace, PtxModule
 
 MATMUL = """\
 func.func @product(%A: memref<20x24x{ab}>, %B: memref<24x12x{ab}>, %C: memref<20x12x{c}>) {{
@@ -171,7 +171,7 @@ def test_the_same_seed_gives_the_same_words(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_result_outside_its_bound_fails(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warploom.runtime.kernel.Kernel.__call__", lambda *_, **__: LaunchPlace(None))
+    monkeypatch.setattr("warploom.runtime.kernel.kernel.Kernel.__call__", lambda *_, **__: LaunchPlace(None))
     done = run(matmul(tmp_path), "--check")
     assert done.code == 1
     assert "elements outside the bound" in done.out
@@ -466,7 +466,7 @@ def test_the_unexpected_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytes
     def fail(*_: object, **__: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("warploom.runtime.cli.run_mlir.parse", fail)
+    monkeypatch.setattr("warploom.runtime.cli.run.parse", fail)
     path = matmul(tmp_path)
     assert run(path).err == "error: unexpected KeyError: 'lost' (--debug shows where)\n"
     with pytest.raises(KeyError):

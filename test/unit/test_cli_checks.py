@@ -8,7 +8,7 @@ import pytest
 from planted import MATMUL, edited, line_of, pipelined
 
 from warploom.runtime.cli.command import main
-from warploom.runtime.interp.checks import CHECKS
+from warploom.runtime.interp.watch.checks import CHECKS
 
 ROOT = Path(__file__).parents[2]
 

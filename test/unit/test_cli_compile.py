@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from warploom.dialect.ptx.text.printer import PtxTarget
+from warploom.dialect.ptx.printer import PtxTarget
 from warploom.dialect.schedule import NAMES
 from warploom.passes import opt
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.pipeline import PARTS, STANDARD, lower
-from warploom.passes.universe import WARPLOOM_UNIVERSE
+from warploom.passes.universe import WARPLOOM_UNIVERSE, make_context, parse_mlir
 from warploom.runtime import compile
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas

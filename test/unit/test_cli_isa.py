@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.isa.sections import SECTIONS, order
+from warploom.dialect.isa.families import FAMILIES, SECTIONS, order
 from warploom.dialect.isa.targets import NEWEST, TARGETS, target
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.runtime.cli.command import main

@@ -10,10 +10,10 @@ import pytest
 from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa.families import FAMILIES
+from warploom.runtime.base.errors import WarploomError
 from warploom.runtime.cli.command import main
-from warploom.runtime.errors import WarploomError
 from warploom.runtime.lookup.fragments import find, layout, operands, short
-from warploom.runtime.lookup.shared_layouts import shared_operands, shared_picture
+from warploom.runtime.lookup.pictures import shared_operands, shared_picture
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.runtime import CompileError, compile
-from warploom.runtime.kernel import Kernel
-from warploom.runtime.record import kernel_of, parts_of
+from warploom.runtime.kernel.compile import kernel_of, parts_of
+from warploom.runtime.kernel.kernel import Kernel
 
 Array = NDArray[Any]
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from warploom.dialect.linalg.convolution import SPACE, ConvolutionDimensions
-from warploom.dialect.linalg.convolutions import CONVOLUTIONS, NAMES
+from warploom.dialect.mlir.convolution import SPACE, ConvolutionDimensions
+from warploom.dialect.mlir.convolutions import CONVOLUTIONS, NAMES
 from warploom.runtime import CompileError, compile
 
 LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS}

@@ -13,7 +13,7 @@ import pytest
 
 from warploom import runtime
 from warploom.passes.universe import WARPLOOM_UNIVERSE
-from warploom.runtime.interp.checks import CHECKS
+from warploom.runtime.interp.watch.checks import CHECKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 MIB = 1 << 20

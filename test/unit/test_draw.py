@@ -11,10 +11,8 @@ import pytest
 
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.layouts.layout import LANES, Layout
-from warploom.dialect.pictures.cells import Cell, Panel, Picture, svg
-from warploom.dialect.pictures.shapes import colour
-from warploom.runtime.lookup.draw import terminal
-from warploom.runtime.lookup.fragments import Fragment, find, layout, operands
+from warploom.dialect.layouts.pictures import Cell, Panel, Picture, colour, svg
+from warploom.runtime.lookup.fragments import Fragment, find, layout, operands, terminal
 from warploom.runtime.lookup.pictures import picture
 
 SMALL = Picture(

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.product import PTX_NAME
-from warploom.runtime import CompileError, Kernel, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]

@@ -13,15 +13,22 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from warploom.dialect.isa.targets import target
-from warploom.dialect.ptx.declarations import RegOp
-from warploom.dialect.ptx.facts import InstructionError
-from warploom.dialect.ptx.instruction import InstOp
+from warploom.dialect.ptx.instruction import InstOp, InstructionError
 from warploom.dialect.ptx.instructions import find
 from warploom.dialect.ptx.ops import CommentOp, LabelOp
 from warploom.dialect.ptx.text.syntax import Address, Register, Symbol
+from warploom.dialect.ptx.types import RegOp
 from warploom.passes.to_ptx import emitter as emitters
-from warploom.passes.to_ptx.emitter import Emitter, common_divisor, divisor_of, split
-from warploom.passes.to_ptx.operands import At, EmittedOperand, VirtualRegister, single
+from warploom.passes.to_ptx.emitter import (
+    At,
+    EmittedOperand,
+    Emitter,
+    VirtualRegister,
+    common_divisor,
+    divisor_of,
+    single,
+    split,
+)
 
 TILE = Address(Symbol("tile"))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warploom.runtime import compile
 from warploom.runtime.arguments.dtypes import DTYPES
-from warploom.runtime.errors import CompileError
+from warploom.runtime.base.errors import CompileError
 
 Array = NDArray[Any]
 

@@ -15,9 +15,9 @@ from binary_formats import F64
 from numpy.typing import NDArray
 
 from warploom.dialect.sparsity.matrix import compress, expand, prune
-from warploom.dialect.sparsity.operands import sparse_operand
+from warploom.dialect.sparsity.patterns import sparse_operand
 from warploom.runtime import WarploomError, load_ptx
-from warploom.runtime.module import PtxModule
+from warploom.runtime.kernel.module import PtxModule
 
 Array = NDArray[Any]
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"

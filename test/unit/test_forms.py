@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.runtime import ArgumentError, HostError, Kernel, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import ArgumentError, HostError, Kernel, compile
 from warploom.runtime.numerics.array import Array
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 SIZES = ((33, 17, 45), (16, 8, 16), (1, 1, 1), (70, 40, 0), (5, 130, 7))

@@ -18,10 +18,10 @@ import hopper_kernel
 import numpy as np
 import pytest
 
-from warploom.dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
-from warploom.dialect.ptx.text.syntax import Function, Variable
+from warploom.dialect.ptx.parser import parse_ptx
+from warploom.dialect.ptx.text.syntax import Function, PtxSyntaxError, Variable
 from warploom.runtime import TensorMap
-from warploom.runtime.errors import WarploomError
+from warploom.runtime.base.errors import WarploomError
 from warploom.runtime.interp import load
 
 FOLDER = Path(__file__).parent.parent / "data" / "kernels"

@@ -11,8 +11,8 @@ from problems import problem
 from products import Product, Types
 from single_warp import run
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.tile.raise_gelu import RaiseGeluPass
+from warploom.passes.tile.fragment_math import RaiseGeluPass
+from warploom.passes.universe import make_context, parse_mlir
 
 Floats = NDArray[np.float64]
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.runtime import CompileError, HostError, compile, host
-from warploom.runtime.lowering import parse, without_tensors
+from warploom.runtime import CompileError, HostError, compile
+from warploom.runtime.kernel.lowering import parse, without_tensors
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]

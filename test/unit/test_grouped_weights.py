@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.fuse_weights import FuseWeightsPass
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.cli.command import main
 

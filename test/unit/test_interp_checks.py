@@ -8,7 +8,7 @@ from interpreted import program
 from planted import check_found, edited, line_of, pipelined, run, run_pipelined
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 REFILL = "cp.async.cg.shared.global [%r79]"
 A_FIRST = "ldmatrix.sync.aligned.m8n8.x4.shared"
@@ -162,7 +162,7 @@ def test_faults_end_the_launch_and_are_findings(old: str, new: str, at: str, mes
 
 def test_names_of_checks() -> None:
     from warploom.runtime import ArgumentError
-    from warploom.runtime.interp.checks import CHECKS, chosen
+    from warploom.runtime.interp.watch.checks import CHECKS, chosen
 
     assert chosen("all") == tuple(CHECKS)
     assert chosen("races,uninit") == ("races", "uninitialised")
@@ -176,7 +176,7 @@ def test_names_of_checks() -> None:
 
 def test_results_are_written_although_something_was_found() -> None:
     from warploom.runtime import load_ptx
-    from warploom.runtime.interp.checks import CheckError
+    from warploom.runtime.interp.watch.findings import CheckError
 
     text = edited(pipelined(), "bar.sync 0;", "", 1)
     a, b = (np.random.default_rng().standard_normal(s).astype(np.float16) for s in ((64, 128), (128, 64)))

@@ -8,7 +8,7 @@ from interpreted import program
 from planted import check_found
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 START = """.shared .align 16 .b32 word[64]; .shared .align 8 .b64 bar; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;

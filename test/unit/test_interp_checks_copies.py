@@ -9,7 +9,7 @@ from planted import check_found
 
 from warploom.runtime import TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 HEAD = """.version 8.6
 .target sm_90a

@@ -6,7 +6,7 @@ import pytest
 from hopper_kernel import STAGE, cluster_text, run, run_clusters, text
 from planted import check_found, edited, line_of
 
-from warploom.dialect.isa.descriptor import MatrixDescriptor
+from warploom.dialect.isa.wgmma import MatrixDescriptor
 from warploom.runtime import WarploomError
 
 PRODUCT = "wgmma.mma_async"

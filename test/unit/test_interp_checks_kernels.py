@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planted import KERNELS, MATMUL, check_found, edited, line_of, run
 
 from warploom.runtime import compile
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 Array = NDArray[Any]
 

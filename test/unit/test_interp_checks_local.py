@@ -7,7 +7,7 @@ from interpreted import program
 from planted import check_found
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 HEAD = """.shared .align 16 .b8 first[128]; .shared .align 16 .b8 second[128]; {own}
 mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, first; add.u32 %r4, %r3, %r2; mov.u32 %r5, second;"""

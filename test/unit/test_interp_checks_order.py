@@ -9,7 +9,7 @@ from interpreted import program
 from planted import check_found
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 TILE = ".shared .align 16 .b8 tile[2048]; .shared .align 8 .b64 full; .shared .align 8 .b64 empty;"
 THREAD = "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2; shr.u32 %r4, %r1, 5;"

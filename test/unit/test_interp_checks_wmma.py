@@ -9,7 +9,7 @@ from planted import KERNELS, check_found, edited, line_of
 from planted import run as launch
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 
 def registers(name: str, count: int = 8) -> str:

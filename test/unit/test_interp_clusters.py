@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from interpreted import outputs, program
 
-from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError, load
 

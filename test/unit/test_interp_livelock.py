@@ -10,7 +10,7 @@ from interpreted import program
 from planted import check_found
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.errors import Finding
+from warploom.runtime.interp.machine.memory import Finding
 
 HEAD = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; ld.param.u64 %rd1, [p]; setp.eq.u32 %p0, %r1, 0; mov.u32 %r9, 7;
 .shared .align 4 .u32 flag; .shared .align 8 .b64 object;"""
@@ -80,7 +80,7 @@ COUNT += "W: ld.acquire.gpu.global.u32 %r5, [%rd1+8]; setp.lt.u32 %p1, %r5, %r6;
 
 def test_a_grid_of_which_not_all_ctas_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the first CTAs wait for those that begin when they end."""
-    monkeypatch.setattr("warploom.runtime.interp.machine.batches.IN_FLIGHT_WARPS", 8)
+    monkeypatch.setattr("warploom.runtime.interp.batches.IN_FLIGHT_WARPS", 8)
     assert run(COUNT.format(late=""), 4) == ()
     (one,) = run(COUNT.format(late=""), 9)
     assert "where 4 is, at line 9" in one.message

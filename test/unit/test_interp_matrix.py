@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.numerics.product import MatrixProduct
 

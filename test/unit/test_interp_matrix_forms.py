@@ -11,23 +11,21 @@ from interpreted import outputs, program
 from numpy.typing import NDArray
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa import mma
 from warploom.dialect.isa.form import Form, having
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa.mma import Mma, MmaSparse
 from warploom.dialect.isa.types import element_type
-from warploom.dialect.ptx.text.parser import PtxSyntaxError
+from warploom.dialect.ptx.text.syntax import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.numerics.block_scale import scales
-from warploom.runtime.numerics.product import MatrixProduct, SideOperands
-from warploom.runtime.numerics.sparse import columns
+from warploom.runtime.numerics.fused_sum import scales
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands, columns
 
 Array = NDArray[Any]
 Row = Mma | MmaSparse
 ONE = (1, 1, 1)
 WARPS = 4
 NARROW: list[Row] = [
-    r for r in (*mma.rows(), *mma_sp.rows()) if r.kind and r.a.name == "e2m1" and r.b.name in ("e2m1", "e4m3")
+    r for r in (*mma.rows(), *mma.sparse_rows()) if r.kind and r.a.name == "e2m1" and r.b.name in ("e2m1", "e4m3")
 ]
 
 
@@ -102,7 +100,7 @@ def spelled(row: Row, **other: str) -> str:
     return f"{row.spelling} {', '.join(given.values())};"
 
 
-SPARSE = next(r for r in mma_sp.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
+SPARSE = next(r for r in mma.sparse_rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
 SCALED = next(r for r in mma.rows() if r.scale and r.scale.vector == 2)
 (DENSE,) = having(mma.rows, shape=mma.Shape(16, 8, 16), a=element_type("f16"), d=element_type("f32"))
 

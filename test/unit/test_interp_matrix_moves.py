@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from warploom.dialect.isa.moves import MOVMATRIX, LoadMatrix, StoreMatrix, load_rows, store_rows
 from warploom.dialect.isa.targets import target
-from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 
 Array = NDArray[Any]

@@ -10,8 +10,8 @@ from interpreted import outputs, per_thread, program
 from numpy.typing import NDArray
 
 from warploom.runtime.interp import InterpreterError
+from warploom.runtime.interp.machine.kernel import Observer
 from warploom.runtime.interp.machine.memory import Buffer
-from warploom.runtime.interp.observers.observer import Observer
 
 ONE = (1, 1, 1)
 BARS = ".shared .align 8 .b64 bar[8]; .shared .align 16 .b8 data[4096];"

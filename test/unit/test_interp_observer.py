@@ -7,12 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from interpreted import Array, program
 
-from warploom.runtime.interp.machine.kernel import DecodedKernel
+from warploom.runtime.interp.machine.events import Look, MemoryAccess, Selection
+from warploom.runtime.interp.machine.kernel import DecodedKernel, Observer, Observers
 from warploom.runtime.interp.machine.memory import Buffer
 from warploom.runtime.interp.machine.state import State
-from warploom.runtime.interp.machine.threads import Selection
-from warploom.runtime.interp.observers.events import Look, MemoryAccess
-from warploom.runtime.interp.observers.observer import Observer, Observers
 
 BODY = """.shared .align 16 .b8 tile[1024]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile;
 add.u32 %r3, %r3, %r2; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r2, 1; add.u64 %rd1, %rd1, %rd2;

@@ -14,10 +14,9 @@ import pytest
 from interpreted import program
 
 from warploom.runtime import compile
-from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.machine import batches as batching
-from warploom.runtime.interp.machine import parallel
-from warploom.runtime.interp.machine.cores import CORES, cores
+from warploom.runtime.interp import InterpreterError, parallel
+from warploom.runtime.interp import batches as batching
+from warploom.runtime.interp.cores import CORES, cores
 from warploom.runtime.interp.machine.memory import Buffer, GlobalBuffers
 
 HEAD = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r0, %r2, %r3, %r1;

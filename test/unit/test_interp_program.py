@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interpreted import Array, apply, outputs, per_thread, program
 
-from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.interp import InterpreterError, load
 

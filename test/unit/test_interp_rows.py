@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, shuffled
 
+from warploom.dialect.index import MEANINGS as HOMES
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.ptx.instructions import ROWS, find
-from warploom.dialect.ptx.text.parser import parse_ptx
+from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
-from warploom.runtime.interp.decode import MEANINGS, meaning_of
-from warploom.runtime.interp.instructions.modules import module_of
+from warploom.runtime.interp.machine.decode import MEANINGS, meaning_of
 
 HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .b64 p) {\n"
 HEAD += DECLARATIONS + WIDE + SYMBOLS
@@ -46,7 +46,7 @@ def test_every_row_has_one_meaning() -> None:
     matrices = [row for forms in FAMILIES.values() for row, _ in find(forms()[0].spelling)]
     names = {row.means for row in (*ROWS, *matrices)}
     for name in names:
-        assert meaning_of(name).__module__.endswith(f".{module_of(name)}")
+        assert meaning_of(name).__module__ == f"warploom.{HOMES[name]}"
     assert set(MEANINGS) == names
 
 

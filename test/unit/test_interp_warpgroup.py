@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.descriptor import DescriptorError, MatrixDescriptor
 from warploom.dialect.isa.targets import target
-from warploom.dialect.isa.wgmma import rows
+from warploom.dialect.isa.wgmma import DescriptorError, MatrixDescriptor, rows
 from warploom.runtime import WarploomError, load_ptx
 
 N = 16

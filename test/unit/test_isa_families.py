@@ -10,13 +10,10 @@ from itertools import product
 import pytest
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import families, mma, mma_sp, moves, wmma
-from warploom.dialect.isa.block_scale import BlockScale
-from warploom.dialect.isa.form import Form, FormOperand
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, MmaSparse
+from warploom.dialect.isa import families, mma, moves, wmma
+from warploom.dialect.isa.form import BlockScale, Form, FormOperand, Shape
+from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, Mma, MmaSparse
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
-from warploom.dialect.isa.product import Shape
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, element_type
 from warploom.dialect.layouts.layout import LANES, Layout
@@ -101,7 +98,7 @@ FOUR_PRODUCTS: dict[str, Callable[[int, int], tuple[int, int]]] = {
     ),
 }
 
-DENSE, SPARSE = mma.rows(), mma_sp.rows()
+DENSE, SPARSE = mma.rows(), mma.sparse_rows()
 SINGLE = [row for row in DENSE if row.products == 1]
 FOURFOLD = [row for row in DENSE if row.products == 4]
 
@@ -446,7 +443,15 @@ def test_a_layout_finds_what_lies_where() -> None:
 
 def test_rows_are_made_quickly() -> None:
     """All of them in 15 ms; here with room for a busy machine."""
-    makers = [mma.rows, mma_sp.rows, moves.load_rows, moves.store_rows, wmma.load_rows, wmma.store_rows, wmma.mma_rows]
+    makers = [
+        mma.rows,
+        mma.sparse_rows,
+        moves.load_rows,
+        moves.store_rows,
+        wmma.load_rows,
+        wmma.store_rows,
+        wmma.mma_rows,
+    ]
 
     def once() -> float:
         start = time.process_time()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.mma import Mma, Shape
+from warploom.dialect.isa.form import Shape
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import KIB, TARGETS, UnknownTargetError, target
 from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, element_type

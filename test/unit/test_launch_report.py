@@ -14,13 +14,12 @@ from interpreted import program
 from numpy.typing import NDArray
 
 from warploom.runtime import ArgumentError, compile, load_ptx
-from warploom.runtime.interp.machine import parallel
-from warploom.runtime.interp.machine.cores import CORES
-from warploom.runtime.interp.observers import reporter as counting
-from warploom.runtime.interp.observers.reporter import Reporter
-from warploom.runtime.interp.observers.traffic import BANK_BYTES, BANKS, SECTOR_BYTES, sectors, wavefronts
-from warploom.runtime.launch_report import GlobalAccess, LaunchReport, SharedAccess
-from warploom.runtime.problem import Problem
+from warploom.runtime.base.launch import Problem
+from warploom.runtime.interp import parallel
+from warploom.runtime.interp.cores import CORES
+from warploom.runtime.interp.watch import reporter as counting
+from warploom.runtime.interp.watch.report import GlobalAccess, LaunchReport, SharedAccess
+from warploom.runtime.interp.watch.reporter import BANK_BYTES, BANKS, SECTOR_BYTES, Reporter, sectors, wavefronts
 
 Array = NDArray[Any]
 

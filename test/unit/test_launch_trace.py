@@ -19,9 +19,7 @@ from warploom.dialect.isa.families import find
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.runtime import LaunchTrace, TraceEvent, WarploomError, compile, load_ptx
 from warploom.runtime.cli.command import main
-from warploom.runtime.interp.traces.cycles import BYTES_PER_CYCLE, LATENCY, Pipe, product_cycles
-from warploom.runtime.interp.traces.timeline import TRACED
-from warploom.runtime.launch_trace import rows
+from warploom.runtime.interp.watch.timeline import BYTES_PER_CYCLE, LATENCY, TRACED, Pipe, product_cycles, rows
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma, mma_sp
-from warploom.dialect.isa.moves import MOVMATRIX
-from warploom.dialect.layouts.algebra import (
+from warploom.dialect.conversions.algebra import (
     Conversion,
     LayoutMismatchError,
     compose,
@@ -25,9 +23,7 @@ from warploom.dialect.layouts.algebra import (
     positions,
     tiled,
 )
-from warploom.dialect.layouts.bit_map import BitMap, BitMapError, span
-from warploom.dialect.layouts.layout import AXES, LANES, Bit, Layout, accumulator, column, multiplicand, row
-from warploom.dialect.layouts.steps import (
+from warploom.dialect.conversions.steps import (
     COLUMNS,
     HALVES,
     ROWS,
@@ -40,6 +36,21 @@ from warploom.dialect.layouts.steps import (
     Shuffles,
     Trip,
     Way,
+)
+from warploom.dialect.isa import mma
+from warploom.dialect.isa.moves import MOVMATRIX
+from warploom.dialect.layouts.layout import (
+    AXES,
+    LANES,
+    Bit,
+    BitMap,
+    BitMapError,
+    Layout,
+    accumulator,
+    column,
+    multiplicand,
+    row,
+    span,
 )
 
 Registers = NDArray[np.uint32]
@@ -258,7 +269,7 @@ def test_tiles_follow_each_other_row_by_row() -> None:
 
 def fragments() -> Iterator[tuple[Layout, int]]:
     """Every fragment layout of the rows, with the width of its elements."""
-    for form in (*mma.rows(), *mma_sp.rows()):
+    for form in (*mma.rows(), *mma.sparse_rows()):
         for role in "abcd":
             bits = form.container_bits(role) if role in "ab" else form.element(role).bits
             yield form.layout(role), bits

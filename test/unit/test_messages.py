@@ -15,9 +15,9 @@ import pytest
 from warploom.passes import opt, start
 from warploom.runtime import ArgumentError, CompileError, check_metadata, compile
 from warploom.runtime.arguments.arrays import borrow
+from warploom.runtime.arguments.sparse import random_metadata
 from warploom.runtime.cli import start as cli_start
 from warploom.runtime.cli.command import main
-from warploom.runtime.sparse import random_metadata
 
 PRODUCT = """\
 func.func @product(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>) {

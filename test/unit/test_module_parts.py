@@ -11,11 +11,9 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i32, i64
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import LocatedError, remark, remarks
-from warploom.passes.module_parts import ModuleParts
-from warploom.passes.pipeline import lower, run, verified_after_each_pass
-from warploom.passes.universe import WARPLOOM_UNIVERSE
+from warploom.passes.pipeline import ModuleParts, lower, run, verified_after_each_pass
+from warploom.passes.universe import WARPLOOM_UNIVERSE, make_context, parse_mlir
 
 TEXT = """func.func @f(%a: i32, %b: i32) -> i32 {
   %one = arith.constant 1 : i32

@@ -12,16 +12,14 @@ import pytest
 from numpy.typing import NDArray
 from scalar_models import Value, block, decode, multiply, rounded
 
-from warploom.dialect.isa import mma, mma_sp
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa import mma
+from warploom.dialect.isa.mma import Mma, MmaSparse
 from warploom.dialect.isa.types import ElementType, element_type
-from warploom.dialect.sparsity.operands import sparse_operand
+from warploom.dialect.sparsity.patterns import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
-from warploom.runtime.numerics.block_scale import scales
+from warploom.runtime.numerics.fused_sum import scales
 from warploom.runtime.numerics.parameters import GROUPED, WIDENED
-from warploom.runtime.numerics.product import MatrixProduct, SideOperands
-from warploom.runtime.numerics.sparse import NibbleError, columns
+from warploom.runtime.numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 
 Array = NDArray[Any]
 Row = Mma | MmaSparse
@@ -164,7 +162,7 @@ def compared(target: str, row: Row, kind: str, seed: int = 0, elements: int = 12
 
 def narrow() -> Iterator[tuple[str, Row]]:
     """Each family of narrow types on each target that computes it in its own way; a few of the mixes of types."""
-    for row in (*mma.rows(), *mma_sp.rows()):
+    for row in (*mma.rows(), *mma.sparse_rows()):
         if not row.a.is_float or row.a.bits > 8:
             continue
         plain = isinstance(row, Mma) or row.ordered
@@ -210,7 +208,7 @@ def test_narrow_types(target: str, row: Row) -> None:
         compared(target, row, kind, seed)
 
 
-WIDE_SPARSE = [row for row in mma_sp.rows() if row.a.is_float and row.a.bits > 8 and not row.ordered]
+WIDE_SPARSE = [row for row in mma.sparse_rows() if row.a.is_float and row.a.bits > 8 and not row.ordered]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
@@ -239,7 +237,7 @@ def test_what_a_sparse_operand_does_not_meet_leaves_no_trace() -> None:
     assert got[3, 4, 0] == np.float32(row.shape.k // 2 - 1).view(np.uint32)
 
 
-@pytest.mark.parametrize("row", mma_sp.rows(), ids=lambda r: r.spelling)
+@pytest.mark.parametrize("row", mma.sparse_rows(), ids=lambda r: r.spelling)
 def test_metadata_against_the_rows_of_sparse_storage(row: MmaSparse) -> None:
     operand = sparse_operand(16, row.shape.k, row.a.name, row.kind)
     random = np.random.default_rng(5)
@@ -258,7 +256,7 @@ def test_metadata_against_the_rows_of_sparse_storage(row: MmaSparse) -> None:
 
 
 def test_metadata_is_checked() -> None:
-    row = next(r for r in mma_sp.rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32)
+    row = next(r for r in mma.sparse_rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32)
     words = np.full((32, 2), 0x44444444, np.uint32)
     words[9, 1] = 0x44144444
     with pytest.raises(NibbleError, match="metadata 0b0001 for chunk 5 of row 10 of A means nothing; expected one of"):

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.dialect.isa import mma, mma_sp
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa import mma
+from warploom.dialect.isa.mma import Mma, MmaSparse
 from warploom.dialect.isa.types import ElementType
-from warploom.runtime.numerics.product import MatrixProduct, SideOperands
-from warploom.runtime.numerics.sparse import columns
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands, columns
 
 Array = NDArray[Any]
 WARPS = 3
@@ -32,7 +30,7 @@ def finished(total: int, satfinite: bool) -> int:
 
 ROWS: list[Mma | MmaSparse] = [
     *(r for r in mma.rows() if r.a.bits in (4, 8) and not r.a.is_float),
-    *(r for r in mma_sp.rows() if not r.a.is_float and not r.ordered),
+    *(r for r in mma.sparse_rows() if not r.a.is_float and not r.ordered),
 ]
 
 

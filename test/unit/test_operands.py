@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warploom.dialect.ptx.text.syntax import Address, Register, Symbol
-from warploom.passes.to_ptx.operands import (
+from warploom.passes.to_ptx.emitter import (
     SINK,
     At,
     EmittedOperand,

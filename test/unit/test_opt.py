@@ -22,11 +22,10 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
 
-from warploom.passes import context as passes_context
-from warploom.passes.context import known_universe, make_context, parse_mlir
+from warploom.passes import universe as passes_context
 from warploom.passes.diagnostics import LocatedError, describe, fail, location_of, remark, verify, warn
 from warploom.passes.opt import WarploomOptMain, main
-from warploom.passes.universe import WARPLOOM_UNIVERSE
+from warploom.passes.universe import WARPLOOM_UNIVERSE, known_universe, make_context, parse_mlir
 
 TRANSPOSE = Path(__file__).parents[2] / "examples" / "transpose.ptx"
 GOOD = "func.func @f() {\n  return\n}\n"
@@ -556,12 +555,12 @@ class TestProcess:
             "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
         )
         known = "warploom.passes.linalg.bufferize"
-        others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.row_kernel",
+        others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.rows",
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
-                  "warploom.passes.pipelining.specialiser", "warploom.passes.expand.partial_sums",
-                  "warploom.passes.to_ptx.epilogue", "warploom.dialect.layouts.algebra",
-                  "warploom.dialect.linalg.convolutions", "warploom.dialect.warp.tensor_copies",
-                  "warploom.dialect.warp.partial_sums", "html", "difflib")  # fmt: skip
+                  "warploom.passes.pipelining.specialiser", "warploom.passes.tile.expansions",
+                  "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.algebra",
+                  "warploom.dialect.mlir.convolutions", "warploom.dialect.warp.tensor_copies",
+                  "html", "difflib")  # fmt: skip
         command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", known, *others]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{known}\n", b"")

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.linalg.operand import View
 from warploom.passes.linalg.overlap import overlap
-from warploom.passes.linalg.views import View
-from warploom.runtime import ArgumentError, CompileError, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import ArgumentError, CompileError, compile
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
-from warploom.runtime.errors import CompileError
+from warploom.runtime.base.errors import CompileError
 
 M, N, K = 37, 51, 45
 

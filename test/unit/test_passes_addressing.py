@@ -14,8 +14,7 @@ from warploom.dialect.isa.targets import target
 from warploom.dialect.layouts.layout import LANES, Layout, column, row
 from warploom.dialect.schedule import SHARED_ALIGNMENT, SWIZZLES
 from warploom.passes.to_ptx.addressing import Addressing, GlobalMatrix, Position, SharedTile
-from warploom.passes.to_ptx.emitter import Emitter
-from warploom.passes.to_ptx.operands import IndexValue, VirtualRegister
+from warploom.passes.to_ptx.emitter import Emitter, IndexValue, VirtualRegister
 from warploom.passes.to_ptx.scalars import Scalars
 
 SYMBOL = "tiles"

@@ -9,13 +9,13 @@ from products import Product
 from single_warp import BARRIER, launch, parsed
 
 from warploom.dialect.isa.wgmma import M as ROWS
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule import warpgroup_resources
+from warploom.passes.schedule import warpgroup
 from warploom.passes.schedule.choice import products
-from warploom.passes.schedule.laid_out import laid_out
+from warploom.passes.schedule.defaults import laid_out
 from warploom.passes.schedule.resources import shared_bytes
+from warploom.passes.universe import make_context, parse_mlir
 
 SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.whole or k.source.schedule)]
 
@@ -32,7 +32,7 @@ def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> N
     given = max(launched.shared for launched in compiled.launches)
     (schedule,) = (each for each in compiled.schedule if each is not None)
     if schedule.tile.mma.m == ROWS:
-        assert given == warpgroup_resources.shared_bytes(laid_out(product, schedule.operands), schedule)
+        assert given == warpgroup.shared_bytes(laid_out(product, schedule.operands), schedule)
     else:
         assert given == shared_bytes(product, schedule)
 

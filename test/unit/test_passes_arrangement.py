@@ -8,12 +8,11 @@ import pytest
 
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.layouts.layout import column
-from warploom.dialect.layouts.permutation import labels
+from warploom.dialect.layouts.layout import column, labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
-from warploom.dialect.warp.matrices import load_rows, matrices, unit
-from warploom.passes.tile.arrangement import LANES, PIECES, Delivery, arrange, stored
+from warploom.dialect.warp.memory import load_rows, matrices, unit
+from warploom.passes.schedule.arrangement import LANES, PIECES, Delivery, arrange, stored
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
 BANKS = 8

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from warploom.passes import collector
-from warploom.passes.context import make_context
 from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.universe import make_context
 from warploom.runtime import CompileError, compile
-from warploom.runtime.lowering import parse
+from warploom.runtime.kernel.lowering import parse
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.mlir"
 

@@ -10,10 +10,9 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
-from warploom.dialect.ptx.text.printer import PtxTarget
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.ptx.printer import PtxTarget
 from warploom.passes.pipeline import STANDARD, Pipeline, lower, standard_pipeline
-from warploom.passes.universe import WARPLOOM_UNIVERSE
+from warploom.passes.universe import WARPLOOM_UNIVERSE, make_context, parse_mlir
 
 PRODUCT = """
 func.func @f(%A: memref<{m}x{k}x{a}>, %B: memref<{k}x{n}x{a}>, %C: memref<{m}x{n}x{c}>) {{

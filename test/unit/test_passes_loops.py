@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from warploom.runtime import compile
-from warploom.runtime.errors import CompileError
+from warploom.runtime.base.errors import CompileError
 
 TILE = {"cta": (64, 64, 32), "warp": (32, 32)}
 

@@ -12,10 +12,10 @@ import pytest
 from single_warp import BARRIER, launch, parsed
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.dialect.warp.copy import CopyOp
-from warploom.passes.context import make_context
+from warploom.dialect.warp.cta import CopyOp
 from warploom.passes.diagnostics import remarks
-from warploom.passes.pipelining.warp_pipeline import PipelinePass
+from warploom.passes.pipelining.pipeline import PipelinePass
+from warploom.passes.universe import make_context
 
 A, B = (
     "!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>",

@@ -13,8 +13,7 @@ from statements import Lanes, instructions, keep, name, run
 
 from warploom.dialect.isa.targets import target
 from warploom.dialect.ptx.text.syntax import Symbol
-from warploom.passes.to_ptx.emitter import Emitter
-from warploom.passes.to_ptx.operands import IndexValue, VirtualRegister
+from warploom.passes.to_ptx.emitter import Emitter, IndexValue, VirtualRegister
 from warploom.passes.to_ptx.scalars import WIDE_OFFSET, Scalars
 
 THREADS = 256

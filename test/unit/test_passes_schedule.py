@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 
 from warploom.dialect.isa.targets import KIB, TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
-from warploom.dialect.schedule.loop import LoopSchedule
-from warploom.dialect.schedule.tile import TileSchedule
+from warploom.dialect.schedule.records import LoopSchedule, TileSchedule
 from warploom.dialect.warp.attributes import ScheduleAttr
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
 from warploom.passes.schedule.choice import default_schedule, products
-from warploom.passes.schedule.h200 import COST_STEP
-from warploom.passes.schedule.model import BETWEEN_TILES, TILES, Tile, cost_of
+from warploom.passes.schedule.model import BETWEEN_TILES, COST_STEP, TILES, Tile, cost_of
 from warploom.passes.schedule.resources import instruction, shared_bytes
 from warploom.passes.schedule.validity import check
+from warploom.passes.universe import make_context, parse_mlir
 
 ABLE = [t for t in TARGETS.values() if t.sm >= 75]
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 20000), st.sampled_from([1, 16, 64, 128, 4096, 8192]))

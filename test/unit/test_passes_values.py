@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from xdsl.utils.exceptions import DiagnosticException
 
-from warploom.dialect.ptx.text.printer import print_ptx, ptx_module
-from warploom.passes.context import make_context, parse_mlir
+from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile, load_ptx
 
 A = "!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>"

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import warploom.runtime
-from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, Kernel, WarploomError, compile
-from warploom.runtime.module import LaunchPlace
+from warploom.runtime.kernel.module import LaunchPlace
 from warploom.runtime.numerics.array import Array
 
 

@@ -10,9 +10,10 @@ import pytest
 from problems import problem
 from products import Product, Types
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import CompileError, Kernel, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.cuda import ptxas
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 E4M3 = Types("f8E4M3FN", "f8E4M3FN", "f32")

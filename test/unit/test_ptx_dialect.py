@@ -12,13 +12,12 @@ from xdsl.dialects.test import TestOp
 from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.ptx import ops as ptx
-from warploom.dialect.ptx.declarations import RegOp, VarOp
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
+from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
 from warploom.dialect.ptx.rows.grammar import Slot, row
-from warploom.dialect.ptx.text.printer import PtxEmissionError, PtxTarget, print_ptx
 from warploom.dialect.ptx.text.syntax import Variable
-from warploom.dialect.ptx.types import ParamAttr, RegisterType, compatible
+from warploom.dialect.ptx.types import ParamAttr, RegisterType, RegOp, VarOp, compatible
 
 
 def module(*ops: ptx.FuncOp | VarOp) -> ptx.ModuleOp:

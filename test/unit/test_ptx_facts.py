@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warploom.dialect.isa.targets import TARGETS, target
-from warploom.dialect.ptx.facts import InstructionError, UnavailableError, facts_of, has, result_type, storage
+from warploom.dialect.ptx.instruction import InstructionError, UnavailableError, facts_of, has, result_type, storage
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.rows.grammar import Row
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible

@@ -10,18 +10,27 @@ from itertools import count
 import pytest
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import mma, mma_sp
+from warploom.dialect.isa import mma
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, FormOperand
-from warploom.dialect.isa.mma_sp import MmaSparse
-from warploom.dialect.isa.product import ProductForm
+from warploom.dialect.isa.form import (
+    ADDRESS,
+    CONSTANT,
+    DESCRIPTOR,
+    PREDICATE,
+    SCALAR,
+    SELECTOR,
+    Form,
+    FormOperand,
+    ProductForm,
+)
+from warploom.dialect.isa.mma import MmaSparse
 from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.dialect.ptx.importer import import_ptx
 from warploom.dialect.ptx.instructions import find, nearest
+from warploom.dialect.ptx.parser import parse_ptx
+from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.ptx.rows.matrix import ROOTS, sparse
-from warploom.dialect.ptx.text.importer import import_ptx
 from warploom.dialect.ptx.text.operands import OperandReader
-from warploom.dialect.ptx.text.parser import parse_ptx
-from warploom.dialect.ptx.text.printer import print_ptx
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check
 
@@ -173,7 +182,7 @@ def test_what_words_there_are_for_targets() -> None:
         assert found is None if words is None else words in (found or "")
 
 
-@pytest.mark.parametrize("form", [row for row in mma_sp.rows() if row.ordered], ids=lambda r: r.spelling)
+@pytest.mark.parametrize("form", [row for row in mma.sparse_rows() if row.ordered], ids=lambda r: r.spelling)
 def test_sparsity_selectors(form: MmaSparse) -> None:
     text = operands(form)
     at = [o.name for o in form.operands].index("f")
@@ -188,7 +197,7 @@ def test_sparsity_selectors(form: MmaSparse) -> None:
             assert f"operand f: expected {legal}, got {value}" in (found or "")
 
 
-@pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma_sp.rows()) if r.scale], ids=lambda r: r.spelling)
+@pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma.sparse_rows()) if r.scale], ids=lambda r: r.spelling)
 def test_scale_selectors(form: ProductForm) -> None:
     scale = form.scale
     assert scale is not None
@@ -224,7 +233,7 @@ def test_scale_selectors_may_be_registers(items: str, message: str | None) -> No
 
 
 def test_words_of_metadata_and_scales_may_stand_in_braces() -> None:
-    form = next(r for r in mma_sp.rows() if r.scale)
+    form = next(r for r in mma.sparse_rows() if r.scale)
     pieces = _split(operands(form))
     for name in ("e", "scale_a", "scale_b"):
         at = [o.name for o in form.operands].index(name)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.ptx.text.importer import import_ptx
-from warploom.dialect.ptx.text.parser import PtxSyntaxError, parse_ptx
-from warploom.dialect.ptx.text.printer import print_ptx
+from warploom.dialect.ptx.importer import import_ptx
+from warploom.dialect.ptx.parser import parse_ptx
+from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.ptx.text.syntax import (
     Address,
     Comment,
@@ -24,6 +24,7 @@ from warploom.dialect.ptx.text.syntax import (
     Module,
     Not,
     Pair,
+    PtxSyntaxError,
     RegDecl,
     Register,
     Scope,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import remarks
-from warploom.passes.linalg.fold_fill import FoldFillPass
-from warploom.passes.linalg.fuse_epilogue import FuseEpiloguePass
+from warploom.passes.linalg.fuse_epilogue import FoldFillPass, FuseEpiloguePass
+from warploom.passes.universe import make_context, parse_mlir
 
 M = "memref<32x32xf32>"
 HEADER = f"""#mn = affine_map<(m, n) -> (m, n)>

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from warploom.dialect.isa.types import ELEMENT_TYPES
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.bufferize import BufferizePass
-from warploom.runtime import CompileError, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
-from warploom.runtime.reference.functions import Reference, compare, evaluate
+from warploom.runtime.plan import host
+from warploom.runtime.reference.functions import compare, evaluate
+from warploom.runtime.reference.product import Reference
 
 Array = NDArray[Any]
 

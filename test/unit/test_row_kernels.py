@@ -10,10 +10,11 @@ import pytest
 from attentions import Attention
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.bufferize import BufferizePass
-from warploom.runtime import CompileError, Kernel, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate
 
 POISON = 99

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from warploom.runtime import TensorMap
-from warploom.runtime.arguments import dlpack
-from warploom.runtime.arguments.aliasing import check_overlap
+from warploom.runtime.arguments import dtypes
 from warploom.runtime.arguments.arrays import Argument, borrow
 from warploom.runtime.arguments.dtypes import DTYPES, PACKED, dtype_of, element_of
 from warploom.runtime.arguments.elements import ELEMENT_BITS
-from warploom.runtime.arguments.fitting import check
 from warploom.runtime.arguments.parameter import Parameter
-from warploom.runtime.errors import ArgumentError
+from warploom.runtime.base.errors import ArgumentError
+from warploom.runtime.kernel.binding import check, check_overlap
 
 B = Parameter("B", "f16", (192, 320))
 
@@ -46,7 +45,7 @@ class Lender:
         return self.array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dlpack.CPU, 0)
+        return (dtypes.CPU, 0)
 
 
 def refused(argument: Argument, parameter: Parameter, *, written: bool = False) -> str:
@@ -128,7 +127,7 @@ class TypedOnGpu(OnGpu):
         return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dlpack.DEVICE_KINDS[0], 0)
+        return (dtypes.DEVICE_KINDS[0], 0)
 
 
 class EightBits(TypedOnGpu):
@@ -144,7 +143,7 @@ class Unexported(OnGpu):
         raise BufferError("float8 types are not supported by dlpack")
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dlpack.DEVICE_KINDS[0], 0)
+        return (dtypes.DEVICE_KINDS[0], 0)
 
 
 @pytest.mark.parametrize(

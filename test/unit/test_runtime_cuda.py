@@ -16,10 +16,10 @@ import pytest
 from warploom.dialect.isa.tensor_map import TensorMapFields
 from warploom.runtime import Struct, TensorMap, load_ptx
 from warploom.runtime.arguments.launch_values import values
+from warploom.runtime.base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
+from warploom.runtime.base.launch import Launch, ScratchBuffer
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import launch as launching
-from warploom.runtime.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from warploom.runtime.launch import Launch, ScratchBuffer
 
 PTX = """
 .version 8.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import host
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime.arguments.parameter import Parameter
-from warploom.runtime.errors import HostError
-from warploom.runtime.launch import Launch, ScratchBuffer
-from warploom.runtime.problem import Problem
+from warploom.runtime.base.errors import HostError
+from warploom.runtime.base.launch import Launch, Problem, ScratchBuffer
+from warploom.runtime.plan import host
 
 LOWERED = """
 func.func @two(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>) {{

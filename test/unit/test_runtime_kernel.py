@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import warploom.runtime
-from warploom.passes.context import make_context, parse_mlir
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import (
     ArgumentError,
     CompileError,
@@ -222,10 +222,10 @@ def test_a_run_waits_for_nothing_that_it_has_not() -> None:
         "kernel(*arrays, device='interp'); assert arrays[2][0, 0] == 25;"
         "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
     )
-    known = "warploom.runtime.interp.instructions.moves"
-    others = ("warploom.runtime.interp.instructions.warpgroup", "warploom.runtime.interp.instructions.video",
-              "warploom.runtime.interp.instructions.tensor_copies", "warploom.runtime.interp.observers.reporter",
-              "warploom.runtime.interp.traces.tracer", "warploom.runtime.interp.machine.parallel",
+    known = "warploom.runtime.interp.meaning.matrix"
+    others = ("warploom.runtime.interp.meaning.warpgroup",
+              "warploom.runtime.interp.meaning.tensor_copies", "warploom.runtime.interp.watch.reporter",
+              "warploom.runtime.interp.watch.tracer", "warploom.runtime.interp.parallel",
               "multiprocessing", "ml_dtypes", "numpy.ma")  # fmt: skip
     command = [sys.executable, "-c", script, MATMUL, known, *others]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -240,7 +240,7 @@ from warploom.runtime import *
 import warploom.runtime as runtime
 missing = {"register_torch_sharding", "torch_backend", "torch_operators", "torch_to_linalg"}
 assert not missing & {*runtime.__all__, *dir(runtime)} and not missing & {*globals()}
-assert {*runtime.__all__} == {*runtime._HOMES} - missing and {*runtime.__all__} <= {*globals()}
+assert {*runtime.__all__} == {*runtime.PUBLIC} - missing and {*runtime.__all__} <= {*globals()}
 runtime.torch_backend
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

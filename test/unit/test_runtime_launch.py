@@ -9,8 +9,8 @@ import pytest
 from warploom.dialect.ptx.text.syntax import Function, Variable
 from warploom.runtime.arguments.arrays import Argument
 from warploom.runtime.arguments.launch_values import Scalar, alignment, check_alignment, pack, parameter_dtype, values
-from warploom.runtime.errors import ArgumentError
-from warploom.runtime.launch import Launch, dim3
+from warploom.runtime.base.errors import ArgumentError
+from warploom.runtime.base.launch import Launch, dim3
 
 
 def parameter(kind: str, count: int | None = None, pointer: str = "") -> Variable:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from warploom.runtime.base.errors import AssemblerError
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.cuda.ptxas import Resources
-from warploom.runtime.errors import AssemblerError
 
 LOG = """\
 ptxas info    : 0 bytes gmem

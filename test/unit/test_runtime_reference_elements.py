@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.func import FuncOp
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import compile
 from warploom.runtime.arguments.dtypes import DTYPES
-from warploom.runtime.errors import HostError
+from warploom.runtime.base.errors import HostError
 from warploom.runtime.numerics.array import Array
+from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate
 
 M, N, K = 19, 23, 40

@@ -9,11 +9,11 @@ import pytest
 from attentions import Attention
 from xdsl.dialects.func import FuncOp
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import host
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime.arguments.dtypes import DTYPES
+from warploom.runtime.base.errors import HostError
 from warploom.runtime.cli.command import main
-from warploom.runtime.errors import HostError
+from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
-from warploom.dialect.isa.mma import ROWS, Shape
+from warploom.dialect.isa.form import Shape
+from warploom.dialect.isa.mma import ROWS
 from warploom.dialect.schedule import ALWAYS, FIELDS, NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
-from warploom.dialect.schedule.loop import LoopSchedule
-from warploom.dialect.schedule.tile import TileSchedule
+from warploom.dialect.schedule.records import LoopSchedule, TileSchedule
 from warploom.dialect.warp.attributes import ScheduleAttr
-from warploom.passes.context import make_context
+from warploom.passes.universe import make_context
 
 PLAIN = Schedule(TileSchedule((128, 128, 64), (64, 64), Shape(16, 8, 16)), LoopSchedule(stages=3))
 

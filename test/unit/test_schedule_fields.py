@@ -10,10 +10,10 @@ from grid import wrong
 from products import Product, Types, fitted
 
 from warploom.dialect.warp.matmul import MatmulOp
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.tile.tiling import Tiling, schedule_of
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError
 
 F16, F64, S8 = Types("f16", "f16", "f32"), Types("f64", "f64", "f64"), Types("i8", "i8", "i32")

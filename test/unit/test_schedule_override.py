@@ -9,13 +9,13 @@ import pytest
 
 from warploom.dialect.isa.targets import target
 from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
 from warploom.passes.schedule.choice import default_schedule, products
 from warploom.passes.schedule.override import followed, override
 from warploom.passes.schedule.validity import check
+from warploom.passes.universe import make_context, parse_mlir
 
 SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (1024, 1024, 1024), (4095, 4095, 4095), (64, 64, 16384))
 WHERE = target("sm_90")

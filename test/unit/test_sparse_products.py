@@ -11,12 +11,12 @@ import pytest
 
 from warploom.passes import opt
 from warploom.runtime import ArgumentError, CompileError, HostError, check_metadata, compile, compress, expand, prune
+from warploom.runtime.arguments.sparse import WGMMA_SP
 from warploom.runtime.cli.command import main
-from warploom.runtime.host import choose
-from warploom.runtime.interp.errors import InterpreterError
-from warploom.runtime.lowering import parse
+from warploom.runtime.interp.machine.memory import InterpreterError
+from warploom.runtime.kernel.lowering import parse
+from warploom.runtime.plan.host import choose
 from warploom.runtime.reference.functions import evaluate
-from warploom.runtime.sparse import WGMMA_SP
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}

@@ -13,11 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.sparsity import metadata, operands, patterns
-from warploom.dialect.sparsity.matrix import compress, expand, prune
-from warploom.dialect.sparsity.metadata import validate_words
-from warploom.dialect.sparsity.operands import SparseOperand
-from warploom.dialect.sparsity.patterns import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR, Pattern, PatternError
+from warploom.dialect.sparsity import matrix, patterns
+from warploom.dialect.sparsity.matrix import compress, expand, prune, validate_words
+from warploom.dialect.sparsity.patterns import (
+    FOUR_OF_EIGHT,
+    ONE_OF_TWO,
+    TWO_OF_FOUR,
+    Pattern,
+    PatternError,
+    SparseOperand,
+)
 
 Array = NDArray[Any]
 
@@ -43,7 +48,7 @@ ORDERED = {0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110}
 INVALID = {0b0000, 0b0101, 0b1010, 0b1111}
 TF32 = {0b1110, 0b0100}
 
-OPERANDS = pytest.mark.parametrize("operand", operands.ROWS, ids=str)
+OPERANDS = pytest.mark.parametrize("operand", patterns.ROWS, ids=str)
 KEYS = pytest.mark.parametrize("key", patterns.PATTERNS, ids=lambda key: "-".join(filter(None, key)))
 
 
@@ -103,7 +108,7 @@ def failed(call: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def test_patterns_are_those_of_the_text() -> None:
-    assert set(patterns.PATTERNS) == {(r.element, r.kind) for r in operands.ROWS}
+    assert set(patterns.PATTERNS) == {(r.element, r.kind) for r in patterns.ROWS}
     for (element, kind), pattern in patterns.PATTERNS.items():
         if element == "tf32":
             expected = ONE_OF_TWO
@@ -381,7 +386,7 @@ def test_from_matrix_to_words_and_back(operand: SparseOperand) -> None:
     dense = np.random.default_rng(1).normal(size=(operand.m + 3, 3 * operand.k)) * 3
     dense = prune(dense.astype(DTYPES[operand.element]), operand.pattern)
     values, codes = compress(dense, operand.pattern)
-    words = metadata.metadata_words(codes, operand)
+    words = matrix.metadata_words(codes, operand)
     validate_words(words, operand, ordered=True)
-    back = expand(values, metadata.metadata_codes(words, operand, *codes.shape), operand.pattern)
+    back = expand(values, matrix.metadata_codes(words, operand, *codes.shape), operand.pattern)
     assert ((raw(back) == raw(dense)) | is_zero(dense, operand.element)).all()

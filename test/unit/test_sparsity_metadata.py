@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from warploom.dialect.sparsity import metadata, operands, patterns
-from warploom.dialect.sparsity.metadata import MetadataError, validate_words
-from warploom.dialect.sparsity.operands import MetadataLayout, SparseOperand, UnknownOperandError, sparse_operand
+from warploom.dialect.sparsity import matrix, patterns
+from warploom.dialect.sparsity.matrix import MetadataError, validate_words
+from warploom.dialect.sparsity.patterns import MetadataLayout, SparseOperand, UnknownOperandError, sparse_operand
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ ORDERED = {0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110}
 INVALID = {0b0000, 0b0101, 0b1010, 0b1111}
 TF32 = {0b1110, 0b0100}
 
-OPERANDS = pytest.mark.parametrize("operand", operands.ROWS, ids=str)
+OPERANDS = pytest.mark.parametrize("operand", patterns.ROWS, ids=str)
 
 # The layouts a second time: which lane and nibble hold (row g + 8h, chunk c) under selector f.
 
@@ -79,8 +79,8 @@ def failed(call: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def test_every_row_has_a_rule_and_every_rule_a_row() -> None:
-    assert {(r.m, r.k, r.element, r.kind) for r in operands.ROWS} == set(RULES)
-    assert len(operands.BY_KEY) == len(operands.ROWS)
+    assert {(r.m, r.k, r.element, r.kind) for r in patterns.ROWS} == set(RULES)
+    assert len(patterns.BY_KEY) == len(patterns.ROWS)
 
 
 @OPERANDS
@@ -126,11 +126,11 @@ def test_metadata_layouts_check_themselves(text: str, message: str) -> None:
 
 def test_operand_rows_check_themselves() -> None:
     with pytest.raises(ValueError, match=r"mma\.sp m16n8k32 f16: 4 chunks of 4 are not 32 columns"):
-        SparseOperand(16, 32, "f16", "", operands.SINGLE, "")
+        SparseOperand(16, 32, "f16", "", patterns.SINGLE, "")
 
 
 def test_metadata_layout_prints_as_it_is_written() -> None:
-    assert str(operands.PAIR_16) == "c2 f0 r0 r1 r2 | c0 c1 r3"
+    assert str(patterns.PAIR_16) == "c2 f0 r0 r1 r2 | c0 c1 r3"
 
 
 def some_codes(operand: SparseOperand, rows: int, chunks: int, data: st.DataObject) -> Array:
@@ -146,10 +146,10 @@ def some_codes(operand: SparseOperand, rows: int, chunks: int, data: st.DataObje
 def test_tile_words_are_the_formula(operand: SparseOperand, data: st.DataObject) -> None:
     codes = some_codes(operand, operand.m, operand.chunks, data)
     for selector in range(operand.selectors):
-        words = metadata.tile_words(codes, operand, selector)
+        words = matrix.tile_words(codes, operand, selector)
         assert words.dtype == np.uint32
         assert words.tolist() == slow_words(codes, operand, selector)
-        assert (metadata.tile_codes(words, operand, selector) == codes).all()
+        assert (matrix.tile_codes(words, operand, selector) == codes).all()
         validate_words(words, operand, selector, ordered=False)
 
 
@@ -159,7 +159,7 @@ def test_tile_words_are_the_formula(operand: SparseOperand, data: st.DataObject)
 def test_matrix_words_are_the_tiles_in_loading_order(operand: SparseOperand, data: st.DataObject) -> None:
     rows, chunks = data.draw(st.integers(1, 2 * operand.m)), data.draw(st.integers(1, 70))
     codes = some_codes(operand, rows, chunks, data)
-    words = metadata.metadata_words(codes, operand)
+    words = matrix.metadata_words(codes, operand)
     across = operand.selectors * operand.chunks
     assert words.shape == (-(-rows // operand.m), -(-chunks // across), operand.threads)
     whole = np.full((words.shape[0] * operand.m, words.shape[1] * across), patterns.ANY_CODE, np.uint8)
@@ -171,8 +171,8 @@ def test_matrix_words_are_the_tiles_in_loading_order(operand: SparseOperand, dat
             tile = whole[i * operand.m : (i + 1) * operand.m, start : start + operand.chunks]
             expected |= np.array(slow_words(tile, operand, f), np.uint32)
         assert (words[i, j] == expected).all()
-    assert (metadata.metadata_codes(words, operand, rows, chunks) == codes).all()
-    assert (metadata.metadata_codes(words, operand) == whole).all()
+    assert (matrix.metadata_codes(words, operand, rows, chunks) == codes).all()
+    assert (matrix.metadata_codes(words, operand) == whole).all()
     validate_words(words, operand, ordered=False)
 
 
@@ -188,14 +188,14 @@ def test_any_wrong_nibble_is_named(operand: SparseOperand, data: st.DataObject) 
     code = data.draw(st.sampled_from(sorted(set(range(16)) - legal)))
     codes = np.full((operand.m, operand.chunks), 0b0100, np.uint8)
     codes[row, chunk] = code
-    words = metadata.tile_words(codes, operand, f)
+    words = matrix.tile_words(codes, operand, f)
     lane, q = rule(row % 8, row % 16 // 8, chunk, f)
     warp = f"warp {row // 16}, " if operand.m == 64 else ""
     where = f"{warp}lane {lane}, nibble {q} (row {row}, chunk {chunk}): 0b{code:04b} of word 0x"
     message = failed(validate_words, words, operand, f, ordered=ordered)
     assert message.startswith(where)
     assert f"has no meaning for {operand}: " in message
-    found = metadata.illegal_nibbles(words, operand, f, ordered=ordered)
+    found = matrix.illegal_nibbles(words, operand, f, ordered=ordered)
     assert found.tolist() == [[32 * (row // 16) + lane, q]]
 
 
@@ -203,7 +203,7 @@ def test_wrong_nibbles_say_why() -> None:
     operand = sparse_operand(16, 16, "f16")
     codes = np.full((16, 4), 0b0100, np.uint8)
     codes[9, 2] = 0b0001
-    words = metadata.tile_words(codes, operand, 3)
+    words = matrix.tile_words(codes, operand, 3)
     validate_words(words, operand, 3, ordered=False)
     assert failed(validate_words, words, operand, 3, ordered=True) == (
         "lane 7, nibble 6 (row 9, chunk 2): 0b0001 of word 0x41444444 has no meaning for mma.sp m16n8k16 f16: "
@@ -227,7 +227,7 @@ def test_wrong_nibbles_of_a_matrix_are_named_by_tile() -> None:
     operand = sparse_operand(64, 32, "bf16")
     codes = np.full((128, 48), 0b1110, np.uint8)
     codes[64 + 37, 16 + 13] = 0b1111
-    words = metadata.metadata_words(codes, operand)
+    words = matrix.metadata_words(codes, operand)
     # row 37 of the tile is row 5 of warp 2; chunk 13 of the group is chunk 5 under selector 1
     assert failed(validate_words, words, operand).startswith(
         "row tile 1, column group 1, warp 2, lane 23, nibble 1 (row 101, chunk 29): 0b1111 of word 0xeeeeeefe has"
@@ -241,7 +241,7 @@ def test_selectors_are_those_of_the_operand() -> None:
     words, codes = np.zeros(32, np.uint32), np.zeros((16, 16), np.uint8)
     operand = sparse_operand(16, 64, "s8")
     message = "the sparsity selector of mma.sp m16n8k64 s8 must be 0, got 1"
-    assert failed(metadata.tile_words, codes, operand, 1) == failed(metadata.tile_codes, words, operand, 1) == message
+    assert failed(matrix.tile_words, codes, operand, 1) == failed(matrix.tile_codes, words, operand, 1) == message
     assert failed(validate_words, words, operand, 1) == message
     assert failed(validate_words, words, sparse_operand(16, 16, "f16"), 4) == (
         "the sparsity selector of mma.sp m16n8k16 f16 must be in 0..3, got 4"
@@ -253,22 +253,22 @@ def test_words_and_codes_of_other_shapes() -> None:
     operand = sparse_operand(16, 32, "f16")
     words = np.zeros((2, 3, 32), np.uint32)
     for call, args, message in (
-        (metadata.tile_words, (np.zeros((8, 8), np.uint8), operand), "takes a tile of 16x8 codes of uint8, got 8x8 of"),
-        (metadata.tile_codes, (words, operand), "has 32 words of uint32, got 2x3x32 of uint32"),
-        (metadata.metadata_words, (np.zeros(8, np.uint8), operand), "codes (rows, chunks) of uint8, got 8 of uint8"),
+        (matrix.tile_words, (np.zeros((8, 8), np.uint8), operand), "takes a tile of 16x8 codes of uint8, got 8x8 of"),
+        (matrix.tile_codes, (words, operand), "has 32 words of uint32, got 2x3x32 of uint32"),
+        (matrix.metadata_words, (np.zeros(8, np.uint8), operand), "codes (rows, chunks) of uint8, got 8 of uint8"),
         (
-            metadata.metadata_words,
+            matrix.metadata_words,
             (np.full((1, 2), 16, np.uint8), operand),
             "row 0, chunk 0: expected a nibble, got 16",
         ),
-        (metadata.metadata_codes, (words[0], operand), "words (row tiles, column groups, 32) of uint32, got 3x32 of"),
+        (matrix.metadata_codes, (words[0], operand), "words (row tiles, column groups, 32) of uint32, got 3x32 of"),
         (
-            metadata.metadata_codes,
+            matrix.metadata_codes,
             (words, operand, 33),
             "2x3x32 words hold 32x48 codes of mma.sp m16n8k32 f16, not 33x48",
         ),
-        (metadata.metadata_codes, (words, operand, 1, 49), "not 1x49"),
-        (metadata.metadata_codes, (words, operand, -1), "not -1x48"),
+        (matrix.metadata_codes, (words, operand, 1, 49), "not 1x49"),
+        (matrix.metadata_codes, (words, operand, -1), "not -1x48"),
         (validate_words, (words[..., :31], operand), "has words (..., 32) of uint32, got 2x3x31 of uint32"),
         (validate_words, (words.astype(np.int32), operand), "of uint32, got 2x3x32 of int32"),
     ):

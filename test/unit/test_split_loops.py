@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.passes.linalg.split_loops import split_copy
+from warploom.passes.linalg.contraction import split_copy
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile
 
 CHANNELS_FIRST = """\

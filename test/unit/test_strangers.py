@@ -218,7 +218,7 @@ def test_each_command_says_its_version(command: str, capsys: pytest.CaptureFixtu
     ],
 )
 def test_options_of_the_backend(options: dict[str, Any], message: str) -> None:
-    from warploom.runtime.torch_frontend.options import read
+    from warploom.runtime.torch.options import read
 
     with pytest.raises(ArgumentError) as caught:
         read(options)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from planted import check_found, edited, line_of
 
-from warploom.dialect.isa.tensor_map import ELEMENTS, SIZE, TensorMapFields
-from warploom.dialect.isa.tensor_map_edits import edits
+from warploom.dialect.isa.tensor_map import ELEMENTS, SIZE, TensorMapFields, edits
 from warploom.runtime import TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
 

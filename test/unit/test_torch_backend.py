@@ -384,7 +384,7 @@ def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
     ],
 )
 def test_options(options: dict[str, Any], message: str) -> None:
-    from warploom.runtime.torch_frontend.options import read
+    from warploom.runtime.torch.options import read
 
     with pytest.raises(ArgumentError, match=message):
         read(options)
@@ -416,7 +416,7 @@ def test_a_schedule_is_followed() -> None:
 
 def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU is given, in place of which a record is kept: partial sums are scratch memory, some of it zeros."""
-    region: Any = import_module("warploom.runtime.torch_frontend.region")
+    region: Any = import_module("warploom.runtime.torch.region")
     enqueued: list[Any] = []
 
     class Recorded:

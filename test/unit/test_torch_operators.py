@@ -65,7 +65,7 @@ def test_linear(activation: str) -> None:
 
 
 def test_one_kernel_for_many_rows() -> None:
-    from warploom.runtime.torch_frontend import region
+    from warploom.runtime.torch import region
 
     w = drawn(8, 16).detach()
     before = region.compiled.cache_info().misses

@@ -13,15 +13,15 @@ import pytest
 from warploom.dialect.isa.targets import target
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
-from warploom.passes.schedule.choice import default_schedule
-from warploom.passes.schedule.search import candidates, spread
-from warploom.passes.schedule.tuned import Tuned
+from warploom.passes.schedule.choice import candidates, default_schedule, spread
+from warploom.passes.schedule.override import Tuned
 from warploom.passes.schedule.validity import check
-from warploom.runtime import ArgumentError, CompileError, WarploomError, compile, tune
+from warploom.runtime import ArgumentError, CompileError, WarploomError, compile
+from warploom.runtime.cli import tune_report
 from warploom.runtime.cli.command import main
+from warploom.runtime.cli.tune_report import Measured
 from warploom.runtime.cuda.driver import GpuDevice
-from warploom.runtime.lowering import parse
-from warploom.runtime.tune import Measured
+from warploom.runtime.kernel.lowering import parse
 
 TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: memref<100x300xf32>) {
   linalg.matmul ins(%A, %B : memref<100x200xf16>, memref<200x300xf16>) outs(%C : memref<100x300xf32>)
@@ -50,11 +50,11 @@ class FakeBench:
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeBench.calls = 0
-    monkeypatch.setattr(tune, "Bench", FakeBench)
+    monkeypatch.setattr(tune_report, "Bench", FakeBench)
 
 
 def test_every_candidate_fits_and_the_default_comes_first() -> None:
-    key, found = tune.schedules(parse(TEXT), "sm_90a")
+    key, found = tune_report.schedules(parse(TEXT), "sm_90a")
     assert key == KEY
     assert len(found) == len(set(found)) > 50
     product: Any = None
@@ -65,15 +65,15 @@ def test_every_candidate_fits_and_the_default_comes_first() -> None:
         return candidates(asked, where)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tune, "candidates", take)
-        tune.schedules(parse(TEXT), "sm_90a")
+        patch.setattr(tune_report, "candidates", take)
+        tune_report.schedules(parse(TEXT), "sm_90a")
         assert found[0] == default_schedule(product, target("sm_90a"))
         for schedule in found:
             check(schedule, product, target("sm_90a"))
 
 
 def test_a_limit_is_spread_over_the_tiles() -> None:
-    _, found = tune.schedules(parse(TEXT), "sm_90a")
+    _, found = tune_report.schedules(parse(TEXT), "sm_90a")
     few = spread(found, 12)
     assert len(few) == 12
     assert few[0] == found[0]
@@ -83,9 +83,11 @@ def test_a_limit_is_spread_over_the_tiles() -> None:
 
 def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> None:
     file, seen = tmp_path / "tuned.json", list[tuple[int, int]]()
-    first = tune.tune(parse(TEXT), GPU, file, limit=7, on_measured=lambda r, n: seen.append((FakeBench.calls, n)))
+    first = tune_report.tune(
+        parse(TEXT), GPU, file, limit=7, on_measured=lambda r, n: seen.append((FakeBench.calls, n))
+    )
     assert seen == [(i, 7) for i in range(1, 8)]
-    again = tune.tune(parse(TEXT), GPU, file, limit=20)
+    again = tune_report.tune(parse(TEXT), GPU, file, limit=20)
     assert FakeBench.calls == 20
     assert sum(r.remembered for r in again) == 7
     assert [r.schedule for r in again if r.default] == list(compile(TEXT).schedule)
@@ -101,7 +103,7 @@ def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> Non
 def test_the_default_must_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeBench, "measure", lambda self, schedule: Measured(schedule, None, "it is broken"))
     with pytest.raises(WarploomError, match="the default schedule fails: it is broken"):
-        tune.tune(parse(TEXT), GPU, tmp_path / "tuned.json")
+        tune_report.tune(parse(TEXT), GPU, tmp_path / "tuned.json")
 
 
 ANY = """func.func @f(%A: memref<?x200xf16>, %B: memref<200x300xf16, strided<[304, 1]>>, %C: memref<?x300xf32>) {
@@ -114,15 +116,15 @@ def test_unknown_sizes_are_given(tmp_path: Path) -> None:
     """They are part of what the file is keyed by; a compiler that does not know them takes what was found with some."""
     file = tmp_path / "tuned.json"
     with pytest.raises(ArgumentError, match=r"%A is \?x200xf16: say how large it is, as in --in A=random:256x256"):
-        tune.tune(parse(ANY), GPU, file, limit=4)
-    found = tune.tune(parse(ANY), GPU, file, limit=4, given=["A=random:70x200"])
+        tune_report.tune(parse(ANY), GPU, file, limit=4)
+    found = tune_report.tune(parse(ANY), GPU, file, limit=4, given=["A=random:70x200"])
     (key,) = json.loads(file.read_text())["devices"]["A GPU"]["products"]
     assert key == "?x300x200 f16 x f16 -> f32, added to C, at 70x200xf16 200x300xf16 70x300xf32"
     assert compile(ANY, tuned=file).schedule[0] == found[0].schedule
-    assert not any(r.remembered for r in tune.tune(parse(ANY), GPU, file, limit=4, given=["A=random:90x200"]))
+    assert not any(r.remembered for r in tune_report.tune(parse(ANY), GPU, file, limit=4, given=["A=random:90x200"]))
     number = ANY.replace("%C: memref", "%s: f32, %C: memref")
     with pytest.raises(ArgumentError, match="tuning takes functions of arrays alone"):
-        tune.tune(parse(number), GPU, file, limit=4)
+        tune_report.tune(parse(number), GPU, file, limit=4)
 
 
 def held(file: Path, schedule: str = OTHER, arch: str = "sm_90a") -> Path:
@@ -201,7 +203,7 @@ def test_options_ask_for_the_schedule() -> None:
 def test_two_products_are_refused() -> None:
     line = TEXT.split("\n")[1]
     with pytest.raises(ArgumentError, match="one product, got 2"):
-        tune.schedules(parse(TEXT.replace(line, line + "\n" + line)), "sm_90a")
+        tune_report.schedules(parse(TEXT.replace(line, line + "\n" + line)), "sm_90a")
 
 
 def test_the_command_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from warploom.runtime import load_ptx
-from warploom.runtime.check.unrounded_sums import UnroundedSum, contractions
 from warploom.runtime.cli.command import main
+from warploom.runtime.kernel.check import UnroundedSum, contractions
 
 KERNEL = """.version 8.0
 .target sm_80

@@ -12,10 +12,10 @@ from upstream import ABSENT, mlir_opt
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError
 
-from warploom.passes.context import make_context, parse_mlir
 from warploom.passes.diagnostics import describe, location_of
+from warploom.passes.opt import UpstreamTarget
 from warploom.passes.pipeline import lower
-from warploom.passes.upstream import UpstreamTarget
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.context import make_context, parse_mlir
-from warploom.runtime import CompileError, compile, host
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, compile
+from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 
 Array = NDArray[Any]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from warploom.passes.schedule.tuned import FORMAT
+from warploom.passes.schedule.override import FORMAT
 from warploom.runtime import Kernel, compile
-from warploom.runtime.binding import launch_values
 from warploom.runtime.cli.command import main
+from warploom.runtime.kernel.binding import launch_values
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 ANYWHERE = "strided<[?, 1], offset: ?>"

@@ -23,7 +23,8 @@ from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from warploom.dialect.isa.mma import ROWS, Mma, Shape
+from warploom.dialect.isa.form import Shape
+from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.isa.types import element_type
 from warploom.dialect.layouts.layout import Layout
@@ -33,6 +34,7 @@ from warploom.dialect.warp.attributes import (
     SHARED_SPACE,
     FragmentType,
     LayoutAttr,
+    SwizzleAttr,
     TargetAttr,
     element_row,
     float_type,
@@ -41,12 +43,11 @@ from warploom.dialect.warp.attributes import (
     memory_space,
     target_of,
 )
-from warploom.dialect.warp.copy import CopyOp, WaitOp
-from warploom.dialect.warp.elementwise import ConstantOp, ConvertOp, ElementwiseOp, Kind
+from warploom.dialect.warp.cta import CopyOp, WaitOp
+from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
 from warploom.dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds, bounds_attribute
 from warploom.dialect.warp.mma import MmaOp
-from warploom.dialect.warp.swizzle import SwizzleAttr
-from warploom.passes.context import make_context
+from warploom.passes.universe import make_context
 
 ELEMENTS = ("f16", "bf16", "f32")
 SHARED = IntegerAttr(SHARED_SPACE, i64)

@@ -15,21 +15,17 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, i8, i64
 from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
-from warploom.dialect.isa import mma, mma_sp, moves
-from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.mma_sp import MmaSparse
+from warploom.dialect.isa import mma, moves
+from warploom.dialect.isa.form import ProductForm
+from warploom.dialect.isa.mma import Mma, MmaSparse
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
-from warploom.dialect.isa.product import ProductForm
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
-from warploom.dialect.ptx.text.printer import print_ptx
-from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, TargetAttr, type_of_element
-from warploom.dialect.warp.matrices import unit
-from warploom.dialect.warp.memory import LdmatrixOp
-from warploom.dialect.warp.mma import MmaOp
-from warploom.dialect.warp.mma_sp import MmaSparseOp, metadata_type
-from warploom.dialect.warp.moves import MovmatrixOp, StmatrixOp
-from warploom.dialect.warp.swizzle import SwizzleAttr
+from warploom.dialect.ptx.printer import print_ptx
+from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
+from warploom.dialect.warp.exchange import MovmatrixOp, StmatrixOp
+from warploom.dialect.warp.memory import LdmatrixOp, unit
+from warploom.dialect.warp.mma import MmaOp, MmaSparseOp, metadata_type
 from warploom.dialect.warp.words import LoadWordsOp, StoreWordsOp
 
 SHARED = IntegerAttr(SHARED_SPACE, i64)
@@ -88,7 +84,7 @@ def product_op(row: ProductForm, values: Sequence[SSAValue]) -> MmaOp | MmaSpars
     return MmaOp(row.shape, a, b, c, *words(row), scales=scaling, selectors=selectors(row), result=result)
 
 
-PRODUCTS = [*mma.rows(), *mma_sp.rows()]
+PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)

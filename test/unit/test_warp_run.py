@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from single_warp import BARRIER, memref, run
 
-from warploom.dialect.sparsity.matrix import compress
-from warploom.dialect.sparsity.metadata import tile_words
-from warploom.dialect.sparsity.operands import sparse_operand
+from warploom.dialect.sparsity.matrix import compress, tile_words
+from warploom.dialect.sparsity.patterns import sparse_operand
 
 
 @pytest.fixture

@@ -14,17 +14,16 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.isa import wmma
-from warploom.dialect.isa.product import Shape
+from warploom.dialect.isa.form import Shape
 from warploom.dialect.isa.types import element_type
 from warploom.dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_element
-from warploom.dialect.warp.elementwise import ElementwiseOp, Kind
+from warploom.dialect.warp.exchange import MovmatrixOp, StmatrixOp
+from warploom.dialect.warp.fragments import ElementwiseOp, Kind
 from warploom.dialect.warp.memory import StoreOp
 from warploom.dialect.warp.mma import MmaOp
-from warploom.dialect.warp.moves import MovmatrixOp, StmatrixOp
-from warploom.dialect.warp.opaque import OpaqueType
-from warploom.dialect.warp.wmma import WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
+from warploom.dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from warploom.dialect.warp.words import StoreWordsOp
 
 NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}

@@ -10,7 +10,7 @@ import pytest
 from lowered import lowered_text
 
 from warploom.dialect.isa.wgmma import Wgmma, rows
-from warploom.dialect.warp.mma_sp import metadata_type
+from warploom.dialect.warp.mma import metadata_type
 from warploom.runtime import TensorMap, check_ptx, compress, load_ptx, prune
 
 N = 24

@@ -1,8 +1,4 @@
-"""The warp-level matrix instructions, from the rows of `dialect.isa`: found by opcode, one family at a time.
-
-A row of the ISA says its operands; here they become slots, and the checks that go beyond kinds and types:
-selectors, metadata.
-"""
+"""Rows of the matrix instructions, made of those of `dialect.isa`. Source: PTX ISA 9.7.14, 9.7.15."""
 
 from __future__ import annotations
 
@@ -15,17 +11,32 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ...isa import families
-from ...isa.block_scale import BlockScale
-from ...isa.form import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Form, FormOperand
-from ...isa.product import ProductForm
+from ...isa.form import (
+    ADDRESS,
+    CONSTANT,
+    DESCRIPTOR,
+    PREDICATE,
+    SCALAR,
+    SELECTOR,
+    BlockScale,
+    Form,
+    FormOperand,
+    ProductForm,
+)
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
+from ...isa.wgmma import SM_90A
 from ..text.syntax import Operand, Symbol, Vector
-from .grammar import Bindings, Row, Slot, name_of
+from .grammar import Bindings, Row, Slot, name_of, row
 
 if TYPE_CHECKING:
-    from ...isa.mma_sp import MmaSparse
+    from ...isa.mma import MmaSparse
     from ...isa.wgmma import Wgmma
+
+# The warp-level matrix instructions, from the rows of `dialect.isa`: found by opcode, one family at a time.
+#
+# A row of the ISA says its operands; here they become slots, and the checks that go beyond kinds and types: selectors,
+# metadata.
 
 ROOTS = frozenset(name.partition(".")[0] for name in families.FAMILIES)
 """The first words of these instructions."""
@@ -84,7 +95,7 @@ def sparse(form: Form) -> MmaSparse | Wgmma:
     Raises:
         TypeError: if it takes none.
     """
-    from ...isa.mma_sp import MmaSparse
+    from ...isa.mma import MmaSparse
     from ...isa.wgmma import Wgmma
 
     if isinstance(form, MmaSparse) or (isinstance(form, Wgmma) and form.granularity):
@@ -227,3 +238,17 @@ def _masks(family: str) -> dict[str, int]:
 @cache
 def _words(spelling: str) -> _Words:
     return _Words.of(spelling)
+
+
+# What orders the products of warpgroups, whose rows are in `dialect.isa.wgmma`. Source: PTX ISA 9.7.15.7.
+
+
+def _row(name: str, operands: str, section: str) -> Row:
+    return row(f"{name}.sync.aligned", operands, section, ptx=(8, 0), sm=90, meaning=name, only=SM_90A)
+
+
+WARPGROUP_ROWS: tuple[Row, ...] = (
+    _row("wgmma.fence", "", "9.7.15.7.1"),
+    _row("wgmma.commit_group", "", "9.7.15.7.2"),
+    _row("wgmma.wait_group", "n:imm(0..9223372036854775807)", "9.7.15.7.3"),
+)

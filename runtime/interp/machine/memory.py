@@ -1,20 +1,94 @@
-"""Memory as threads see it: real bytes, each space an address range, every access checked.
-
-Global memory is the arguments' own bytes, each array at a made-up 64-bit address with a wide gap after it.
-Shared and local memory are one buffer for all CTAs in flight, of which each CTA or thread has its own part.
-Generic addresses are global ones, or lie in the windows of shared and local memory.
-"""
+"""Memory as threads see it: real bytes, checked accesses, initial values of variables; errors. PTX ISA 5.4.4."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ....dialect.ptx.text.operands import ConstantError, evaluate
+from ....dialect.ptx.text.syntax import Variable
+from ...base.errors import WarploomError
 from ...numerics.array import Array
-from ..errors import FaultError
+
+# What the interpreter raises.
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something a kernel did wrong, and where.
+
+    `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, otherwise the check that
+    found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
+    first time, None where there is no single one; an address is one of its own state space. `count` is how often it
+    was seen, at so many `places` in the file. A note is worth knowing and no error: a launch with nothing but notes is
+    right.
+    """
+
+    check: str
+    message: str
+    file: str
+    line: int
+    column: int
+    kernel: str
+    cta: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lane: int | None = None
+    address: int | None = None
+    count: int = 1
+    places: int = 1
+    severity: Literal["error", "note"] = "error"
+
+    def __str__(self) -> str:
+        place = [f"kernel {self.kernel}"]
+        place += [f"CTA {self.cta}"] if self.cta is not None else []
+        place += [f"warp {self.warp}"] if self.warp is not None else []
+        place += [f"lane {self.lane}"] if self.lane is not None else []
+        if self.address is not None and f"address {self.address:#x}" not in self.message:
+            place.append(f"address {self.address:#x}")
+        times = f"; {self.count} times" if self.count > 1 else ""
+        times += f" at {self.places} places" if self.places > 1 else ""
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message} ({', '.join(place)}{times})"
+
+
+class InterpreterError(WarploomError):
+    """A PTX program that cannot be run, or that did something wrong while it ran.
+
+    The message is one line for each thing wrong: `file:line:col: error: what`, then where (kernel, CTA, warp, lane,
+    address) as far as it applies. What went wrong in a run is in `findings`, too.
+    """
+
+    def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+class DecodeError(Exception):
+    """What is wrong with the statement being decoded; the decoder adds where."""
+
+
+class FaultError(Exception):
+    """What an instruction did wrong; the machine adds where.
+
+    `thread` is the number of the first thread at fault among those in flight, None if no single one is; `address` the
+    one it used, if that is what is wrong.
+    """
+
+    def __init__(self, message: str, thread: int | None = None, address: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.thread = thread
+        self.address = address
+
+
+# Memory as threads see it: real bytes, each space an address range, every access checked.
+#
+# Global memory is the arguments' own bytes, each array at a made-up 64-bit address with a wide gap after it. Shared
+# and local memory are one buffer for all CTAs in flight, of which each CTA or thread has its own part. Generic
+# addresses are global ones, or lie in the windows of shared and local memory.
 
 SPAN_BITS = 36
 """Each allocation has an address range of 64 GiB to itself, far more than it fills."""
@@ -304,3 +378,72 @@ def check_writable(parts: tuple[Part, ...]) -> None:
     for part in parts:
         if not part.buffer.writable:
             raise FaultError(f"store to {part.buffer.name}, which is read-only; pass a writable array")
+
+
+# The first bytes of a module's variables: PTX ISA 5.4.4 (Initializers).
+
+Address = Callable[[str], int | None]
+"""The generic address of a variable or a function by its name; None if there is none."""
+
+_SYMBOL = re.compile(
+    r"(?:(?P<mask>0[xX][0-9a-fA-F]+)\((?P<masked>.+)\)|generic\((?P<generic>[\w$%]+)\)|(?P<name>[\w$%]+))"
+    r"(?P<offset>[+-](?:0[xX][0-9a-fA-F]+|\d+))?"
+)
+
+
+def initial(variable: Variable, size: int, address: Address) -> Array:
+    """The first bytes of a variable: zeros, or what its initialiser says.
+
+    Raises:
+        DecodeError: for an initialiser that cannot be read, or that is too long.
+    """
+    data = np.zeros(size, np.uint8)
+    if variable.init is None:
+        return data
+    items = [item for item in re.split(r"[{},]", re.sub(r"\s+", "", variable.init)) if item]
+    try:
+        encoded = b"".join(_word(variable.type, item, address) for item in items)
+    except (ValueError, OverflowError) as error:
+        raise DecodeError(f"variable '{variable.name}': initialiser '{variable.init}' is not supported") from error
+    if len(encoded) > size:
+        raise DecodeError(f"variable '{variable.name}' has {size} bytes, its initialiser {len(encoded)}")
+    data[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+    return data
+
+
+def _word(type: str, text: str, address: Address) -> bytes:
+    """One item. Raises ValueError if it is no constant and no name."""
+    size = int(re.sub(r"\D", "", type)) // 8
+    if text[:2].lower() in ("0f", "0d") and len(text) in (10, 18) and "(" not in text:
+        return int(text[2:], 16).to_bytes(size, "little")
+    if type[0] == "f" or (type.startswith("b") and "." in text):
+        return np.array(float(_constant(text)), f"f{size}").tobytes()
+    try:
+        value = _constant(text)
+    except ValueError:
+        value = _address(text, address)
+    if isinstance(value, float):
+        raise ValueError(text)
+    return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _constant(text: str) -> int | float:
+    """The value of a constant expression. Raises ValueError if it is none."""
+    try:
+        return evaluate(text)
+    except ConstantError as error:
+        raise ValueError(str(error)) from error
+
+
+def _address(text: str, address: Address) -> int:
+    """The address of `f`, `x+8`, `generic(x)`, or the byte of one that `0xFF00(x)` masks out."""
+    match = _SYMBOL.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    if match["mask"]:
+        mask = int(match["mask"], 0)
+        return (_address(match["masked"], address) & mask) >> ((mask & -mask).bit_length() - 1)
+    found = address(match["generic"] or match["name"])
+    if found is None:
+        raise DecodeError(f"'{match['generic'] or match['name']}' is not declared in this module")
+    return found + int(match["offset"] or "0", 0)

@@ -1,24 +1,367 @@
-"""The CTAs in flight: registers of all their threads, memory, and which threads run."""
+"""The CTAs in flight: registers, stacks, memory, and what `printf` prints. PTX ISA 7.3, 9.7.17."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
+from ....dialect.ptx.text.syntax import Variable
 from ...numerics.array import Array
-from ..instructions.prints import Prints
-from ..observers.events import Events
-from .clock import Clock
-from .clusters import ClusterBarrier
-from .copies import CopyQueue
-from .flow import Flow
+from .copies import ClusterBarrier, CopyQueue, OperationGroups
+from .events import BoundStep, Events, Geometry, Selection
+from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
-from .memory import MemorySpaces
-from .operation_groups import OperationGroups
-from .stacks import CallStack
-from .threads import BoundStep, Geometry, Selection
+from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
+
+# What a kernel needs of registers and memory.
+
+WORKSPACE, WORKSPACE_BYTES = "%envreg", 16
+"""The name and the size of what the driver gives a cooperative launch; every launch is one here."""
+
+RESERVED_BYTES = 1024
+"""Shared memory that a kernel has beyond its own where it asks for the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterSlot:
+    """A register: row `index` of the bank of registers of `bits` bits. `name` and `type` are those of the text."""
+
+    bits: int
+    index: int
+    name: str = field(default="", compare=False)
+    type: str = field(default="", compare=False)
+
+
+@dataclass
+class StorageLayout:
+    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
+    local memory, each with its first byte and its size, that hold arguments of functions; `reserves` says whether a CTA
+    has the part of shared memory that is reserved for the system."""
+
+    slots: dict[int, int] = field(default_factory=dict[int, int])
+    shared: int = 0
+    local: int = 0
+    arguments: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    parameters: tuple[tuple[Variable, int], ...] = ()
+    parameter_bytes: int = 0
+    carry: RegisterSlot | None = None
+    pointer: RegisterSlot | None = None
+    results: int | None = None
+    reserves: bool = False
+
+    def stack(self) -> RegisterSlot:
+        """The register that says how much of the stack is used; there is a stack from now on."""
+        if self.pointer is None:
+            self.pointer = self.slot(64, "%SP")
+        return self.pointer
+
+    @property
+    def stack_base(self) -> int:
+        """Where in local memory the stack begins."""
+        return -(-self.local // 16) * 16
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a thread, the stack included."""
+        return self.local if self.pointer is None else self.stack_base + STACK_BYTES
+
+    def slot(self, bits: int, name: str = "", type: str = "") -> RegisterSlot:
+        index = self.slots.get(bits, 0)
+        self.slots[bits] = index + 1
+        return RegisterSlot(bits, index, name, type)
+
+
+# The stack of each thread: what functions that call themselves keep there, and `alloca`. PTX ISA 7.3, 9.7.17.
+#
+# Registers and parameters of a function lie in one place for all its calls; a function that may be called while it
+# runs has them saved when it is called, and restored when it returns. Its local variables lie on the stack.
+
+LEAST = 16
+"""Bytes of the stack that a call takes at least; sizes are multiples of it."""
+
+
+def align(size: int) -> int:
+    """The bytes that something of a size takes on the stack."""
+    return -(-size // LEAST) * LEAST
+
+
+@dataclass
+class StackFrame:
+    """What a function keeps for each of its calls: registers, the bytes of parameters, `size` bytes of variables.
+
+    `addresses` are hidden registers that hold where variables lie, with the offsets of these.
+    """
+
+    layout: StorageLayout
+    slots: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
+    start: int = 0
+    end: int = 0
+    size: int = 0
+    addresses: list[tuple[RegisterSlot, int]] = field(default_factory=list[tuple[RegisterSlot, int]])
+
+    def place(self, size: int, alignment: int) -> int:
+        """Room for a variable. Returns its offset."""
+        offset = -(-self.size // alignment) * alignment
+        self.size = offset + size
+        return offset
+
+    def address(self, offset: int) -> RegisterSlot:
+        """A register that holds the address of a byte of the variables."""
+        slot = next((slot for slot, known in self.addresses if known == offset), None)
+        if slot is None:
+            slot = self.layout.slot(64, "%SP")
+            self.slots.append(slot)
+            self.addresses.append((slot, offset))
+        return slot
+
+
+class CallStack:
+    """The calls that threads are in of one function that keeps a frame for each."""
+
+    def __init__(self, frame: StackFrame, banks: Mapping[int, Array], local: Window) -> None:
+        self._frame = frame
+        self._banks = [(banks[bits], _indices(frame, bits)) for bits in sorted({s.bits for s in frame.slots})]
+        self._parameters = local.buffer.data.reshape(local.base.size, -1)[:, frame.start : frame.end]
+        self._pointer = stack_pointer(banks, frame.layout)
+        self._addresses = [(banks[64][slot.index], offset) for slot, offset in frame.addresses]
+        self._depth = np.zeros(local.base.size, np.int64)
+        self._saved: list[tuple[list[Array], Array, Array]] = []
+        self._base = frame.layout.stack_base
+
+    def push(self, sel: Selection) -> None:
+        """Saves what the function has, and gives it new variables.
+
+        Raises:
+            FaultError: if the stack is used up.
+        """
+        lanes = sel.threads
+        pointer = grow(self._pointer, lanes, align(self._frame.size) + LEAST)
+        for depth in map(int, np.unique(self._depth[lanes])):
+            some = lanes[self._depth[lanes] == depth]
+            if depth == len(self._saved):
+                banks = [np.empty((len(index), sel.total), bank.dtype) for bank, index in self._banks]
+                self._saved.append((banks, np.empty_like(self._parameters), np.empty_like(self._pointer)))
+            registers, parameters, pointers = self._saved[depth]
+            for (bank, index), saved in zip(self._banks, registers, strict=True):
+                saved[:, some] = bank[np.ix_(index, some)]
+            parameters[some] = self._parameters[some]
+            pointers[some] = pointer[np.searchsorted(lanes, some)]
+        self._depth[lanes] += 1
+        for slot, offset in self._addresses:
+            slot[lanes] = pointer + np.uint64(self._base + offset)
+
+    def pop(self, sel: Selection) -> None:
+        """Restores what the function had before it was called."""
+        lanes = sel.threads
+        self._depth[lanes] -= 1
+        for depth in map(int, np.unique(self._depth[lanes])):
+            some = lanes[self._depth[lanes] == depth]
+            registers, parameters, pointers = self._saved[depth]
+            for (bank, index), saved in zip(self._banks, registers, strict=True):
+                bank[np.ix_(index, some)] = saved[:, some]
+            self._parameters[some] = parameters[some]
+            self._pointer[some] = pointers[some]
+
+
+def _indices(frame: StackFrame, bits: int) -> Array:
+    return np.array([slot.index for slot in frame.slots if slot.bits == bits], np.int64)
+
+
+def stack_pointer(banks: Mapping[int, Array], layout: StorageLayout) -> Array:
+    """How many bytes of the stack each thread uses."""
+    return banks[64][layout.stack().index]
+
+
+def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
+    """Takes bytes of the stack. Returns where they begin.
+
+    Raises:
+        FaultError: if there are not so many.
+    """
+    before = pointer[lanes]
+    after = before + np.asarray(size, np.uint64)
+    bad = np.flatnonzero((after > STACK_BYTES) | (after < before))
+    if bad.size:
+        message = f"the stack of {STACK_BYTES} bytes is used up; does the recursion end?"
+        raise FaultError(message, int(lanes[bad[0]]))
+    pointer[lanes] = after
+    return before
+
+
+# What `printf` in a kernel prints: C's formats, and the order of the lines. CUDA C++ Programming Guide, 10.35.
+#
+# Arguments lie one behind the other, each at a multiple of its size. What threads print in one step stands in their
+# order, and everything in that of the CTAs.
+
+Sink: TypeAlias = Callable[[str], object]
+"""What takes the text that kernels print."""
+
+PrintValue: TypeAlias = int | float | bytes
+
+_SPEC = re.compile(
+    rb"%(?:%|(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<length>hh|h|ll|l|j|z|t|q|L)?"
+    rb"(?P<kind>[diouxXeEfFgGaAcsp]))"
+)
+_BITS = {"hh": 8, "h": 16, "": 32}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One conversion of a format, such as `%-8.3lf`; `width` and `precision` may be `*`."""
+
+    flags: str
+    width: str
+    precision: str | None
+    length: str
+    kind: str
+
+    @property
+    def stars(self) -> int:
+        """How many arguments the width and the precision take."""
+        return (self.width == "*") + (self.precision == "*")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the argument."""
+        if self.kind in "eEfFgGaAsp":
+            return 8
+        return 4 if self.length in _BITS else 8
+
+    def show(self, value: PrintValue, stars: Sequence[int]) -> str:
+        """The argument as text."""
+        given = iter(stars)
+        width = next(given) if self.width == "*" else int(self.width or "0")
+        precision = (
+            next(given) if self.precision == "*" else None if self.precision is None else int(self.precision or 0)
+        )
+        flags = self.flags + ("-" if width < 0 else "")
+        text = self._plain(value, flags, None if precision is not None and precision < 0 else precision)
+        zero = "0" in flags and "-" not in flags and self.kind not in "csp"
+        if zero and not (precision is not None and self.kind in "diouxX") and not re.search("inf|nan", text, re.I):
+            lead = re.match(r"[-+ ]?(0[xX])?", text)
+            at = lead.end() if lead and self.kind not in "diu" else len(text) - len(text.lstrip("-+ "))
+            return text[:at] + text[at:].rjust(abs(width) - at, "0")
+        return text.ljust(abs(width)) if "-" in flags else text.rjust(abs(width))
+
+    def _plain(self, value: PrintValue, flags: str, precision: int | None) -> str:
+        if isinstance(value, bytes):
+            return value[:precision].decode("latin-1")
+        sign = "+" if "+" in flags else " " if " " in flags else ""
+        if isinstance(value, float):
+            return self._float(value, sign, "#" if "#" in flags else "", precision)
+        if self.kind == "c":
+            return chr(value & 0xFF)
+        if self.kind == "p":
+            return f"{value:#x}" if value else "(nil)"
+        bits = _BITS.get(self.length, 64)
+        number = value & ((1 << bits) - 1)
+        if self.kind in "di":
+            number -= number >> (bits - 1) << bits
+            return f"{'-' if number < 0 else sign}{_digits(abs(number), 'd', precision)}"
+        digits = _digits(number, self.kind.replace("u", "d"), precision)
+        if "#" in flags and self.kind == "o":
+            return digits if digits[:1] == "0" else f"0{digits}"
+        return (f"0{self.kind}" if "#" in flags and number and self.kind in "xX" else "") + digits
+
+    def _float(self, value: float, sign: str, alternate: str, precision: int | None) -> str:
+        if self.kind in "aA":
+            text = _hexadecimal(value, precision)
+            text = text if text[0] == "-" else sign + text
+            text = text.replace("p", ".p") if alternate and "." not in text else text
+            return text.upper() if self.kind == "A" else text
+        return f"%{sign}{alternate}.{6 if precision is None else precision}{self.kind}" % value
+
+
+def _digits(number: int, base: str, precision: int | None) -> str:
+    return "" if precision == 0 and number == 0 else f"{number:{base}}".rjust(precision or 0, "0")
+
+
+def _hexadecimal(value: float, precision: int | None) -> str:
+    """`%a`: one digit before the point, trailing zeros left out unless a precision asks for them."""
+    if not np.isfinite(value) or precision is not None:
+        return f"{value}" if not np.isfinite(value) else _rounded_hexadecimal(value, precision or 0)
+    head, _, exponent = value.hex().partition("p")
+    return f"{head.rstrip('0').rstrip('.') if '.' in head else head}p{exponent}"
+
+
+def _rounded_hexadecimal(value: float, precision: int) -> str:
+    mantissa, exponent = np.frexp(abs(value))
+    scaled = round(float(mantissa) * 2 * 16**precision)
+    whole, fraction = divmod(scaled, 16**precision)
+    digits = f".{fraction:0{precision}x}" if precision else ""
+    return f"{'-' if np.signbit(value) else ''}0x{whole:x}{digits}p{int(exponent) - 1 if value else 0:+d}"
+
+
+def parse(text: bytes) -> list[bytes | Spec]:
+    """A format as text and conversions, in their order; what is no conversion is text."""
+    pieces: list[bytes | Spec] = []
+    end = 0
+    for match in _SPEC.finditer(text):
+        pieces.append(text[end : match.start()])
+        groups = {name: part.decode() if part is not None else None for name, part in match.groupdict().items()}
+        if groups["kind"] is None:
+            pieces.append(b"%")
+        else:
+            words = (groups[name] or "" for name in ("length", "kind"))
+            pieces.append(Spec(groups["flags"] or "", groups["width"] or "", groups["precision"], *words))
+        end = match.end()
+    return [*pieces, text[end:]]
+
+
+def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
+    """Offset, bytes and kind of each argument of a format: kinds are those of conversions, `*` that of a width."""
+    offset = 0
+    for piece in pieces:
+        if isinstance(piece, Spec):
+            for size, kind in [(4, "*")] * piece.stars + [(piece.size, piece.kind)]:
+                offset = -(-offset // size) * size
+                yield offset, size, kind
+                offset += size
+
+
+def show(pieces: Sequence[bytes | Spec], values: Sequence[PrintValue]) -> str:
+    """A format with its arguments put in."""
+    given = iter(values)
+    text: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            text.append(piece.decode("latin-1"))
+            continue
+        stars = [_signed(next(given)) for _ in range(piece.stars)]
+        text.append(piece.show(next(given), stars))
+    return "".join(text)
+
+
+def _signed(value: PrintValue) -> int:
+    number = int(value)
+    return number - (number >> 31 << 32)
+
+
+@dataclass
+class Prints:
+    """What the CTAs in flight have printed so far."""
+
+    lines: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    steps: int = 0
+
+    def add(self, texts: Sequence[tuple[int, int, str]]) -> None:
+        """Texts of one step, each with the numbers of its CTA and of its thread there."""
+        self.lines += [(cta, self.steps, text) for cta, _, text in sorted(texts, key=lambda item: item[:2])]
+        self.steps += 1
+
+    def flush(self, sink: Sink) -> None:
+        """Prints everything, CTA by CTA."""
+        text = "".join(text for _, _, text in sorted(self.lines, key=lambda line: line[:2]))
+        self.lines.clear()
+        if text:
+            sink(text.encode("latin-1").decode(errors="replace"))
+
+
+# The CTAs in flight: registers of all their threads, memory, and which threads run.
 
 
 class State:

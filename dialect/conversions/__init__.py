@@ -1,0 +1,1 @@
+"""Conversions between fragments: the steps that a warp can take, their costs, and the search for the cheapest."""

@@ -1,0 +1,368 @@
+"""Layouts as pictures: SVG shapes, the colours of lanes, matrices as cells, and the names of the cells."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import product
+from math import ceil
+from typing import Any, Protocol
+
+# What pictures are drawn with: SVG as text, and the colours of lanes.
+
+LANES = 32
+
+FONT = 10
+
+FINE, BOLD = 0.6, 1.4
+"""Widths of lines, in pixels."""
+
+STYLE = "text{text-anchor:middle;fill:#111}.h{font-size:13px;font-weight:bold;text-anchor:start}.l{text-anchor:start}"
+
+
+def colour(lane: int) -> str:
+    """The colour of a lane, or of a thread of a warpgroup as its lane, light enough for black text: "#rrggbb"."""
+    group, within = divmod(lane % LANES, 4)
+    red, green, blue = colorsys.hls_to_rgb(_HUES[group], 0.93 - 0.06 * within, 0.75)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
+
+
+_HUES = tuple(degrees / 360 for degrees in (212, 28, 130, 350, 265, 55, 180, 310))
+"""Of the eight groups of four lanes; neighbours are far apart."""
+
+
+def document(width: float, height: float, body: Iterable[str], style: str = STYLE) -> str:
+    """An SVG document with a white background: text stays text, everything is styled by classes."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} {number(height)}" '
+        f'width="{number(width)}" height="{number(height)}" font-family="Helvetica,Arial,sans-serif" '
+        f'font-size="{FONT}">\n'
+        f"<style>{style}</style>\n"
+        f'<rect width="100%" height="100%" fill="#fff"/>\n'
+        f"{''.join(body)}</svg>\n"
+    )
+
+
+def box(x: float, y: float, width: float, height: float, fill: str, line: float = BOLD) -> str:
+    """A rectangle."""
+    size = f'width="{number(width)}" height="{number(height)}"'
+    return f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}" stroke="#222" stroke-width="{line}"/>\n'
+
+
+def bar(x: float, y: float, width: float, height: float, fill: str, title: str = "") -> str:
+    """A rectangle without a line; `title` is shown to who points at it."""
+    size = f'width="{number(width)}" height="{number(height)}"'
+    shown = f"><title>{escape(title)}</title></rect>" if title else "/>"
+    return f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{shown}\n'
+
+
+def text(x: float, y: float, words: str, kind: str = "") -> str:
+    """A line of text; `kind` is its class."""
+    named = f' class="{kind}"' if kind else ""
+    return f'<text{named} x="{number(x)}" y="{number(y)}">{escape(words)}</text>\n'
+
+
+def grid(x: float, y: float, width: float, height: float, across: float, down: float) -> Iterator[str]:
+    """Thin lines that cut a rectangle into parts of across x down pixels, unless they would run together."""
+    if min(across, down) < 3:
+        return
+    columns, rows = ceil(width / across - 1e-6), ceil(height / down - 1e-6)
+    lines = [f"M{number(x + i * across)} {number(y)}v{number(height)}" for i in range(1, columns)]
+    lines += [f"M{number(x)} {number(y + i * down)}h{number(width)}" for i in range(1, rows)]
+    yield f'<path d="{"".join(lines)}" fill="none" stroke="#666" stroke-width="{FINE}"/>\n'
+
+
+def number(value: float) -> str:
+    """A coordinate, to a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+# Matrices as pictures: cells that lanes hold, in panels side by side.
+#
+# A `Picture` has panels, a panel is a matrix whose places are covered by cells; a cell is one or several neighbouring
+# elements that one lane holds together. Every lane has its colour: one hue for the four lanes of a group.
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """height x width elements from (row, column) on, held by `lane`."""
+
+    row: int
+    column: int
+    height: int
+    width: int
+    lane: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A matrix of rows x columns, covered by cells of one size.
+
+    Lane `addresses` + i gives the address of row i, where the matrix is in memory.
+    """
+
+    title: str
+    rows: int
+    columns: int
+    cells: tuple[Cell, ...]
+    addresses: int | None = None
+
+    @property
+    def height(self) -> int:
+        """Rows of a cell."""
+        return self.cells[0].height
+
+    @property
+    def width(self) -> int:
+        """Columns of a cell."""
+        return self.cells[0].width
+
+    def beside(self, together: int) -> list[str]:
+        """What is written beside the rows, `together` rows at a time: who gives their addresses."""
+        if self.addresses is None:
+            return []
+        firsts = range(self.addresses, self.addresses + self.rows, together)
+        return [f"p: T{lane}" + (f"-T{lane + together - 1}" if together > 1 else "") for lane in firsts]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Panels under a title, with lines of explanation below; `legend` is whether the colours of lanes are told."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...] = ()
+    legend: bool = True
+
+
+def span(start: int, count: int) -> str:
+    """The numbers from `start` on: "4" or "4-7"."""
+    return str(start) if count == 1 else f"{start}-{start + count - 1}"
+
+
+LETTER = 5.9
+"""Width of a letter of the labels, about, in pixels: digits, braces and commas of a sans-serif at size FONT."""
+
+TITLE_LETTER = 8.6
+"""Width of a letter of the title, about."""
+
+MARGIN = 16
+GAP = 28
+PAGE = 1150
+"""Panels stand side by side up to this width."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Where things of a panel are, in pixels from its corner; labels have up to `letters` letters."""
+
+    panel: Panel
+    letters: int
+
+    @property
+    def column(self) -> float:
+        """Width of a column."""
+        return max(self.letters * LETTER + 10, 30) / self.panel.width
+
+    @property
+    def row(self) -> float:
+        """Height of a row."""
+        return (22 if self.panel.height == 1 else 26) / self.panel.height
+
+    @property
+    def left(self) -> float:
+        """Room for the row numbers."""
+        return 10 + LETTER * max(len(text) for _, text in self.row_labels())
+
+    @property
+    def top(self) -> float:
+        """Room for the panel's title and the column numbers."""
+        return 36 if self.panel.title else 18
+
+    @property
+    def width(self) -> float:
+        beside = max((len(text) * LETTER + 8 for _, text in self.beside()), default=0)
+        return max(self.left + self.column * self.panel.columns + beside, len(self.panel.title) * LETTER + 8)
+
+    @property
+    def height(self) -> float:
+        return self.top + self.row * self.panel.rows
+
+    def row_labels(self) -> list[tuple[float, str]]:
+        """(middle in rows, text): each row where there is room, else the rows of a cell together."""
+        return _labels(self.panel.rows, self.together)
+
+    def column_labels(self) -> list[tuple[float, str]]:
+        """(middle in columns, text)."""
+        room = self.column >= 4 + LETTER * len(str(self.panel.columns))
+        return _labels(self.panel.columns, 1 if room else self.panel.width)
+
+    @property
+    def together(self) -> int:
+        """How many rows are labelled together."""
+        return 1 if self.row >= 11 else self.panel.height
+
+    def beside(self) -> list[tuple[float, str]]:
+        """(middle in rows, text) of what is written beside the rows."""
+        texts = self.panel.beside(self.together)
+        return [((i + 0.5) * self.together, text) for i, text in enumerate(texts)]
+
+
+def _labels(count: int, step: int) -> list[tuple[float, str]]:
+    return [(start + step / 2, span(start, step)) for start in range(0, count, step)]
+
+
+def svg(picture: Picture) -> str:
+    """The picture as an SVG document: text stays text, everything is styled by classes."""
+    letters = max(len(cell.label) for panel in picture.panels for cell in panel.cells)
+    placed, width, bottom = _placed([_Sizes(panel, letters) for panel in picture.panels])
+    legend = _legend(MARGIN, bottom + 14) if picture.legend else ()
+    below = bottom + (74 if picture.legend else 26)
+    notes = _notes(picture.notes, below)
+    words = (len(picture.title) * TITLE_LETTER, *(len(note) * 5.6 for note in picture.notes))
+    width = max(width, MARGIN + 16 * 30, *(MARGIN + word for word in words)) + MARGIN
+    height = below + 16 * len(picture.notes)
+    lanes = "".join(f".t{lane}{{fill:{colour(lane)}}}" for lane in range(LANES))
+    body = "".join("".join(_panel(sizes, x, y)) for sizes, x, y in placed)
+    heading = f'<text class="h" x="{MARGIN}" y="{MARGIN + 12}">{escape(picture.title)}</text>\n'
+    return document(width, height, (heading, body, *legend, notes), f"{_CSS}{lanes}")
+
+
+_CSS = (
+    "text{text-anchor:middle;fill:#111}path{stroke:#555;stroke-width:.6}"
+    ".h{font-size:15px;font-weight:bold;text-anchor:start}.p{font-size:12px;text-anchor:start;font-style:italic}"
+    ".l{text-anchor:start}.r{text-anchor:end;fill:#666}.c{fill:#666}.n{font-size:11px;text-anchor:start}"
+    ".f{fill:none;stroke:#222;stroke-width:1.4}"
+)
+
+
+def _placed(panels: Sequence[_Sizes]) -> tuple[list[tuple[_Sizes, float, float]], float, float]:
+    """The panels with their corners, rows of equally many; the right edge, the bottom."""
+    wide, high = max(sizes.width for sizes in panels) + GAP, max(sizes.height for sizes in panels) + GAP / 2
+    fit = max(1, int(PAGE // wide))
+    across = max(count for count in range(1, fit + 1) if len(panels) % count == 0)
+    placed = [(sizes, MARGIN + i % across * wide, MARGIN + 26 + i // across * high) for i, sizes in enumerate(panels)]
+    down = len(panels) // across
+    return placed, MARGIN + across * wide - GAP, MARGIN + 26 + down * high - GAP / 2
+
+
+def _panel(sizes: _Sizes, x: float, y: float) -> Iterator[str]:
+    panel = sizes.panel
+    if panel.title:
+        yield f'<text class="p" x="{number(x)}" y="{number(y + 14)}">{escape(panel.title)}</text>\n'
+    left, top = x + sizes.left, y + sizes.top
+    for middle, text in sizes.column_labels():
+        yield f'<text class="c" x="{number(left + middle * sizes.column)}" y="{number(top - 5)}">{text}</text>'
+    for middle, text in sizes.row_labels():
+        yield f'<text class="r" x="{number(left - 5)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>'
+    wide, high = sizes.column * panel.width, sizes.row * panel.height
+    yield "\n"
+    for lane in sorted({cell.lane for cell in panel.cells}):
+        corners = ((left + c.column * sizes.column, top + c.row * sizes.row) for c in panel.cells if c.lane == lane)
+        yield f'<path class="t{lane % LANES}" d="{_boxes(corners, wide, high)}"/>\n'
+    for cell in panel.cells:
+        at = left + cell.column * sizes.column + wide / 2, top + cell.row * sizes.row + high / 2 + 3.5
+        yield f'<text x="{number(at[0])}" y="{number(at[1])}">{escape(cell.label)}</text>'
+    frame = _boxes([(left, top)], sizes.column * panel.columns, sizes.row * panel.rows)
+    yield f'\n<path class="f" d="{frame}"/>\n'
+    beside = left + sizes.column * panel.columns + 6
+    for middle, text in sizes.beside():
+        yield f'<text class="l" x="{number(beside)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>\n'
+
+
+def _boxes(corners: Iterable[tuple[float, float]], wide: float, high: float) -> str:
+    return "".join(f"M{number(x)} {number(y)}h{number(wide)}v{number(high)}h-{number(wide)}z" for x, y in corners)
+
+
+def _legend(x: float, y: float) -> Iterator[str]:
+    """The colours of the lanes, in two rows."""
+    for lane in range(LANES):
+        at = x + lane % 16 * 30, y + lane // 16 * 18
+        yield f'<path class="t{lane}" d="{_boxes([at], 30, 18)}"/>'
+        yield f'<text x="{number(at[0] + 15)}" y="{number(at[1] + 12.5)}">T{lane}</text>'
+    yield "\n"
+
+
+def _notes(notes: Sequence[str], y: float) -> str:
+    return "".join(
+        f'<text class="n" x="{MARGIN}" y="{number(y + 16 * i)}">{escape(note)}</text>\n' for i, note in enumerate(notes)
+    )
+
+
+# What there is to draw of a layout: its cells, and what they are called.
+
+
+class LayoutBit(Protocol):
+    """A bit of a layout: bit `number` of the place along an axis."""
+
+    @property
+    def axis(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
+
+
+class LaneLayout(Protocol):
+    """A layout, as far as a picture asks."""
+
+    @property
+    def rows(self) -> Any: ...  # an int, which may be a cached property
+
+    @property
+    def columns(self) -> Any: ...
+
+    @property
+    def element(self) -> Sequence[LayoutBit]: ...
+
+    def extent(self, axis: str) -> int: ...
+
+    def find(self, **coordinates: int) -> tuple[int, int]: ...
+
+
+Label = Callable[[int, int], str]
+"""From the number of the first element and how many there are to the part of a label after the lane."""
+
+
+def elements(letter: str) -> Label:
+    def label(first: int, count: int) -> str:
+        if count == 1:
+            return f"{letter}{first}"
+        between = "," if count == 2 else ".."
+        return f"{{{letter}{first}{between}{letter}{first + count - 1}}}"
+
+    return label
+
+
+def panels(layout: LaneLayout, label: Label, axes: dict[str, str], fixed: Sequence[str] = ()) -> tuple[Panel, ...]:
+    """A panel for each value on the axes named; others but row and column stay at 0."""
+    used = [axis for axis in axes if layout.extent(axis) > 1 and axis not in fixed]
+    return tuple(
+        Panel(
+            ", ".join(f"{axes[axis]} {value}" for axis, value in zip(used, values, strict=True)),
+            layout.rows,
+            layout.columns,
+            tuple(cells(layout, label, dict(zip(used, values, strict=True)))),
+        )
+        for values in product(*(range(layout.extent(axis)) for axis in used))
+    )
+
+
+def cells(layout: LaneLayout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
+    """Elements that follow each other in a lane and in the matrix are one cell."""
+    axis = layout.element[0].axis if layout.element else "r"
+    together = 1
+    while axis in "rc" and layout.element[together.bit_length() - 1 :][:1] == (_bit(layout, axis, together),):
+        together *= 2
+    height, width = (together, 1) if axis == "r" else (1, together)
+    for r, c in product(range(0, layout.rows, height), range(0, layout.columns, width)):
+        lane, first = layout.find(r=r, c=c, **at)
+        yield Cell(r, c, height, width, lane, f"T{lane}:{label(first, together)}")
+
+
+def _bit(layout: LaneLayout, axis: str, together: int) -> object:
+    """The bit that makes twice as many elements follow each other."""
+    number = together.bit_length() - 1
+    return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)

@@ -1,0 +1,312 @@
+"""`gpu` as MLIR prints it: xDSL's dialect, with the text of kernels, their modules and their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FunctionType,
+    IndexType,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    UnitAttr,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.irdl import (
+    AnyOf,
+    attr_def,
+    irdl_op_definition,
+    operand_def,
+    opt_attr_def,
+    opt_operand_def,
+    opt_prop_def,
+    opt_result_def,
+    prop_def,
+    region_def,
+    result_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+DIMENSIONS = 3
+
+SIZE = AnyOf.get(IndexType, i32, i64)
+"""What a size of a launch may be."""
+
+
+@irdl_op_definition
+class ModuleOp(gpu.ModuleOp):
+    """Kernels that are loaded together: `gpu.module @kernels { ... }`."""
+
+    name = "gpu.module"
+    assembly_format = "$sym_name attr-dict-with-keyword $body"
+
+    body = region_def("single_block")
+    sym_name = prop_def(SymbolNameConstraint())
+
+
+@irdl_op_definition
+class FuncOp(gpu.FuncOp):
+    """A function of a GPU, most often a kernel: `gpu.func @f(%A: memref<4x4xf32>) kernel attributes {...} { ... }`."""
+
+    name = "gpu.func"
+
+    body = region_def()
+    sym_name = attr_def(SymbolNameConstraint())
+    function_type = prop_def(FunctionType)
+    kernel = opt_prop_def(UnitAttr)
+    known_block_size = opt_attr_def(DenseArrayBase.constr(i32), attr_name="gpu.known_block_size")
+    known_grid_size = opt_attr_def(DenseArrayBase.constr(i32), attr_name="gpu.known_grid_size")
+
+    def verify_(self) -> None:
+        if not self.body.blocks:
+            raise VerifyException("expected a body, got a declaration")
+        super().verify_()
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        name = parser.parse_symbol_name()
+        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        results = _parse_results(parser)
+        kernel = parser.parse_optional_keyword("kernel") is not None
+        attributes = parser.parse_optional_attr_dict_with_keyword(("sym_name", "function_type", "kernel"))
+        body = parser.parse_region(arguments)
+        properties: dict[str, Attribute] = {
+            "function_type": FunctionType.from_lists([argument.type for argument in arguments], results)
+        }
+        if kernel:
+            properties["kernel"] = UnitAttr()
+        held = {} if attributes is None else dict(attributes.data)
+        return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **held})
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.body.blocks[0].args, printer.print_block_argument)
+        if results := self.function_type.outputs.data:
+            printer.print_string(" -> ")
+            with printer.in_parens():
+                printer.print_list(results, printer.print_attribute)
+        if self.kernel is not None:
+            printer.print_string(" kernel")
+        printer.print_op_attributes(self.attributes, reserved_attr_names=("sym_name",), print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+
+
+def _parse_results(parser: Parser) -> Sequence[Attribute]:
+    if parser.parse_optional_punctuation("->") is None:
+        return ()
+    return parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type) or (
+        parser.parse_type(),
+    )
+
+
+@irdl_op_definition
+class ReturnOp(gpu.ReturnOp):
+    """The end of a function: `gpu.return`."""
+
+    name = "gpu.return"
+    assembly_format = "attr-dict ($args^ `:` type($args))?"
+
+    args = var_operand_def()
+
+
+@irdl_op_definition
+class LaunchFuncOp(gpu.LaunchFuncOp):
+    """A launch: `gpu.launch_func @kernels::@f blocks in (%x, %y, %z) threads in (%t, %u, %v) args(%A : memref<4xf32>)`.
+
+    What else may stand there: `async [%token]` and `<%stream : i64>` before the kernel, `clusters in (...)` behind it,
+    `dynamic_shared_memory_size %bytes` before the arguments.
+    """
+
+    name = "gpu.launch_func"
+
+    asyncDependencies = var_operand_def(gpu.AsyncTokenType)  # noqa: N815
+    gridSizeX = operand_def(SIZE)  # noqa: N815
+    gridSizeY = operand_def(SIZE)  # noqa: N815
+    gridSizeZ = operand_def(SIZE)  # noqa: N815
+    blockSizeX = operand_def(SIZE)  # noqa: N815
+    blockSizeY = operand_def(SIZE)  # noqa: N815
+    blockSizeZ = operand_def(SIZE)  # noqa: N815
+    clusterSizeX = opt_operand_def(SIZE)  # noqa: N815
+    clusterSizeY = opt_operand_def(SIZE)  # noqa: N815
+    clusterSizeZ = opt_operand_def(SIZE)  # noqa: N815
+    dynamicSharedMemorySize = opt_operand_def(i32)  # noqa: N815
+    kernelOperands = var_operand_def()  # noqa: N815
+    asyncObject = opt_operand_def()  # noqa: N815
+    asyncToken = opt_result_def(gpu.AsyncTokenType)  # noqa: N815
+    kernel = prop_def(SymbolRefAttr)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LaunchFuncOp:
+        is_async = parser.parse_optional_keyword("async") is not None
+        waits = _operands(parser, parser.Delimiter.SQUARE) or []
+        stream = _stream(parser)
+        kernel = _symbol(parser)
+        clusters = _sizes(parser, "clusters", optional=True)
+        blocks, threads = _sizes(parser, "blocks"), _sizes(parser, "threads")
+        kind = parser.parse_type() if parser.parse_optional_punctuation(":") else IndexType()
+        shared = _shared(parser)
+        given = _typed(parser, parser.Delimiter.PAREN) if parser.parse_optional_keyword("args") else []
+        attributes = parser.parse_optional_attr_dict()
+        sizes = [[parser.resolve_operand(size, kind)] for size in (*blocks, *threads)]
+        cluster = [[parser.resolve_operand(size, kind)] for size in clusters] or [[], [], []]
+        tokens = [parser.resolve_operand(wait, gpu.AsyncTokenType()) for wait in waits]
+        return cls.build(
+            operands=[tokens, *sizes, *cluster, shared, given, stream],
+            result_types=[[gpu.AsyncTokenType()] if is_async else []],
+            properties={"kernel": kernel},
+            attributes=attributes,
+        )
+
+    def print(self, printer: Printer) -> None:
+        if self.asyncToken is not None:
+            printer.print_string(" async")
+        if self.asyncDependencies:
+            printer.print_string(" ")
+            with printer.in_square_brackets():
+                printer.print_list(self.asyncDependencies, printer.print_ssa_value)
+        if self.asyncObject is not None:
+            printer.print_string(" ")
+            with printer.in_angle_brackets():
+                _print_typed(printer, self.asyncObject)
+        printer.print_string(" ")
+        printer.print_attribute(self.kernel)
+        if self.clusterSizeX is not None and self.clusterSizeY is not None and self.clusterSizeZ is not None:
+            _print_sizes(printer, "clusters", (self.clusterSizeX, self.clusterSizeY, self.clusterSizeZ))
+        _print_sizes(printer, "blocks", (self.gridSizeX, self.gridSizeY, self.gridSizeZ))
+        _print_sizes(printer, "threads", (self.blockSizeX, self.blockSizeY, self.blockSizeZ))
+        if self.gridSizeX.type != IndexType():
+            printer.print_string(" : ")
+            printer.print_attribute(self.gridSizeX.type)
+        if self.dynamicSharedMemorySize is not None:
+            printer.print_string(" dynamic_shared_memory_size ")
+            printer.print_ssa_value(self.dynamicSharedMemorySize)
+        if self.kernelOperands:
+            printer.print_string(" args")
+            with printer.in_parens():
+                printer.print_list(self.kernelOperands, lambda value: _print_typed(printer, value))
+        printer.print_op_attributes(self.attributes)
+
+
+def _operands(parser: Parser, delimiter: Parser.Delimiter) -> list[UnresolvedOperand] | None:
+    return parser.parse_optional_comma_separated_list(delimiter, parser.parse_unresolved_operand)
+
+
+def _symbol(parser: Parser) -> SymbolRefAttr:
+    position, kernel = parser.pos, parser.parse_attribute()
+    if not isinstance(kernel, SymbolRefAttr):
+        parser.raise_error(f"expected the name of a kernel, as @kernels::@f, got {kernel}", position)
+    return kernel
+
+
+def _stream(parser: Parser) -> list[SSAValue]:
+    """`<%stream : i64>`, the object that a launch is queued on."""
+    position = parser.pos
+    found = _typed(parser, parser.Delimiter.ANGLE)
+    if len(found) > 1:
+        parser.raise_error(f"expected one object to queue the launch on, got {len(found)}", position)
+    return found
+
+
+def _typed(parser: Parser, delimiter: Parser.Delimiter) -> list[SSAValue]:
+    """Values in brackets, each with its type; none where there is no bracket."""
+
+    def value() -> SSAValue:
+        operand = parser.parse_unresolved_operand()
+        parser.parse_punctuation(":")
+        return parser.resolve_operand(operand, parser.parse_type())
+
+    return parser.parse_optional_comma_separated_list(delimiter, value) or []
+
+
+def _sizes(parser: Parser, what: str, *, optional: bool = False) -> list[UnresolvedOperand]:
+    """`blocks in (%x, %y, %z)`."""
+    if optional and parser.parse_optional_keyword(what) is None:
+        return []
+    if not optional:
+        parser.parse_keyword(what, f" before the sizes: {what} in (%x, %y, %z)")
+    parser.parse_keyword("in")
+    position = parser.pos
+    sizes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
+    if len(sizes) != DIMENSIONS:
+        parser.raise_error(f"expected {DIMENSIONS} sizes of {what}, got {len(sizes)}", position)
+    return sizes
+
+
+def _shared(parser: Parser) -> list[SSAValue]:
+    if parser.parse_optional_keyword("dynamic_shared_memory_size") is None:
+        return []
+    return [parser.resolve_operand(parser.parse_unresolved_operand(), i32)]
+
+
+def _print_sizes(printer: Printer, what: str, sizes: Sequence[SSAValue]) -> None:
+    printer.print_string(f" {what} in ")
+    with printer.in_parens():
+        printer.print_list(sizes, printer.print_ssa_value)
+
+
+def _print_typed(printer: Printer, value: SSAValue) -> None:
+    printer.print_ssa_value(value)
+    printer.print_string(" : ")
+    printer.print_attribute(value.type)
+
+
+@irdl_op_definition
+class BarrierOp(gpu.BarrierOp):
+    """All threads of a CTA meet: `gpu.barrier`."""
+
+    name = "gpu.barrier"
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class SubgroupIdOp(gpu.SubgroupIdOp):
+    """The number of a warp in its CTA: `gpu.subgroup_id : index`."""
+
+    name = "gpu.subgroup_id"
+    assembly_format = "attr-dict `:` type($result)"
+
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class BlockIdOp(gpu.BlockIdOp):
+    """The number of a CTA along one dimension: `gpu.block_id x`."""
+
+    name = "gpu.block_id"
+    assembly_format = "$dimension attr-dict"
+
+    dimension = prop_def(gpu.DimensionAttr)
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class ThreadIdOp(gpu.ThreadIdOp):
+    """The number of a thread in its CTA along one dimension: `gpu.thread_id x`."""
+
+    name = "gpu.thread_id"
+    assembly_format = "$dimension attr-dict"
+
+    dimension = prop_def(gpu.DimensionAttr)
+    result = result_def(IndexType)
+
+
+OPERATIONS: tuple[type[Operation], ...] = (
+    ModuleOp, FuncOp, ReturnOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
+)  # fmt: skip
+
+GPU = Dialect(
+    "gpu",
+    [*(op for op in gpu.GPU.operations if op.name not in {own.name for own in OPERATIONS}), *OPERATIONS],
+    list(gpu.GPU.attributes),
+)
+"""xDSL's `gpu` with these in place of its own; patterns written for xDSL's match them too."""

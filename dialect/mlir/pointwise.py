@@ -1,0 +1,287 @@
+"""`linalg.map` and `linalg.elementwise`: one element of the result from one of each input.
+
+Source: MLIR, Linalg dialect, `linalg.map` and `linalg.elementwise`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Mapping, Sequence
+from enum import auto
+from typing import Self
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    AnyFloat,
+    ArrayAttr,
+    FloatAttr,
+    IntegerType,
+    MemRefType,
+    ShapedType,
+    TensorType,
+)
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_attr_definition,
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+from xdsl.utils.str_enum import StrEnum
+
+from .contraction import extended
+from .generic import parse_operands, parse_results
+
+
+class ElementwiseKind(StrEnum):
+    """What `linalg.elementwise` computes."""
+
+    EXP = auto()
+    LOG = auto()
+    ABS = auto()
+    CEIL = auto()
+    FLOOR = auto()
+    NEGF = auto()
+    RECIPROCAL = auto()
+    SQRT = auto()
+    RSQRT = auto()
+    SQUARE = auto()
+    TANH = auto()
+    ERF = auto()
+    ADD = auto()
+    SUB = auto()
+    MUL = auto()
+    DIV = auto()
+    MAX_SIGNED = auto()
+    MIN_SIGNED = auto()
+    SELECT = auto()
+
+
+@irdl_attr_definition
+class ElementwiseKindAttr(EnumAttribute[ElementwiseKind]):
+    """`#linalg.elementwise_kind<add>`"""
+
+    name = "linalg.elementwise_kind"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> ElementwiseKind:
+        with parser.in_angle_brackets():
+            return super().parse_parameter(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            super().print_parameter(printer)
+
+
+UNARY: Mapping[ElementwiseKind, Callable[[SSAValue], Operation]] = {
+    ElementwiseKind.EXP: math.ExpOp,
+    ElementwiseKind.LOG: math.LogOp,
+    ElementwiseKind.ABS: math.AbsFOp,
+    ElementwiseKind.CEIL: math.CeilOp,
+    ElementwiseKind.FLOOR: math.FloorOp,
+    ElementwiseKind.NEGF: arith.NegfOp,
+    ElementwiseKind.SQRT: math.SqrtOp,
+    ElementwiseKind.RSQRT: math.RsqrtOp,
+    ElementwiseKind.TANH: math.TanhOp,
+    ElementwiseKind.ERF: math.ErfOp,
+}
+"""Functions of one float."""
+
+BINARY: Mapping[ElementwiseKind, tuple[Callable[..., Operation], Callable[..., Operation]]] = {
+    ElementwiseKind.ADD: (arith.AddfOp, arith.AddiOp),
+    ElementwiseKind.SUB: (arith.SubfOp, arith.SubiOp),
+    ElementwiseKind.MUL: (arith.MulfOp, arith.MuliOp),
+    ElementwiseKind.DIV: (arith.DivfOp, arith.DivSIOp),
+    ElementwiseKind.MAX_SIGNED: (arith.MaximumfOp, arith.MaxSIOp),
+    ElementwiseKind.MIN_SIGNED: (arith.MinimumfOp, arith.MinSIOp),
+}
+"""Operations on two floats, and on two integers."""
+
+
+class PointwiseOp(LinalgStructuredOperation, ABC):
+    """An operation all of whose loops are parallel."""
+
+    inputs = var_operand_def()
+    outputs = var_operand_def(ShapedType)
+    res = var_result_def(TensorType)
+    body = region_def("single_block")
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    @property
+    def rank(self) -> int:
+        """How many loops there are: as many as the result has dimensions."""
+        kind = self.outputs[0].type
+        return len(kind.get_shape()) if isinstance(kind, MemRefType | TensorType) else 0
+
+    def get_iterator_types(self) -> ArrayAttr[IteratorTypeAttr]:
+        return ArrayAttr([IteratorTypeAttr.parallel()] * self.rank)
+
+    def verify_(self) -> None:
+        if len(self.outputs) != 1:
+            raise VerifyException(f"expected one operand in outs(...), got {len(self.outputs)}")
+        super().verify_()
+
+    def print_operands(self, printer: Printer) -> None:
+        """`ins(%a : type) outs(%b : type)`"""
+        for keyword, values in (("ins", self.inputs), ("outs", self.outputs)):
+            if values:
+                printer.print_string(f" {keyword}(")
+                printer.print_list(values, printer.print_ssa_value)
+                printer.print_string(" : ")
+                printer.print_list(values.types, printer.print_attribute)
+                printer.print_string(")")
+
+    def print_results(self, printer: Printer) -> None:
+        """`-> type`"""
+        if self.res:
+            printer.print_string(" -> ")
+            printer.print_list(self.res.types, printer.print_attribute)
+
+
+@irdl_op_definition
+class MapOp(PointwiseOp):
+    """A body for each element of inputs and output, whose shapes are the same.
+
+    It is read in its short form too, which names the operation: `linalg.map {arith.addf} ins(...) outs(...)`.
+    """
+
+    name = "linalg.map"
+
+    def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
+        return ArrayAttr([AffineMapAttr(AffineMap.identity(self.rank))] * len(self.operands))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        start, named = parser.pos, None
+        if parser.parse_optional_punctuation("{"):
+            named = parser.parse_identifier(" as the operation")
+            parser.parse_optional_attr_dict()
+            parser.parse_punctuation("}")
+        inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
+        if len(outputs) != 1:
+            parser.raise_error(f"expected one operand in outs(...), got {len(outputs)}", start)
+        if named is not None:
+            body = _short_body(parser, named, inputs, outputs[0], start)
+        else:
+            arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+            body = parser.parse_region(arguments)
+            if len(arguments) == len(inputs):
+                body.block.insert_arg(_element(outputs[0]), len(inputs))  # as it was written before LLVM 22
+        results: list[Attribute] = [v.type for v in outputs if isa(v.type, TensorType[Attribute])]
+        return cls.build(operands=(inputs, outputs), result_types=(results,), regions=(body,))
+
+    def print(self, printer: Printer) -> None:
+        self.print_operands(printer)
+        printer.print_string(" ")
+        with printer.in_parens():
+            printer.print_list(self.body.block.args, printer.print_block_argument)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+
+@irdl_op_definition
+class ElementwiseOp(PointwiseOp):
+    """An operation that `kind` names, on elements that are extended to the result's type first; `indexing_maps` may
+    repeat or transpose inputs."""
+
+    name = "linalg.elementwise"
+
+    kind = prop_def(ElementwiseKindAttr)
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+
+    def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
+        return self.indexing_maps
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        start = parser.pos
+        parser.parse_keyword("kind")
+        parser.parse_punctuation("=")
+        kind = parser.parse_attribute()
+        maps: Attribute | None = None
+        if parser.parse_optional_keyword("indexing_maps"):
+            parser.parse_punctuation("=")
+            maps = parser.parse_attribute()
+        attributes = parser.parse_optional_attr_dict()
+        inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
+        results = parse_results(parser)
+        if not isinstance(kind, ElementwiseKindAttr) or len(outputs) != 1:
+            parser.raise_error("expected a #linalg.elementwise_kind, and one operand in outs(...)", start)
+        out = outputs[0].type
+        rank = len(out.get_shape()) if isinstance(out, MemRefType | TensorType) else 0
+        default = ArrayAttr([AffineMapAttr(AffineMap.identity(rank))] * (len(inputs) + 1))
+        body = _body_of(parser, kind.data, inputs, outputs[0], start)
+        return cls.build(
+            operands=(inputs, outputs),
+            result_types=(results,),
+            properties={"kind": kind, "indexing_maps": default if maps is None else maps},
+            attributes=attributes,
+            regions=(body,),
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" kind=")
+        printer.print_attribute(self.kind)
+        if any(map_.data != AffineMap.identity(self.rank) for map_ in self.indexing_maps):
+            printer.print_string(" indexing_maps = ")
+            printer.print_attribute(self.indexing_maps)
+        printer.print_op_attributes(self.attributes)
+        self.print_operands(printer)
+        self.print_results(printer)
+
+
+def _element(value: SSAValue) -> Attribute:
+    return value.type.element_type if isa(value.type, MemRefType | TensorType) else value.type
+
+
+def _short_body(parser: Parser, name: str, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
+    """The body of `{name}`: the operation on the inputs' elements."""
+    known = parser.ctx.get_optional_op(name)
+    if known is None:
+        parser.raise_error(f"expected an operation on elements, got '{name}'", start)
+    block = Block(arg_types=[*map(_element, inputs), _element(output)])
+    op = known.create(operands=list(block.args[:-1]), result_types=[_element(output)])
+    block.add_ops([op, YieldOp(op.results[0])])
+    return Region(block)
+
+
+def _body_of(parser: Parser, kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
+    """The body of a kind, on elements extended to the result's type."""
+    target = _element(output)
+    block, floats = Block(arg_types=[*map(_element, inputs), target]), isinstance(target, AnyFloat)
+    whole = isa(target, IntegerType)
+    wanted = 3 if kind == ElementwiseKind.SELECT else 2 if kind in BINARY else 1
+    if len(inputs) != wanted or not (floats or (whole and wanted > 1)):
+        parser.raise_error(
+            f"expected {wanted} inputs of {kind.value} to a number, got {len(inputs)} to {target}", start
+        )
+    skipped = 1 if kind == ElementwiseKind.SELECT else 0
+    values = [v if i < skipped else extended(block, v, target, unsigned=False) for i, v in enumerate(block.args[:-1])]
+    if kind == ElementwiseKind.SELECT:
+        op: Operation = arith.SelectOp(*values)
+    elif kind in BINARY:
+        op = BINARY[kind][0 if floats else 1](*values)
+    elif kind == ElementwiseKind.SQUARE:
+        op = arith.MulfOp(values[0], values[0])
+    elif kind == ElementwiseKind.RECIPROCAL:
+        one = arith.ConstantOp(FloatAttr(1.0, target))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        block.add_op(one)
+        op = arith.DivfOp(one.result, values[0])
+    else:
+        op = UNARY[kind](values[0])
+    block.add_ops([op, YieldOp(op.results[0])])
+    return Region(block)

@@ -1,0 +1,424 @@
+"""PTX text to `syntax` records: modules, functions, declarations, instructions. Source: PTX ISA 5.1 to 5.5, 7.1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from ..isa.targets import exists
+from .text.operands import IDENTIFIER, OperandError, OperandReader
+from .text.syntax import (
+    WARP_SIZE,
+    Comment,
+    Cursor,
+    Directive,
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    Module,
+    PtxSyntaxError,
+    RegDecl,
+    Scope,
+    Statement,
+    Variable,
+    integer,
+    is_call,
+)
+from .types import REGISTER_BITS, extent
+
+# Declarations in PTX text: variables, registers, parameters. Source: PTX ISA 5.1 to 5.5, 7.1.
+
+MOST_REGISTERS = 1 << 20
+"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
+
+UNREAD = ""
+"""The type of registers whose declaration names none that there is."""
+
+_ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z]\w*(?:\s*\([^()]*\))?)\s*\))?"
+VARIABLE = re.compile(
+    r"\s*" + _ATTRIBUTE.format("before") + r"\s*(?:\.(?P<linking>visible|extern|weak|common)\s+)?"
+    r"\.(?P<space>global|shared|const|local|param|reg)(?P<cta>::\w+)?" + _ATTRIBUTE.format("attribute")
+    + r"(?:\s*\.align\s+(?P<align>\d+))?" + _ATTRIBUTE.format("after")
+    + r"(?:\s*\.v(?P<vector>[24]))?\s*\.(?P<type>\w+)"
+    r"(?P<pointer>\s*\.ptr(?:\s*\.(?:global|shared|const|local|texref|surfref|samplerref))?(?:\s*\.align\s+\d+)?)?",
+    re.ASCII,
+)  # fmt: skip
+_DECLARATOR = re.compile(
+    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\d+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
+)
+_INITIALISER_END = re.compile(r"[^,;{}()]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}|\([^()]*+\)|[^,;{}()]*+)*+", re.ASCII)
+
+
+class DeclarationReader(Cursor):
+    """Reads declarations at the cursor."""
+
+    def declared(self) -> Iterator[Variable | RegDecl]:
+        """The variables or registers of one statement."""
+        head = self.expect(VARIABLE, "a declaration such as '.shared .align 16 .b8 name[64];'")
+        line = self.line_of(self.skipped(head.start()))
+        while True:
+            tail = self.expect(_DECLARATOR, "the name of a variable")
+            if head["space"] == "reg":
+                yield self.register(head, tail, line)
+            else:
+                yield self.variable(head, tail, self.initialiser(), line)
+            if not self.text.startswith(",", self.skip_space()):
+                break
+            self.position += 1
+        self.expect_text(";", "after the declaration")
+
+    def parameter(self, text: str, offset: int) -> Variable:
+        """One of the parameters of a function, whose text stands at `offset`."""
+        head = VARIABLE.match(text)
+        tail = head and _DECLARATOR.fullmatch(text, head.end())
+        if not head or not tail:
+            raise self.error(f"expected a parameter such as '.param .u64 name', got '{text.strip()}'", offset)
+        at = self.skipped(offset)
+        return self.variable(head, tail, None, self.text.count("\n", 0, at) + 1, offset)
+
+    def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
+        type, count = head["type"], None if tail["count"] is None else int(tail["count"])
+        if type not in REGISTER_BITS:
+            known = ", ".join(f".{name}" for name in REGISTER_BITS)
+            self.note(self.error(f"'.{type}' is not a register type; expected one of {known}", head.start("type")))
+            type = UNREAD
+        if count is not None and count > MOST_REGISTERS:
+            raise self.error(
+                f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
+            )
+        if head["align"] and int(head["align"]).bit_count() != 1:
+            self.note(self.error(f"the alignment must be a power of two, got {head['align']}", head.start("align")))
+        return RegDecl(type, tail["name"], count, line, int(head["vector"] or 1), self.column(tail.start("name")))
+
+    def variable(
+        self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int, offset: int = 0
+    ) -> Variable:
+        extents = tuple(
+            self.extent(d.strip(), tail["name"], offset + tail.start("dims"))
+            for d in re.findall(r"\[([^\]]*)\]", tail["dims"])
+        )
+        align = head["align"]
+        return Variable(
+            head["space"] + (head["cta"] or ""),
+            head["type"],
+            tail["name"],
+            count=extent(extents) if extents else None,
+            align=int(align) if align else None,
+            linking=head["linking"] or "",
+            vector=int(head["vector"] or 1),
+            init=init,
+            pointer=" ".join((head["pointer"] or "").split()),
+            line=line,
+            dimensions=extents if len(extents) > 1 else (),
+            attribute="".join((head["before"] or head["attribute"] or head["after"] or "").split()),
+            column=self.column(self.skipped(offset + head.start())),
+        )
+
+    def extent(self, text: str, name: str, position: int) -> int:
+        """The elements of one dimension of an array, a literal as ptxas wants it; 0 where it is left open."""
+        if text in WARP_SIZE:
+            return WARP_SIZE[text]
+        try:
+            if text.startswith(("-", "+")):
+                raise ValueError(text)
+            return integer(text) if text else 0
+        except ValueError:
+            complaint = f"variable '{name}': expected a size such as [64], got '[{text}]'"
+            raise self.error(complaint, position) from None
+
+    def initialiser(self) -> str | None:
+        if not self.text.startswith("=", self.skip_space()):
+            return None
+        start = self.position + 1
+        end = _INITIALISER_END.match(self.text, start)
+        self.position = end.end() if end else start
+        return " ".join(self.text[start : self.position].split())
+
+
+__all__ = ["MOST_REGISTERS", "UNREAD", "VARIABLE", "DeclarationReader", "PtxSyntaxError"]
+
+
+# PTX text to `syntax` records.
+#
+# One regular expression takes a statement at a time, and operand texts are remembered, so that large files parse
+# quickly. Meaning is not looked at here. Source: PTX ISA, chapters 4 (Syntax), 5 (Variables), 7 (Functions) and 11
+# (Directives).
+
+
+def parse_ptx(text: str, name: str = "<ptx>") -> Module:
+    """Reads a PTX translation unit; `name` is the file's, for messages.
+
+    Raises:
+        PtxSyntaxError: at the first statement that is not PTX.
+    """
+    return _Parser(text, name).module()
+
+
+def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyntaxError]]:
+    """A PTX translation unit without the statements that cannot be read, and an error for each of them.
+
+    There is no module where the text does not say which PTX version and target it is for.
+    """
+    errors: list[PtxSyntaxError] = []
+    try:
+        return _Parser(text, name, errors).module(), errors
+    except PtxSyntaxError as error:
+        return None, [*errors, error]
+
+
+_STATEMENT = re.compile(
+    rf"""\s*(?:
+      (?P<label>{IDENTIFIER})\s*:(?!:)
+    | (?:@(?P<not>!?)\s*(?P<guard>{IDENTIFIER})\s+)?
+      (?P<opcode>[a-z]\w*+(?:(?:\.|::)\w++)*+)
+      (?P<operands>(?:\s|(?=[{{(\[%]))[^;{{}}]*+(?:\{{[^;{{}}]*+\}}[^;{{}}]*+)*+)?;
+    | //(?P<comment>[^\n]*)
+    | (?P<directive>\.[a-z]\w*)
+    | (?P<open>\{{)
+    | (?P<close>\}})
+    )""",
+    re.ASCII | re.VERBOSE,
+)
+
+_SPACES = (".global", ".shared", ".const", ".local", ".param", ".reg")
+_DECLARING = frozenset((*_SPACES, ".visible", ".extern", ".weak", ".common", ".attribute"))
+"""First words of declarations of variables and registers."""
+
+_HEADER = re.compile(r"\s*\.(?P<kind>version|target|address_size)\s+(?P<value>[\w.]+(?:[ \t]*,[ \t]*\w+)*)", re.ASCII)
+_FUNCTION = re.compile(
+    rf"\s*(?:\.(?P<linking>visible|extern|weak)\s+)?\.(?P<kind>entry|func)\b\s*(?P<returns>\([^)]*\))?\s*(?P<name>{IDENTIFIER})\s*(?P<parameters>\([^)]*\))?",
+    re.ASCII,
+)
+_NAMES = ("loc", "file", "section", "pragma", "alias", "branchtargets", "calltargets", "callprototype")
+_DIRECTIVES = tuple(f".{name}" for name in _NAMES)
+_DIRECTIVE = re.compile(rf"(?:{'|'.join(map(re.escape, _DIRECTIVES))})\b", re.ASCII)
+_LINE_DIRECTIVE = re.compile(r"\.(?:loc|file)\b[^\n;]*", re.ASCII)
+_SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{[^}]*\}", re.ASCII)
+_SEMICOLON_DIRECTIVE = re.compile(r'\.\w+(?:"[^"]*"|[^;{}"])*;', re.ASCII)
+_BETWEEN = re.compile(r"\s*(?://[^\n]*|(?P<text>\.pragma\s[^;{}]*;|\.[a-z]\w*(?:\s+[\w$]+(?:\s*,\s*\w+)*)?))", re.ASCII)
+"""A directive between the header of a function and its body, or a comment there."""
+_LINE_COMMENT = re.compile(r"//[^\n]*")
+
+
+def _spaces(match: re.Match[str]) -> str:
+    return " " * len(match.group())
+
+
+class _Parser(DeclarationReader):
+    """The text, where we are in it, and what operand texts mean here."""
+
+    def __init__(self, text: str, name: str, errors: list[PtxSyntaxError] | None = None) -> None:
+        super().__init__(text, name, errors)
+        self.reader = OperandReader()
+
+    # Module
+
+    def module(self) -> Module:
+        version, targets, size, target_at = (0, 0), (), 64, (1, 1)
+        items: list[Function | Variable | Directive | Comment] = []
+        preamble: tuple[Comment, ...] = ()
+        stated: set[str] = set()
+        while self.skip_space() < len(self.text):
+            start = self.position
+            if header := _HEADER.match(self.text, start):
+                self.position = header.end()
+                value = header["value"]
+                if header["kind"] in stated and header["kind"] != "target":
+                    self.note(self.error(f".{header['kind']} is stated twice", start))
+                stated.add(header["kind"])
+                if header["kind"] == "version":
+                    version = self.version(value, header.start("value"))
+                    preamble = tuple(item for item in items if isinstance(item, Comment))
+                    items = items[len(preamble) :]
+                elif header["kind"] == "target":
+                    targets = tuple(part.strip() for part in value.split(","))
+                    place = header.start("value")
+                    target_at = self.line_of(place), self.column(place)
+                elif value.strip() in ("32", "64"):
+                    size = int(value)
+                else:
+                    message = f"expected .address_size 32 or 64, got '{value.strip()}'"
+                    self.note(self.error(message, header.start("value")))
+            else:
+                try:
+                    items.extend(self.item())
+                except PtxSyntaxError as error:
+                    self.note(error)
+                    self.skip_item(start)
+        if version == (0, 0) or not targets:
+            missing = ".target" if version != (0, 0) else ".version"
+            raise self.error(
+                f"the file has no {missing} directive; PTX begins with .version, .target, .address_size", 0
+            )
+        return Module(version, targets, size, tuple(items), preamble, target_at)
+
+    def version(self, text: str, position: int) -> tuple[int, int]:
+        match = re.fullmatch(r"(\d+)\.(\d+)", text)
+        if match is None:
+            raise self.error(f"expected a version such as 8.0, got '{text}'", position)
+        version = int(match[1]), int(match[2])
+        if not exists(version):
+            self.note(self.error(f"there is no PTX {text}", position))
+        return version
+
+    def item(self) -> Iterator[Function | Variable | Directive | Comment]:
+        start = self.position
+        if self.text.startswith("//", start):
+            end = self.text.find("\n", start)
+            self.position = len(self.text) if end < 0 else end
+            yield Comment(self.text[start + 2 : self.position].rstrip(), self.line_of(start))
+        elif match := _FUNCTION.match(self.text, start):
+            yield self.function(match)
+        elif VARIABLE.match(self.text, start):
+            for declared in self.declared():
+                if isinstance(declared, RegDecl):
+                    self.note(self.error("a .reg declaration must stand inside a function", start))
+                else:
+                    yield declared
+        elif self.text.startswith(".", start):
+            yield self.directive()
+        else:
+            raise self.error(f"expected a directive, a variable or a function, got {self.found()}")
+
+    def directive(self) -> Directive:
+        start = self.position
+        word = _DIRECTIVE.match(self.text, start)
+        if word is None:
+            raise self.error(f"expected one of {', '.join(_DIRECTIVES)}, got {self.found()}")
+        line = self.line_of(start)
+        for pattern in (_LINE_DIRECTIVE, _SECTION, _SEMICOLON_DIRECTIVE):
+            if match := pattern.match(self.text, start):
+                self.position = match.end()
+                return Directive(match.group().rstrip(), line)
+        raise self.error(f"expected a directive that ends in ';', got {self.found()}")
+
+    # Functions
+
+    def function(self, match: re.Match[str]) -> Function:
+        line = self.line_of(match.start())
+        self.position = match.end()
+        directives = tuple(self.function_directives())
+        body = None
+        parameters = self.parameters(match, "parameters")
+        returns = self.parameters(match, "returns")
+        registers = {v.name for v in (*parameters, *returns) if v.space == "reg" and v.name[0] != "%"}
+        if self.text.startswith(";", self.skip_space()):
+            self.position += 1
+        else:
+            self.expect_text("{", f"to open the body of '{match['name']}', or ';' after its declaration")
+            body = self.body(frozenset(registers), f"'{match['name']}'")
+        linking = match["linking"] or ""
+        return Function(match["name"], match["kind"] == "entry", parameters, body, linking, returns, directives, line)
+
+    def function_directives(self) -> Iterator[str]:
+        while match := _BETWEEN.match(self.text, self.position):
+            self.position = match.end()
+            if match["text"]:
+                yield match["text"]
+
+    def parameters(self, match: re.Match[str], group: Literal["parameters", "returns"]) -> tuple[Variable, ...]:
+        if match[group] is None:
+            return ()
+        inner = _LINE_COMMENT.sub(_spaces, match[group][1:-1])
+        if not inner.strip():
+            return ()
+        declared: list[Variable] = []
+        offset = match.start(group) + 1
+        for part in inner.split(","):
+            declared.append(self.parameter(part, offset))
+            offset += len(part) + 1
+        return tuple(declared)
+
+    def body(self, registers: frozenset[str], what: str) -> tuple[Statement, ...]:
+        opened = self.position - 1
+        outer = self.reader
+        if registers:
+            self.declare(registers)
+        statements = tuple(self.statements(opened, what))
+        self.reader = outer
+        return statements
+
+    def declare(self, names: frozenset[str], vectors: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Registers called like symbols, or vectors: what is remembered of operand texts no longer holds."""
+        self.reader = OperandReader(self.reader.plain | names, {**self.reader.vectors, **vectors})
+
+    def statements(self, opened: int, what: str) -> Iterator[Statement]:
+        text, match_statement = self.text, _STATEMENT.match
+        while True:
+            match = match_statement(text, self.position)
+            if match is None:
+                if self.unreadable(opened, what):
+                    continue
+                return
+            kind = match.lastgroup or ""
+            if kind in ("opcode", "operands"):
+                if (instruction := self.instruction(match)) is not None:
+                    yield instruction
+                self.position = match.end()
+                continue
+            start = match.start(kind)
+            if kind == "close":
+                self.position = match.end()
+                return
+            if kind == "directive":
+                self.position = start
+                yield from self.declaration(match["directive"])
+            elif kind == "label":
+                yield Label(match["label"], self.line_of(start))
+                self.position = match.end()
+            elif kind == "comment":
+                yield Comment(match["comment"].rstrip(), self.line_of(start))
+                self.position = match.end()
+            else:
+                line = self.line_of(start)
+                self.position = match.end()
+                yield Scope(self.body(frozenset(), "the scope"), line)
+
+    def unreadable(self, opened: int, what: str) -> bool:
+        """Passes over text that is no statement; whether there was any."""
+        start = self.skip_space()
+        if start >= len(self.text):
+            self.note(self.error(f"the '{{' of {what} is not closed", opened))
+            return False
+        self.note(self.error(f"expected a statement that ends in ';', got {self.found()}"))
+        self.skip_statement(start)
+        return True
+
+    def declaration(self, word: str) -> Iterator[Statement]:
+        start = self.position
+        try:
+            if word in _DECLARING:
+                plain: set[str] = set()
+                vectors: dict[str, int] = {}
+                for declared in self.declared():
+                    if isinstance(declared, RegDecl):
+                        plain.update(name for name in declared.names() if name[0] != "%")
+                        if declared.vector > 1:
+                            vectors.update(dict.fromkeys(declared.names(), declared.vector))
+                    yield declared
+                if plain or vectors:
+                    self.declare(frozenset(plain), vectors)
+            else:
+                yield self.directive()
+        except PtxSyntaxError as error:
+            self.note(error)
+            self.skip_statement(start)
+
+    # Instructions
+
+    def instruction(self, match: re.Match[str]) -> Instruction | None:
+        start, opcode = match.start("opcode"), match["opcode"]
+        guard = Guard(match["guard"], match["not"] == "!") if match["guard"] else None
+        at = match.start("guard") - 1 - len(match["not"]) if guard else start
+        text = match["operands"]
+        read = self.reader.read_call if is_call(opcode) else self.reader.read
+        try:
+            operands = read(text) if text else ()
+        except OperandError as error:
+            self.note(self.error(f"{opcode}: {error}", start))
+            return None
+        column = at - self.text.rfind("\n", 0, at)
+        return Instruction(opcode, operands, guard, self.line_of(at), column)

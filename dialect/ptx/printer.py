@@ -1,0 +1,206 @@
+"""PTX text from the `ptx` dialect, and the `ptx` target that prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import IO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.target import Target
+
+from . import ops as ptx
+from .instruction import InstOp
+from .text.syntax import Variable
+from .types import RegOp, VarOp
+
+
+class PtxEmissionError(DiagnosticException):
+    """The module cannot be printed as PTX."""
+
+
+Names = dict[SSAValue, str]
+
+INDENT = "    "
+
+
+def print_ptx(module: ptx.ModuleOp) -> str:
+    """The PTX text of a module.
+
+    Raises:
+        PtxEmissionError: naming an operation that is not of the `ptx` dialect, or a register without a `ptx.reg`.
+    """
+    lines = [f"//{line.data}" for line in module.preamble or ()]
+    lines += [
+        f".version {module.version.data}",
+        f".target {module.target.data}",
+        f".address_size {module.address_size.value.data}",
+        "",
+    ]
+    for op in module.body.block.ops:
+        _print_item(op, lines)
+    return "\n".join(lines) + "\n"
+
+
+def _print_item(op: Operation, lines: list[str]) -> None:
+    match op:
+        case ptx.FuncOp():
+            _print_function(op, lines)
+        case VarOp():
+            lines.append(f"{declaration(op.variable)};")
+        case ptx.DirectiveOp():
+            lines.append(op.text.data)
+        case ptx.CommentOp():
+            lines.append(f"//{op.text.data}")
+        case _:
+            raise PtxEmissionError(f"'{op.name}' cannot stand at the top of a PTX module")
+
+
+def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
+    lines.append(function_header(op))
+    lines.extend(directive.data for directive in op.directives)
+    if op.is_declaration:
+        lines[-1] += ";"
+    else:
+        lines.append("{")
+        _print_body(op.body.block.ops, lines, INDENT, {})
+        lines.append("}")
+    lines.append("")
+
+
+def function_header(op: ptx.FuncOp) -> str:
+    """The first lines of a function, up to its parameters."""
+    words = [f".{op.linking.data}"] if op.linking.data else []
+    words.append(".func" if op.entry is None else ".entry")
+    if op.returns.data:
+        words.append(f"({', '.join(declaration(r.data) for r in op.returns)})")
+    parameters = [INDENT + declaration(p.data) for p in op.parameters]
+    between = "\n" + ",\n".join(parameters) + "\n" if parameters else ""
+    return f"{' '.join(words)} {op.sym_name.data}({between})"
+
+
+def declaration(variable: Variable) -> str:
+    """A variable or parameter as PTX writes it, without the semicolon."""
+    words = [f".{variable.linking}"] if variable.linking else []
+    words.append(f".{variable.space}")
+    if variable.attribute:
+        words.append(f".attribute({variable.attribute})")
+    if variable.align is not None:
+        words.append(f".align {variable.align}")
+    if variable.vector != 1:
+        words.append(f".v{variable.vector}")
+    words.append(f".{variable.type}")
+    if variable.pointer:
+        words.append(variable.pointer)
+    dimensions = variable.dimensions or (() if variable.count is None else (variable.count,))
+    words.append(variable.name + "".join(f"[{d or ''}]" for d in dimensions))
+    return " ".join(words) + (f" = {variable.init}" if variable.init is not None else "")
+
+
+def _print_body(body: Iterable[Operation], lines: list[str], indent: str, names: Names) -> None:
+    append = lines.append
+    name_of = names.__getitem__
+    for op in body:
+        if type(op) is InstOp:
+            try:
+                append(indent + _instruction(op, name_of))
+            except KeyError:
+                raise _undeclared(op, names) from None
+        else:
+            _print_statement(op, lines, indent, names)
+
+
+def _instruction(op: InstOp, name_of: Callable[[SSAValue], str]) -> str:
+    opcode, form, guard = op.spelling()
+    template = _template(opcode, form, guard)
+    return template % tuple(map(name_of, op.operands))
+
+
+@lru_cache(65536)
+def _template(opcode: str, form: str, guard: str) -> str:
+    start = f"{guard}%s " if guard else ""
+    text = f"{opcode} {form}".rstrip().replace("%", "%%").replace("?", "%s")
+    return f"{start}{text};"
+
+
+def _undeclared(op: InstOp, names: Names) -> PtxEmissionError:
+    at = next(i for i, value in enumerate(op.operands) if value not in names)
+    return PtxEmissionError(f"operand {at} of '{op.opcode.data}' is a register that no ptx.reg above it declares")
+
+
+def _print_statement(op: Operation, lines: list[str], indent: str, names: Names) -> None:
+    match op:
+        case RegOp():
+            _print_registers(op, lines, indent, names)
+        case ptx.LabelOp():
+            lines.append(f"{op.text.data}:")
+        case ptx.CommentOp():
+            lines.append(f"{indent}//{op.text.data}")
+        case ptx.DirectiveOp():
+            lines.append(indent + op.text.data)
+        case VarOp():
+            lines.append(f"{indent}{declaration(op.variable)};")
+        case ptx.ScopeOp():
+            lines.append(indent + "{")
+            _print_body(op.body.block.ops, lines, indent + INDENT, names)
+            lines.append(indent + "}")
+        case _:
+            raise PtxEmissionError(
+                f"'{op.name}' is not an operation of the ptx dialect: the module is not fully lowered"
+            )
+
+
+def _print_registers(op: RegOp, lines: list[str], indent: str, names: Names) -> None:
+    names.update(zip(op.results, op.names(), strict=True))
+    if not op.results:
+        return
+    vector = "" if op.vector is None else f".v{op.vector.data} "
+    count = "" if op.count is None else f"<{op.count.data}>"
+    lines.append(f"{indent}.reg {vector}.{op.register_type.type.data} {op.base.data}{count};")
+
+
+def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
+    """The one `ptx.module` in a builtin module.
+
+    Raises:
+        PtxEmissionError: if there is none, or more than one.
+    """
+    found = [op for op in module.walk() if isinstance(op, ptx.ModuleOp)]
+    if not found:
+        raise PtxEmissionError(
+            "there is no ptx.module to print: the module has not been lowered to the ptx dialect; "
+            "run the standard pipeline first, -p warploom"
+        )
+    if len(found) > 1:
+        names = ", ".join(f"@{op.sym_name.data}" for op in found)
+        raise PtxEmissionError(
+            f"expected one ptx.module to print, found {len(found)}: {names}; select one with module=NAME"
+        )
+    return found[0]
+
+
+@dataclass(frozen=True)
+class PtxTarget(Target):
+    """`-t ptx`: prints the PTX module. `module` chooses one by name where there are several."""
+
+    name = "ptx"
+
+    module: str | None = None
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        output.write(print_ptx(self._select(module)))
+
+    def _select(self, module: ModuleOp) -> ptx.ModuleOp:
+        if self.module is None:
+            return ptx_module(module)
+        names: list[str] = []
+        for op in module.walk():
+            if isinstance(op, ptx.ModuleOp):
+                if op.sym_name.data == self.module:
+                    return op
+                names.append(op.sym_name.data)
+        raise PtxEmissionError(f"there is no ptx.module @{self.module}; found: {', '.join(names) or 'none'}")

@@ -1,0 +1,370 @@
+"""Rows of asynchronous copies, stores and reductions, and of memory of several GPUs. Source: PTX ISA 9.7.9, 9.7.13."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...isa.targets import Specific, Version
+from .data import HINT, HINTED
+from .grammar import Need, Row, row
+
+# Copies, stores and reductions that complete later. Source: PTX ISA 9.7.9.12, .13, .25 and 9.7.13.7, .8.
+
+_COMPLETES = ".mbarrier::complete_tx::bytes"
+_COPIES = (HINTED, *(Need(f"L2::{word}", (7, 4), 80) for word in ("64B", "128B", "256B")))
+
+
+def _copies() -> Iterator[Row]:
+    """9.7.9.25.3.1  cp.async: a number of bytes to read, or a predicate to read none, may follow the size. A literal
+    there is a number."""
+    for words, sizes in ((".ca", (4, 8, 16)), (".cg", (16,))):
+        spelling = f"cp.async{words}.{{shared,shared::cta}}.global{HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
+        for size in sizes:
+            for last, ptx in ((f"?s:u32(0..{size})", (7, 0)), ("q:!pred(0..0)", (7, 5))):
+                operands = f"a:[shared], b:[global], n:imm({size}), {last}, H?c:b64"
+                yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
+
+
+def _bulk() -> Iterator[Row]:
+    """9.7.9.25.4.1, .3  cp.async.bulk"""
+    section, meaning = "9.7.9.25.4.1", "cp.async.bulk"
+    later = (Need("cp_mask", (8, 6), 100),)
+    yield row(
+        f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{HINT}",
+        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared], M?k:u16, H?c:b64",
+        section,
+        ptx=(8, 0),
+        sm=90,
+        meaning=meaning,
+    )
+    yield row(
+        f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}",
+        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared], H?c:b64",
+        section,
+        ptx=(8, 6),
+        sm=90,
+        meaning=meaning,
+    )
+    yield row(
+        f"cp.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}",
+        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared]",
+        section,
+        ptx=(8, 0),
+        sm=90,
+        meaning=meaning,
+    )
+    yield row(
+        f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{{K=.cp_mask}}",
+        "a:[D], b:[S], n:u32(0..1048560/16), H?c:b64, K?k:u16",
+        section,
+        ptx=(8, 0),
+        sm=90,
+        meaning=meaning,
+        needs=later,
+    )
+    yield row(
+        f"cp.async.bulk.prefetch.L2.global{HINT}",
+        "a:[global], n:u32(0..1048560/16), H?c:b64",
+        "9.7.9.25.4.3",
+        ptx=(8, 0),
+        sm=90,
+        meaning="hint",
+    )
+
+
+def _reductions() -> Iterator[Row]:
+    """9.7.9.25.4.2  cp.reduce.async.bulk"""
+    for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
+        yield row(
+            f"cp.reduce.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
+            "a:[D], b:[S], n:u32(0..1048560/16), m:[shared]",
+            "9.7.9.25.4.2",
+            ptx=(8, 0),
+            sm=90,
+            meaning="cp.reduce.async.bulk",
+        )
+    for words in (
+        ".O{and,or,xor}.T{b32,b64}",
+        ".O{add}.T{u32,s32,u64,f32,f64}",
+        ".O{add}.noftz.T{f16,bf16}",
+        ".O{inc,dec}.T{u32}",
+        ".O{min,max}.T{u32,s32,u64,s64,f16,bf16}",
+    ):
+        yield row(
+            f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{words}",
+            "a:[D], b:[S], n:u32(0..1048560/16), H?c:b64",
+            "9.7.9.25.4.2",
+            ptx=(8, 0),
+            sm=90,
+            meaning="cp.reduce.async.bulk",
+        )
+
+
+_OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
+
+
+def _stores() -> Iterator[Row]:
+    """9.7.9.12  st.async, and 9.7.13.7  red.async: to shared memory of the cluster, and to global memory."""
+    for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}"):
+        yield row(
+            f"st.async{{.weak}}{{P=.shared::cluster,.shared::cta}}{_COMPLETES}{types}",
+            "a:[P], b:V*T, m:[P]",
+            "9.7.9.12",
+            ptx=(8, 1),
+            sm=90,
+            meaning="st.async",
+        )
+    yield row(
+        "st.async{.mmio}.release.{gpu,sys}{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
+        "a:[], b:T",
+        "9.7.9.12",
+        ptx=(8, 7),
+        sm=100,
+        meaning="st",
+    )
+    for words in _OPERATIONS:
+        yield row(
+            f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}",
+            "a:[P], b:T, m:[P]",
+            "9.7.13.7",
+            ptx=(8, 1),
+            sm=90,
+            meaning="red.async",
+        )
+        yield row(
+            f"red.async{{.mmio}}.release.{{gpu,sys}}{{P=.global}}{words}",
+            "a:[], b:T",
+            "9.7.13.7",
+            ptx=(8, 7),
+            sm=100,
+            meaning="atomic",
+        )
+
+
+ASYNCHRONOUS_ROWS = (
+    # 9.7.9.12, 9.7.13.7  st.async, red.async
+    *_stores(),
+    # 9.7.9.13  st.bulk
+    row(
+        "st.bulk{.weak}{P=.shared::cta}",
+        "a:[], n:u64(0../8), z:imm(0)",
+        "9.7.9.13",
+        ptx=(8, 6),
+        sm=100,
+        meaning="st.bulk",
+    ),
+    # 9.7.9.25.3.1  cp.async
+    *_copies(),
+    # 9.7.9.25.3.2  cp.async.commit_group
+    row("cp.async.commit_group", "", "9.7.9.25.3.2", ptx=(7, 0), sm=80, meaning="cp.async.commit_group"),
+    # 9.7.9.25.3.3  cp.async.wait_group, cp.async.wait_all
+    row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_group"),
+    row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_all"),
+    # 9.7.9.25.4.1 to .3  cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch
+    *_bulk(),
+    *_reductions(),
+    # 9.7.9.25.3.2, .3  groups of bulk copies
+    row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90, meaning="bulk group"),
+    row("cp.async.bulk.wait_group{READ=.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90, meaning="bulk group"),
+)
+
+
+# Copies of boxes of tensors. Source: PTX ISA 9.7.9.25.5 to 9.7.9.27.
+
+_GROUPED: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0))
+)  # fmt: skip
+"""Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
+
+_ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
+_LOAD = "cp.async.bulk.tensor"
+_DONE = ".mbarrier::complete_tx::bytes"
+_TILE = "{MODE=.tile}"
+_MULTICAST = "{C=.multicast::cluster}"
+_SECTION = "9.7.9.25.5.2"
+
+_Own = tuple[int, Specific]
+"""The lowest target number, and who alone has it."""
+
+_SM_90: _Own = (90, ())
+
+
+def _loads(
+    rank: str,
+    mode: str,
+    tensor: str,
+    offsets: str,
+    meaning: str,
+    since: Version,
+    pair: Specific = (),
+    own: _Own = _SM_90,
+) -> Iterator[Row]:
+    """Loads of one mode: to a cluster, which only the targets of `pair` have, to the own CTA, and by pairs of CTAs."""
+    more = f", {offsets}" if offsets else ""
+    operands = f"a:[P], b:{tensor}, m:[shared]{more}"
+    cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
+    alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
+    hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
+    yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
+    yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
+    pairs = ".{cta_group::1,cta_group::2}"
+    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+
+
+_EDITED: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_120a", (8, 7)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)),
+    ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
+)  # fmt: skip
+"""Where the fields of a tensor map can be replaced, sm_90a aside."""
+
+
+def _later(ptx: Version) -> Specific:
+    """These targets, from a version on."""
+    return tuple((name, max(since, ptx)) for name, since in _EDITED)
+
+
+def _replacements() -> Iterator[Row]:
+    """`tensormap.replace`: fields, what they take, and the targets that have them."""
+    anywhere: Specific = (("sm_90a", (8, 3)), *_EDITED)
+    for field, type, operands, only in (
+        ("global_address", "b64", "v:T", anywhere),
+        ("rank", "b32", "v:T", anywhere),
+        ("box_dim,global_dim,element_stride", "b32", "i:imm(0..4), v:b32", anywhere),
+        ("global_stride", "b64", "i:imm(0..4), v:T", anywhere),
+        ("elemtype", "b32", "v:imm(0..12)", anywhere),
+        ("elemtype", "b32", "v:imm(13..15)", _later((8, 7))),
+        ("interleave_layout", "b32", "v:imm(0..2)", anywhere),
+        ("swizzle_mode", "b32", "v:imm(0..3)", anywhere),
+        ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)),)),
+        ("fill_mode", "b32", "v:imm(0/1)", anywhere),
+        ("swizzle_atomicity", "b32", "v:imm(0..3)", _EDITED),
+    ):
+        spelling = f"tensormap.replace.tile.FIELD{{{field}}}{{P=.global,.shared::cta}}.b1024.T{{{type}}}"
+        least, meaning = (90, "tensor.replace") if only is anywhere else (100, "tensor.replace later")
+        yield row(spelling, f"a:[P], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=meaning)
+
+
+OTHER = "tensor.unmodelled"
+"""The meaning of what the interpreter refuses: im2col along the width alone, gathered rows, pairs of CTAs."""
+
+_TENSOR_OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
+_REDUCE = "cp.reduce.async.bulk.tensor"
+_PREFETCH = "cp.async.bulk.prefetch.tensor"
+
+TENSOR_ROWS: tuple[Row, ...] = (
+    # 9.7.9.25.5.2  cp.async.bulk.tensor
+    *_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0)),
+    *(
+        line
+        for rank in (3, 4, 5)
+        for mode, count, meaning, pair, own, since in (
+            (".MODE{im2col}", rank - 2, "tensor.load", (), (90, ()), (8, 0)),
+            (".MODE{im2col::w}", 2, OTHER, _GROUPED, (100, ()), (8, 6)),
+            (".MODE{im2col::w::128}", 2, OTHER, _GROUPED, (100, _GROUPED), (8, 6)),
+        )
+        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
+    ),
+    *_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
+    *(
+        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[shared], H?policy:b64",
+            _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
+        for rank, mode, tensor, since, meaning, only in (
+            (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
+            (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
+            ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), OTHER, _GROUPED),
+        )
+    ),
+    # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
+    *(
+        row(f"{_REDUCE}.{rank}.global.shared::cta.{_TENSOR_OPERATIONS}{mode}.bulk_group{HINT}",
+            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
+        for rank, mode in ((_ANY, _TILE), (_IMAGE, ".MODE{im2col_no_offs}"))
+    ),
+    # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
+    row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
+        meaning="tensor.prefetch"),
+    row(f"{_PREFETCH}.D{{2d}}.L2.global.MODE{{tile::gather4}}{HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4",
+        ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED),
+    *(
+        row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
+            "9.7.9.25.5.4", ptx=since, sm=90, meaning=meaning, only=only)
+        for rank in (3, 4, 5)
+        for mode, count, meaning, since, only in (
+            (".MODE{im2col}", rank - 2, "tensor.prefetch", (8, 0), ()),
+            (".MODE{im2col::w}", 2, OTHER, (8, 6), _GROUPED),
+            (".MODE{im2col::w::128}", 2, OTHER, (8, 6), _GROUPED),
+        )
+    ),
+    # 9.7.9.27  tensormap.replace
+    *_replacements(),
+    # 9.7.13.16.1  tensormap.cp_fenceproxy
+    row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
+        "a:[global], b:[shared], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
+)  # fmt: skip
+
+
+# Addresses that stand for memory of several GPUs. Source: PTX ISA 9.7.9.14.
+
+_BYTES: Specific = (
+    ("sm_100a", (8, 6)),
+    ("sm_120a", (8, 7)),
+    ("sm_121a", (8, 8)),
+    ("sm_100f", (8, 8)),
+    ("sm_110f", (9, 0)),
+)
+"""The targets that know 8-bit floats here."""
+
+_HALVES = (
+    ("{P=.global}.O.T{f16x2}", "T"),
+    ("{P=.global}.O.T{bf16x2}", "T"),
+    ("{P=.global}.O.V{v2,v4}.T{f16x2}", "V*T"),
+    ("{P=.global}.O.V{v2,v4}.T{bf16x2}", "V*T"),
+    ("{P=.global}.O.V{v2,v4,v8}.{f16,bf16}", "V*b16"),
+)
+_NARROW = (
+    ("{P=.global}.O.{e4m3x4,e5m2x4}", "b32"),
+    ("{P=.global}.O.V{v2,v4}.{e4m3x4,e5m2x4}", "V*b32"),
+    ("{P=.global}.O.V{v2,v4,v8}.{e4m3x2,e5m2x2}", "V*b16"),
+    ("{P=.global}.O.V{v4,v8}.{e4m3,e5m2}", "V*b8"),
+)
+"""Spellings, and the registers of their values. Types of less than 16 bits may lie in any register of their size."""
+
+_WORDS = (
+    ("{P=.global}.O.T{b32,b64}", ".{and,or,xor}"),
+    ("{P=.global}.O.T{u32,s32,u64,f32,f64}", ".add"),
+    ("{P=.global}.O.T{u32,s32,u64,s64}", ".{min,max}"),
+    ("{P=.global}.O.V{v2,v4}.T{f32}", ".add"),
+)
+
+
+def _form(
+    name: str, words: str, value: str, operation: str, ptx: Version = (8, 1), only: Specific = ()
+) -> Iterator[Row]:
+    """Unordered, and ordered within a scope."""
+    words = words.replace(".O", operation)
+    operands = f"d:{value}, a:[]" if name == "ld_reduce" else f"a:[], b:{value}"
+    weak = "" if name == "red" else "{.weak}"
+    orders = "acquire" if name == "ld_reduce" else "release"
+    for order in (weak, f".{{relaxed,{orders}}}.{{cta,cluster,gpu,sys}}"):
+        yield row(f"multimem.{name}{order}{words}", operands, "9.7.9.14", ptx=ptx, sm=90, only=only)
+
+
+def _rows() -> Iterator[Row]:
+    for words, operation in _WORDS:
+        for name in ("ld_reduce", "red"):
+            yield from _form(name, words, "V*T" if ".V" in words else "T", operation)
+    for words, value in _HALVES:
+        yield from _form("ld_reduce", words, value, ".{add,min,max}")
+        yield from _form("ld_reduce", words, value, ".add.acc::f32", (8, 2))
+        yield from _form("red", words, value, ".{add,min,max}" if ".V" in words else ".add")
+        yield from _form("st", words, value, "")
+    for words, value in _NARROW:
+        yield from _form("ld_reduce", words, value, ".{add,min,max}", (8, 6), _BYTES)
+        yield from _form("ld_reduce", words, value, ".add.acc::f16", (8, 6), _BYTES)
+        yield from _form("st", words, value, "", (8, 6), _BYTES)
+    yield from _form("st", "{P=.global}.T{b32,b64,u32,s32,u64,s64,f32,f64}", "T", "")
+    yield from _form("st", "{P=.global}.V{v2,v4}.T{f32}", "V*T", "")
+
+
+MULTIMEM_ROWS = tuple(_rows())

@@ -1,0 +1,274 @@
+"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.convert_layout`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import auto
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    base,
+    irdl_attr_definition,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import ConstantLike, Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from ..layouts.layout import Layout
+from .attributes import FragmentType, fragment_of
+from .op_shapes import FragmentChange
+from .views import StoredIntegers
+
+if TYPE_CHECKING:
+    from ..conversions.algebra import Conversion
+
+# On fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`.
+
+
+class Kind(StrEnum):
+    """What `warp.elementwise` computes; `Neg` takes one operand, the others two.
+
+    `Maximum` and `Minimum`, which take rows together, are NaN where an operand is; `Max` and `Min` are the other one.
+    """
+
+    Add = auto()
+    Sub = auto()
+    Mul = auto()
+    Max = auto()
+    Min = auto()
+    Maximum = auto()
+    Minimum = auto()
+    Neg = auto()
+
+    @property
+    def operands(self) -> int:
+        return 1 if self is Kind.Neg else 2
+
+
+IDENTITIES = {
+    Kind.Add: 0.0,
+    Kind.Mul: 1.0,
+    Kind.Max: -math.inf,
+    Kind.Min: math.inf,
+    Kind.Maximum: -math.inf,
+    Kind.Minimum: math.inf,
+}
+"""What rows are taken together by, and the number that changes nothing."""
+
+
+@irdl_attr_definition
+class KindAttr(EnumAttribute[Kind], SpacedOpaqueSyntaxAttribute):
+    name = "warp.kind"
+
+
+def verify_value(value: FloatAttr | IntegerAttr, held: str, element_type: Attribute) -> None:
+    """Checks that a constant has the type of the elements that are all set to it.
+
+    Raises:
+        VerifyException: naming what holds the elements, and their type.
+    """
+    if value.type != element_type:
+        raise VerifyException(f"expected a value of the {held}'s element type {element_type}, got {value.type}")
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A fragment with the same value everywhere: `%z = warp.constant 0.0 : f32 : !warp.fragment<...>`."""
+
+    name = "warp.constant"
+
+    value = prop_def(base(FloatAttr) | base(IntegerAttr))
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure(), ConstantLike())
+    assembly_format = "$value attr-dict `:` type($fragment)"
+
+    def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType):
+        super().__init__(properties={"value": value}, result_types=[fragment])
+
+    def verify_(self) -> None:
+        verify_value(self.value, "fragment", self.fragment.type.element_type)
+
+
+@irdl_op_definition
+class ElementwiseOp(IRDLOperation):
+    """Applies one operation to each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`.
+
+    The result is rounded once, to nearest even. `max` and `min` return the number when one operand is NaN. Source: PTX
+    ISA 9.7.3 and 9.7.4.
+    """
+
+    name = "warp.elementwise"
+
+    kind = prop_def(KindAttr)
+    inputs = var_operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $inputs attr-dict `:` type($inputs) `->` type($fragment)"
+
+    def __init__(self, kind: Kind, *inputs: SSAValue):
+        super().__init__(operands=[inputs], properties={"kind": KindAttr(kind)}, result_types=[inputs[0].type])
+
+    def verify_(self) -> None:
+        kind, types = self.kind.data, [value.type for value in self.inputs]
+        if kind in (Kind.Maximum, Kind.Minimum):
+            raise VerifyException(f"expected an operation on each element, got {kind}, which takes rows together")
+        if len(types) != kind.operands:
+            raise VerifyException(f"expected {kind.operands} operand(s) for {kind}, got {len(types)}")
+        if any(t != self.fragment.type for t in types):
+            got = ", ".join(map(str, types))
+            raise VerifyException(f"expected operands of the result's type {self.fragment.type}, got {got}")
+
+
+@irdl_op_definition
+class ConvertOp(FragmentChange):
+    """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`.
+
+    Integers of 8 and 4 bits, minus a zero point, become f16 or bf16 exactly. This may change the order of the elements
+    of a lane::
+
+        %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
+    """
+
+    name = "warp.convert"
+
+    stored = opt_prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr)
+
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(
+        self,
+        value: SSAValue,
+        element_type: TypeAttribute,
+        stored: StoredIntegers | None = None,
+        layout: Layout | None = None,
+    ):
+        properties = {} if stored is None else stored.properties()
+        kind = fragment_of(value).with_element(element_type)
+        kind = kind if layout is None else kind.with_layout(layout)
+        super().__init__(value, kind, properties)
+
+    @property
+    def integers(self) -> StoredIntegers | None:
+        """The integers that the input holds, if it does."""
+        return StoredIntegers.of(self.stored, self.zero)
+
+    @property
+    def order(self) -> list[int]:
+        """Which element of the input each element of a lane is."""
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        bits = self._reordered(source, result) or ()
+        places, tiles = range(1 << len(bits)), math.prod(source.tiles)
+        tile = [sum((place >> i & 1) << bit for i, bit in enumerate(bits)) for place in places]
+        return [first + place for first in range(0, tiles * len(tile), len(tile)) for place in tile]
+
+    @staticmethod
+    def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
+        """Which bit of the input's element number each bit of the result's is; None if lanes hold other elements."""
+        given, wanted = source.layout.data, result.layout.data
+        if (given.lane, given.warp, sorted(given.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
+            return None
+        return [given.element.index(bit) for bit in wanted.element]
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if self.integers is not None:
+            self.integers.verify(result.element.name, source.element)
+            source = source if self._reordered(source, result) is None else source.with_layout(result.layout.data)
+        if source.with_element(result.element_type) != result:
+            raise VerifyException(f"expected only the element type to change, got {source} to {result}")
+
+
+# `warp.convert_layout`: the same matrix with its elements in other places of the warp's registers.
+
+
+@irdl_op_definition
+class ConvertLayoutOp(FragmentChange):
+    """Converts a fragment to another layout, and to another role if the type of the result has one::
+
+        %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+                                   to !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+
+        %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
+                                     to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
+
+    `Conversion` (`dialect/conversions/algebra.py`) chooses the cheapest way: another order of registers, which needs no
+    instruction, moves within lanes, or shuffles between lanes.
+    """
+
+    name = "warp.convert_layout"
+
+    @staticmethod
+    def to(value: SSAValue, layout: Layout) -> ConvertLayoutOp:
+        """The same fragment in another layout."""
+        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout))
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the smallest tile that consists of whole base tiles of both layouts."""
+        layouts = [fragment_of(value).layout.data for value in (self.input, self.fragment)]
+        return max(layout.rows for layout in layouts), max(layout.columns for layout in layouts)
+
+    def conversion(self) -> Conversion:
+        """The ways from one layout to the other, for a tile.
+
+        Raises:
+            VerifyException: if there are none.
+        """
+        from ..conversions.algebra import LayoutMismatchError, convert
+
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if source.layout.data.warp != result.layout.data.warp:
+            raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
+        try:
+            before, after = (_of_a_warp(kind.layout.data, self.tile) for kind in (source, result))
+            # A register of 64 bits moves as a whole.
+            return convert(before, after, min(source.bits, 32))
+        except LayoutMismatchError as error:
+            raise VerifyException(str(error)) from None
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if any(size % step for size, step in zip(source.shape, self.tile, strict=True)):
+            raise VerifyException(f"expected whole tiles of {self.tile[0]}x{self.tile[1]}, got {source} to {result}")
+        if (source.shape, source.element_type, source.bits) != (result.shape, result.element_type, result.bits):
+            raise VerifyException(f"expected only the layout and the operand to change, got {source} to {result}")
+        self.conversion()
+
+    def registers(self, kind: FragmentType) -> Iterator[tuple[int, ...]]:
+        """For each tile, row by row of tiles: the numbers of the registers that hold it of a fragment of this type."""
+        (rows, columns), layout, (_, across) = self.tile, kind.layout.data, kind.tiles
+        down, wide = rows // layout.rows, columns // layout.columns
+        for top in range(0, kind.tiles[0], down):
+            for left in range(0, across, wide):
+                tiles = ((top + i) * across + left + j for i in range(down) for j in range(wide))
+                yield tuple(tile * kind.tile_registers + i for tile in tiles for i in range(kind.tile_registers))
+
+
+def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
+    """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
+    from ..conversions.algebra import tiled
+
+    layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
+    if not layout.warp:
+        return layout
+    held = (*layout.lane, *layout.element)
+    own = (sorted(bit for bit in held if bit.axis == axis) for axis in "rc")
+    names = {bit: bit._replace(number=i) for bits in own for i, bit in enumerate(bits)}
+    return Layout(
+        tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)
+    )

@@ -1,0 +1,402 @@
+"""Operands of products that are more than elements in memory: `!warp.operand`, scaled and sparse operands."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import MemRefType, UnitAttr
+from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    ParamAttrConstraint,
+    ParsePropInAttrDict,
+    VarConstraint,
+    base,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.form import SCALES_OF_WORD
+from ..isa.mma import Variant, blocks
+from ..isa.types import ELEMENT_TYPES, ElementType
+from ..layouts.layout import LANES
+from .attributes import SCALES, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .elements import PointwiseOp
+from .memory import verify_indices, verify_one_warp
+from .op_shapes import FragmentLoad, flag
+from .words import verify_words
+
+# Operands of products that are more than their elements in memory: `!warp.operand`, and what makes one.
+#
+# Each form is an operation in a file of its own: a sparse matrix has metadata (`sparse.py`), blocks have scales
+# (`scaling.py`), integers are converted (`stored.py`). A product takes the value that it makes in the matrix's place.
+
+
+@irdl_attr_definition
+class OperandType(ParametrizedAttribute, TypeAttribute):
+    """An operand of a product that is more than plain memory, such as a sparse matrix. Its elements are in memory of
+    this type: `!warp.operand<memref<256x96xf16>>`."""
+
+    name = "warp.operand"
+
+    memory: MemRefType
+
+
+MEMORY = VarConstraint("Memory", base(MemRefType))
+
+
+class OperandForm(IRDLOperation, ABC):
+    """Says how a product reads a matrix in memory, its first operand, and what else it reads for it, the others."""
+
+    operand = result_def(ParamAttrConstraint(OperandType, (MEMORY,)))
+
+    traits = traits_def(Pure())
+
+    SIDES: ClassVar = "AB"
+    """The operands of a product that may be of this form."""
+
+    @property
+    def matrix(self) -> SSAValue:
+        """The elements in memory."""
+        return self.operands[0]
+
+    @property
+    def sparsity(self) -> int:
+        """How many elements the matrix has along k for each in memory."""
+        return 1
+
+    @property
+    def beside(self) -> Sequence[SSAValue]:
+        """Memory that is read beside the elements."""
+        return self.operands[1:]
+
+    @abstractmethod
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> OperandForm:
+        """The same form of other memory."""
+
+    def verify_multiplied(self, name: str) -> None:
+        """Checks that the elements can be multiplied as a type of the ISA, of that name.
+
+        Raises:
+            VerifyException: if they cannot.
+        """
+        verify_held(memory_of(self.matrix), name)
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        """Checks what is read beside the elements of a matrix, "A" or "B" of a product, which is multiplied as a type.
+
+        `sizes` are those of the batch, of rows of A or columns of B, and of k, below 0 where they are not known;
+        `order` says which of them the dimensions of the matrix have.
+
+        Raises:
+            VerifyException: saying how much is expected.
+        """
+
+
+def form_of(value: SSAValue) -> OperandForm | None:
+    """The form of an operand of a product; None of one that is all in memory, or in registers."""
+    return value.owner if isinstance(value.owner, OperandForm) else None
+
+
+def matrix_behind(value: SSAValue) -> SSAValue:
+    """The elements of an operand of a product: memory, or registers."""
+    form = form_of(value)
+    return value if form is None else form.matrix
+
+
+def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
+    """The elements of an operand of a product, and what is read beside them."""
+    form = form_of(value)
+    return (value,) if form is None else (form.matrix, *form.beside)
+
+
+def of_form(
+    form: OperandForm | None,
+    memory: SSAValue,
+    beside: Sequence[SSAValue],
+    insert: Callable[[OperandForm], object],
+) -> SSAValue:
+    """An operand of this form, or of none, of other memory; `insert` puts the operation that makes it where it goes."""
+    if form is None:
+        return memory
+    made = form.of(memory, beside)
+    made.operand.name_hint = form.operand.name_hint
+    insert(made)
+    return made.operand
+
+
+def drop_forms(values: Sequence[SSAValue | None]) -> None:
+    """Erases forms of operands that nothing multiplies any more, and functions of elements that nothing computes."""
+    for value in dict.fromkeys(values):
+        if value is not None and isinstance(made := value.owner, OperandForm | PointwiseOp) and not value.uses:
+            made.detach()
+            made.erase()
+
+
+def verify_held(memory: Memory, name: str) -> None:
+    """Checks that memory can be read as a type of the ISA, of that name: its elements', or the same bits.
+
+    Raises:
+        VerifyException: if it cannot.
+    """
+    if not _holds(element_row(memory.element_type), ELEMENT_TYPES[name]):
+        raise VerifyException(f"{memory} cannot be multiplied as {name}")
+
+
+def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
+    if row is None or multiplied.name == "tf32":
+        return row is not None and row.name == "f32"
+    return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)
+
+
+# Blocks that have scales: `warp.scaled`, an operand of products, and `warp.load_scales`.
+
+STORED_AS = {held: scale for scale, held in SCALES.items()}
+"""The type of scales that memory of another type holds."""
+
+AXES = {"A": "row", "B": "column"}
+"""What of A and of B has blocks along k."""
+
+
+@irdl_op_definition
+class ScaledOp(OperandForm):
+    """An A whose rows are divided into blocks with scales, or a B whose columns are::
+
+        %a = warp.scaled %A, %SA : memref<256x128xf4E2M1FN>, memref<256x4xf8E8M0FNU>
+        %b = warp.scaled %B, %SB : memref<320x128xf4E2M1FN>, memref<320x4xf8E8M0FNU>
+        warp.matmul mxf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %D maps [...] : !warp.operand<...>, ...
+
+    The scales are a matrix with a row for each row of A, or for each column of B, after the dimensions of the batch.
+    The kind of the product and the type of the scales determine how many elements along k share a scale (PTX ISA
+    9.7.14.3). Scales of f8E4M3FN are read without their sign, as ue4m3.
+    """
+
+    name = "warp.scaled"
+
+    memory = operand_def(MEMORY)
+    scales = operand_def(MemRefType)
+
+    assembly_format = "$memory `,` $scales attr-dict `:` type($memory) `,` type($scales)"
+
+    def __init__(self, memory: SSAValue, scales: SSAValue):
+        super().__init__(operands=[memory, scales], result_types=[OperandType(memory_of(memory))])
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> ScaledOp:
+        (scales,) = beside
+        return ScaledOp(memory, scales)
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        (*rows, k), block, shape = sizes, blocks()[variant], memory_of(self.scales).get_shape()
+        expected = (*rows, -(-k // block) if k >= 0 else -1)
+        pairs = zip(shape, expected, strict=False)
+        if len(shape) != len(expected) or any(known != size and min(known, size) >= 0 for known, size in pairs):
+            text, what = "x".join("?" if size < 0 else str(size) for size in expected), AXES[side]
+            raise VerifyException(
+                f"expected {text} scales of {side}, one for each {block} elements of a {what}, got {self.scales.type}"
+            )
+
+
+def scales_of(a: SSAValue, b: SSAValue) -> tuple[SSAValue, ...]:
+    """The scales of A and of B, of those that have some."""
+    forms = (form_of(value) for value in (a, b))
+    return tuple(form.scales for form in forms if isinstance(form, ScaledOp))
+
+
+def scale_type(scales: Sequence[SSAValue]) -> str:
+    """The ISA's name of the type of scales; empty where there are none, or of no type that it knows."""
+    row = element_row(memory_of(scales[0]).element_type) if scales else None
+    return "" if row is None else STORED_AS.get(row.name, row.name)
+
+
+def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
+    """Checks that there are scales for a kind that has some, of a type that it takes.
+
+    Raises:
+        VerifyException: saying what the kind takes.
+    """
+    if not (scales or variant.kind):
+        return
+    legal = [v.scale_type for v in blocks() if v.kind == variant.kind]
+    if not scales:
+        if legal:
+            raise VerifyException(f"expected scales of A and B for kind {variant.kind}")
+        return
+    kinds = dict.fromkeys(v.kind for v in blocks())
+    if not legal:
+        raise VerifyException(f"expected a kind for scales, {', '.join(kinds)}; got '{variant.kind}'")
+    if len(scales) != 2:
+        raise VerifyException(f"expected scales of A and of B, got {len(scales)} operands")
+    first, second = (memory_of(value).element_type for value in scales)
+    if first != second:
+        raise VerifyException(f"expected scales of A and B of one type, got {first} and {second}")
+    if variant.scale_type not in legal:
+        raise VerifyException(f"expected scales of {' or '.join(map(_stored, legal))} for {variant.kind}, got {first}")
+
+
+def _stored(scale: str) -> str:
+    """The MLIR type that holds scales of a type."""
+    return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
+
+
+@irdl_op_definition
+class LoadScalesOp(FragmentLoad):
+    """Reads the scales of A or B from a tile in shared memory. Each lane reads a word of each base tile::
+
+        %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
+
+    A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane reads four of them,
+    beginning at `%column`, which is a multiple of four. The byte-ids of an instruction select among these four. The
+    base tiles of the fragment follow each other along m or n.
+    """
+
+    name = "warp.load_scales"
+
+    @property
+    def axis(self) -> str:
+        """The axis of the fragment that the rows of memory run across: "r" for scales of A, "c" for those of B."""
+        return "r" if any(bit.axis == "r" for bit in self.fragment.type.layout.data.lane) else "c"
+
+    @property
+    def what(self) -> str:
+        """What has a scale for each of its blocks, in words."""
+        return "rows of A" if self.axis == "r" else "columns of B"
+
+    def verify_(self) -> None:
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_one_warp("scales", fragment)
+        verify_indices("the memref", memory, self.indices)
+        if memory_space(memory) != SHARED_SPACE:
+            raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
+        along_k = fragment.tiles[self.axis == "r"]
+        if fragment.role.data != "scale" or fragment.tile_registers != 1 or along_k != 1:
+            raise VerifyException(f"expected a fragment of scales, one base tile deep, got {fragment}")
+        if memory.element_type != fragment.element_type:
+            raise VerifyException(f"expected memory of {fragment.element_type}, got {memory}")
+        if (columns := memory.get_shape()[-1]) % SCALES_OF_WORD:
+            raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
+
+
+# A sparse A: `warp.sparse`, an operand of products, and `warp.load_metadata`.
+
+SPARSITY = 2
+"""Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
+
+METADATA_ROWS, NIBBLES = 16, 8
+"""Rows of a sparse A that one word of each lane describes, and codes in a word."""
+
+
+def metadata_span(element: ElementType) -> int:
+    """Columns of a sparse A that the metadata words of a warp describe, 16 rows of them (PTX ISA 9.7.14.6.1)."""
+    from ..sparsity.patterns import pattern_of
+
+    chunks = LANES * NIBBLES // METADATA_ROWS
+    return chunks * pattern_of(element.name).chunk
+
+
+@irdl_op_definition
+class SparseOp(OperandForm):
+    """A sparse A, m x k, of which m x k/2 elements are stored. The metadata gives their positions::
+
+        %sparse = warp.sparse %A, %E : memref<256x96xf16>, memref<16x96xi32>
+        warp.matmul f16 x f16 %sparse, %B init 0.0 : f32 into %D : !warp.operand<memref<256x96xf16>>, ...
+
+    The metadata is made of words of `mma.sp::ordered_metadata`. 32 words, one for each lane, describe 16 rows and 32 to
+    128 columns. `warploom.runtime.compress` makes the elements and the metadata. With `padded`, for a tile in shared
+    memory, the product may read metadata beyond the part that was copied.
+    """
+
+    name = "warp.sparse"
+
+    memory = operand_def(MEMORY)
+    metadata = operand_def(MemRefType)
+    padded = opt_prop_def(UnitAttr)
+
+    SIDES: ClassVar = "A"
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `,` $metadata attr-dict `:` type($memory) `,` type($metadata)"
+
+    def __init__(self, memory: SSAValue, metadata: SSAValue, *, padded: bool = False):
+        super().__init__(
+            operands=[memory, metadata],
+            properties={"padded": flag(padded)},
+            result_types=[OperandType(memory_of(memory))],
+        )
+
+    @property
+    def sparsity(self) -> int:
+        return SPARSITY
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> SparseOp:
+        (metadata,) = beside
+        return SparseOp(memory, metadata, padded=self.padded is not None)
+
+    def verify_(self) -> None:
+        if str(memory_of(self.metadata).element_type) != "i32":
+            raise VerifyException(f"expected the metadata of A as words of i32, got {self.metadata.type}")
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        from ..sparsity.patterns import PatternError
+
+        if len(sizes) != len(shape := memory_of(self.metadata).get_shape()) or min(*sizes, *shape) < 0:
+            return
+        try:
+            span = metadata_span(ELEMENT_TYPES[multiplied])
+        except PatternError:
+            return  # f32, before it is said that it is multiplied as tf32
+        rows, k = sizes
+        words = -(-rows // METADATA_ROWS), -(-k // span) * LANES
+        if shape != words:
+            raise VerifyException(
+                f"expected metadata of {words[0]}x{words[1]} words for a sparse A of {rows}x{k} {multiplied}, got "
+                f"{self.metadata.type}"
+            )
+
+
+def metadata_of(a: SSAValue) -> SSAValue | None:
+    """The metadata of an A that is sparse."""
+    form = form_of(a)
+    return form.metadata if isinstance(form, SparseOp) else None
+
+
+@irdl_op_definition
+class LoadMetadataOp(FragmentLoad):
+    """Reads the metadata of a sparse A from a tile in shared memory. Each lane reads its word of each base tile::
+
+        %e = warp.load_metadata %Es[%stage, %row, %word] : memref<4x8x32xi32, ..., 3> -> !warp.fragment<...>
+
+    A row of memory has the words for 16 rows of A, in groups of 32 words: one for each lane, in the order of the lanes.
+    Base tile i of the fragment is in row `%row` + i, from column `%word` on. If a warpgroup holds the fragment, warp w
+    of it reads row `%row` + w. `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of
+    zeros. With `padded`, a word of zeros is read as one that names elements 0 and 1 of every chunk.
+    """
+
+    name = "warp.load_metadata"
+
+    padded = opt_prop_def(UnitAttr)
+
+    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType, *, padded: bool = False):
+        super().__init__(memory, indices, fragment, {"padded": flag(padded)})
+
+    def verify_(self) -> None:
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        verify_words(memory, self.indices, fragment, 1, LANES)
+        if memory_space(memory) != SHARED_SPACE:
+            raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
+        if any(bit.axis != "r" for bit in fragment.layout.data.warp):
+            raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
+        if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
+            raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")

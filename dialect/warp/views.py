@@ -1,0 +1,492 @@
+"""Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    AffineMapAttr,
+    AnyFloat,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import NoMemoryEffect
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.mma import Variant
+from ..isa.types import ELEMENT_TYPES, ElementType
+from .attributes import Memory, element_row, memory_of
+from .op_shapes import BareWord, TypeOfOptional
+from .operands import MEMORY, OperandForm, OperandType, form_of
+
+# `warp.matrix`: one matrix of memory that holds several, or holds it another way than row by row.
+
+DIVISIBLE = "warp.divisible"
+"""The attribute of a function's argument that promises a divisor of its dynamic sizes and strides, in elements: of
+the size of the dimension along which elements are neighbours, of every dynamic stride, and of a dynamic offset."""
+
+Dimensions: TypeAlias = tuple[int | None, int | None]
+"""The dimensions of memory that are the rows and the columns of a matrix; None where one is repeated."""
+
+WORDS = ("row", "column")
+ALL = "all"
+"""The word for a dimension of which every index is kept."""
+
+
+def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
+    """The dimensions whose sizes, and those whose strides, come with the address of a kernel's argument, in order.
+
+    Strides of memory without a layout follow from its sizes.
+    """
+    sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
+    if isinstance(memory.layout, NoneAttr):
+        return sizes, []
+    return sizes, [i for i, stride in enumerate(strides_of(memory) or ()) if stride is None]
+
+
+def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
+    """Elements from one index to the next along each dimension, None for what is not known while compiling.
+
+    None for a layout that is not strided.
+    """
+    found = memory.get_strides()
+    return None if found is None else tuple(found)
+
+
+@irdl_op_definition
+class MatrixOp(IRDLOperation):
+    """A matrix in memory with more dimensions. One dimension becomes its rows, one its columns, and the others are
+    indexed::
+
+        %X = warp.matrix %A[%b, row, column] : memref<4x16x32xf16> -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+        %Y = warp.matrix %B[column, row] : memref<16x32xf16> -> memref<32x16xf16, strided<[1, 32], offset: ?>>
+        %Z = warp.matrix %v[%b, column] : memref<4x32xf16> -> memref<?x32xf16, strided<[0, 1], offset: ?>>
+
+    Without `row`, all rows are the same, and their stride is 0. Without `column`, all columns are the same. The result
+    type gives their number. Fragments can be loaded from every such matrix. Tiles can be copied only if the elements of
+    a row are contiguous. With `all`, a dimension is not indexed, and the result has it before rows and columns::
+
+        %M = warp.matrix %A[%b, all, row, column]
+            : memref<4x3x16x32xf16> -> memref<3x16x32xf16, strided<[512, 32, 1], offset: ?>>
+    """
+
+    name = "warp.matrix"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    row = opt_prop_def(IntegerAttr)
+    column = opt_prop_def(IntegerAttr)
+    kept = opt_prop_def(DenseArrayBase.constr(i64))
+    matrix = result_def(MemRefType)
+
+    traits = traits_def(NoMemoryEffect())
+
+    def __init__(
+        self,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        row: int | None,
+        column: int | None,
+        kept: Sequence[int] = (),
+    ):
+        super().__init__(
+            operands=[memory, list(indices)],
+            properties={
+                "row": None if row is None else IntegerAttr(row, i64),
+                "column": None if column is None else IntegerAttr(column, i64),
+                "kept": _kept(kept),
+            },
+            result_types=[matrix_type(memory_of(memory), row, column, kept)],
+        )
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The dimensions of memory that are the rows and the columns."""
+        row, column = (None if found is None else found.value.data for found in (self.row, self.column))
+        return row, column
+
+    @property
+    def dimensions_kept(self) -> tuple[int, ...]:
+        """The dimensions of memory that the result has before its rows and columns."""
+        return () if self.kept is None else self.kept.get_values()
+
+    def at(self, indices: Sequence[SSAValue], row: int | None, column: int | None) -> MatrixOp:
+        """A matrix of this result, as one of the memory: at indices of its other dimensions, in order."""
+        own = [*self.dimensions_kept, *self.dimensions]
+        rest = [d for i, d in enumerate(own) if i not in (row, column) and d is not None]
+        given = dict(zip(rest, indices, strict=True))
+        rank, held = memory_of(self.memory).get_num_dims(), iter(self.indices)
+        merged = [given[d] if d in given else next(held) for d in range(rank) if d in given or d not in own]
+        rows, columns = (None if d is None else own[d] for d in (row, column))
+        return MatrixOp(self.memory, merged, rows, columns)
+
+    def verify_(self) -> None:
+        memory, (row, column) = memory_of(self.memory), self.dimensions
+        rank, named = memory.get_num_dims(), [d for d in (row, column, *self.dimensions_kept) if d is not None]
+        if len(set(named)) != len(named) or not set(named) <= set(range(rank)):
+            raise VerifyException(
+                f"expected dimensions of {rank} as rows and columns, not one as both, got {row} and {column}"
+            )
+        if len(self.indices) != rank - len(named):
+            raise VerifyException(
+                f"expected {rank - len(named)} indices besides row and column, got {len(self.indices)}"
+            )
+        expected = matrix_type(memory, row, column, self.dimensions_kept)
+        if self.matrix.type != expected:
+            raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> MatrixOp:
+        position = parser.pos
+        memory = parser.parse_unresolved_operand()
+        places: list[str | UnresolvedOperand] = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE,
+            lambda: parser.parse_optional_keyword_in((*WORDS, ALL)) or parser.parse_unresolved_operand(),
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_punctuation("->")
+        result = parser.parse_type()
+        for word in WORDS:
+            if places.count(word) > 1:
+                parser.raise_error(f"expected '{word}' at most once among the indices", position)
+        indices = [place for place in places if isinstance(place, UnresolvedOperand)]
+        return cls.create(
+            operands=parser.resolve_operands([memory, *indices], [kind, *(IndexType() for _ in indices)], position),
+            properties={
+                **{word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
+                **({"kept": kept} if (kept := _kept([i for i, p in enumerate(places) if p == ALL])) else {}),
+            },
+            attributes=attributes,
+            result_types=[result],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.memory)
+        words: list[str | SSAValue] = list(self.indices)
+        named = [(place, word) for place, word in zip(self.dimensions, WORDS, strict=True) if place is not None]
+        named += [(place, ALL) for place in self.dimensions_kept]
+        for place, word in sorted(named):
+            words.insert(place, word)
+        with printer.in_square_brackets():
+            printer.print_list(
+                words, lambda w: printer.print_string(w) if isinstance(w, str) else printer.print_ssa_value(w)
+            )
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.memory.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.matrix.type)
+
+
+def _kept(dimensions: Sequence[int]) -> DenseArrayBase[IntegerType] | None:
+    return DenseArrayBase.from_list(i64, list(dimensions)) if dimensions else None
+
+
+def matrix_type(memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = ()) -> MemRefType[Attribute]:
+    """The type of a matrix whose rows and columns are two dimensions of memory, or repeated, or of one for each
+    index of those kept; it may start anywhere."""
+    shape, strides = memory.get_shape(), strides_of(memory)
+    if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
+        raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
+    layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (*kept, row, column)], None)
+    sizes = [DYNAMIC_INDEX if d is None else shape[d] for d in (*kept, row, column)]
+    return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
+
+
+# `warp.window`: memory as the loops of an operation go through it.
+
+LinearForm: TypeAlias = tuple[dict[int, int], int]
+"""What a sum multiplies each of its loops with, and what it adds."""
+
+
+def linear(expr: AffineExpr) -> LinearForm | None:
+    """An expression as a sum of loops times constants; None if it is anything else."""
+    match expr:
+        case AffineDimExpr():
+            return {expr.position: 1}, 0
+        case AffineConstantExpr():
+            return {}, expr.value
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add | AffineBinaryOpKind.Mul):
+            left, right = linear(expr.lhs), linear(expr.rhs)
+            if left is None or right is None:
+                return None
+            return _sum(left, right) if expr.kind == AffineBinaryOpKind.Add else _product(left, right)
+        case _:
+            return None
+
+
+def _sum(left: LinearForm, right: LinearForm) -> LinearForm:
+    loops = {loop: left[0].get(loop, 0) + right[0].get(loop, 0) for loop in {**left[0], **right[0]}}
+    return loops, left[1] + right[1]
+
+
+def _product(left: LinearForm, right: LinearForm) -> LinearForm | None:
+    if left[0] and right[0]:
+        return None
+    (loops, offset), by = (left, right[1]) if left[0] else (right, left[1])
+    return {loop: factor * by for loop, factor in loops.items()}, offset * by
+
+
+def windows(map_: AffineMap) -> list[LinearForm] | None:
+    """The linear forms of a map's results; None for a map with another result, or one that runs backwards."""
+    found = [linear(expr) for expr in map_.results]
+    known = [form for form in found if form is not None]
+    if len(known) < len(found) or any(offset < 0 or min(by.values(), default=0) < 0 for by, offset in known):
+        return None
+    return known
+
+
+def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int | None], int | None]:
+    """Elements from one index of each loop to the next, and those before the first, of memory with these strides."""
+    steps: list[int | None] = [0] * map_.num_dims
+    first: int | None = 0
+    for (by, offset), stride in zip(windows(map_) or (), strides, strict=True):
+        for loop, factor in by.items():
+            before = steps[loop]
+            steps[loop] = (
+                before if not factor else None if stride is None or before is None else before + factor * stride
+            )
+        first = first if not offset else None if stride is None or first is None else first + offset * stride
+    return steps, first
+
+
+def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int | None:
+    """The first dimension of memory of a shape whose end loops of these sizes would pass; None if they pass none.
+
+    Sizes that are not known, below 0, pass nothing.
+    """
+    for dimension, ((by, offset), size) in enumerate(zip(windows(map_) or (), shape, strict=True)):
+        lengths = {loop: sizes[loop] for loop in by}
+        if size < 0 or min(lengths.values(), default=1) < 1:
+            continue
+        if offset + sum(factor * (lengths[loop] - 1) for loop, factor in by.items()) >= size:
+            return dimension
+    return None
+
+
+@irdl_op_definition
+class WindowOp(IRDLOperation):
+    """A view of memory with a dimension for each loop of a map. The results of the map are indices of the memory::
+
+        %w = warp.window %x affine_map<(i, j, k) -> (i * 2 + j, k)>
+            : memref<9x16xf16> -> memref<4x3x16xf16, strided<[32, 16, 16]>>
+
+    An element may appear at several places of the result, so the result is only read. Along a loop that the map does
+    not use, the elements repeat. `sizes` are the dynamic sizes of the result, in order.
+    """
+
+    name = "warp.window"
+
+    memory = operand_def(MemRefType)
+    sizes = var_operand_def(IndexType())
+    map_ = prop_def(AffineMapAttr, prop_name="map")
+    result = result_def(MemRefType)
+
+    traits = traits_def(NoMemoryEffect())
+    assembly_format = "$memory $map (`sizes` `(` $sizes^ `)`)? attr-dict `:` type($memory) `->` type($result)"
+
+    def __init__(self, memory: SSAValue, map_: AffineMap, shape: Sequence[int], sizes: Sequence[SSAValue] = ()):
+        """`shape` has -1 for each of `sizes`."""
+        super().__init__(
+            operands=[memory, list(sizes)],
+            properties={"map": AffineMapAttr(map_)},
+            result_types=[window_type(memory_of(memory), map_, shape)],
+        )
+
+    @property
+    def along(self) -> AffineMap:
+        """The map."""
+        return self.map_.data
+
+    def verify_(self) -> None:
+        memory, result = memory_of(self.memory), memory_of(self.result)
+        if self.along.num_dims != result.get_num_dims():
+            raise VerifyException(f"expected a loop for each dimension of {result}, got {self.along}")
+        expected = window_type(memory, self.along, result.get_shape())
+        if result != expected:
+            raise VerifyException(f"expected the result to be {expected}, got {result}")
+        unknown = [size for size in result.get_shape() if size < 0]
+        if len(unknown) != len(self.sizes):
+            raise VerifyException(f"expected {len(unknown)} sizes of {result}, got {len(self.sizes)}")
+
+
+def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int]) -> MemRefType[Attribute]:
+    """The type of memory seen along the loops of a map, of these sizes.
+
+    Raises:
+        VerifyException: for a map that no strides follow, memory without strides, or loops that pass its end.
+    """
+    strides = strides_of(memory)
+    if strides is None or len(map_.results) != len(strides) or map_.num_symbols or windows(map_) is None:
+        raise VerifyException(
+            f"expected sums of loops times constants, none of them below 0, for each dimension of {memory}, got {map_}"
+        )
+    if (dimension := passed(map_, shape, memory.get_shape())) is not None:
+        loops = "x".join(str(size) if size >= 0 else "?" for size in shape)
+        raise VerifyException(f"loops of {loops} along {map_} pass the end of dimension {dimension} of {memory}")
+    steps, first = steps_of(map_, strides)
+    start = memory.get_offset()
+    offset = None if start is None or first is None else start + first
+    return MemRefType(memory.element_type, shape, StridedLayoutAttr(steps, offset), memory.memory_space)
+
+
+# Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`.
+
+INTEGERS = ("s8", "u8", "s4", "u4")
+FLOATS = ("f16", "bf16")
+
+
+class StoredIntegers(NamedTuple):
+    """What memory holds of an operand: integers of a type of the ISA, from each of which a zero point is subtracted.
+
+    Their differences, of 9 bits at most, are f16 and bf16 exactly.
+    """
+
+    name: str
+    zero: int = 0
+
+    @property
+    def element(self) -> ElementType:
+        """The type of the integers."""
+        return ELEMENT_TYPES[self.name]
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        half = 1 << self.element.bits - 1
+        return (-half, half - 1) if self.element.signed else (0, 2 * half - 1)
+
+    def __str__(self) -> str:
+        return f"as {self.name} minus {self.zero}" if self.zero else f"as {self.name}"
+
+    def properties(self) -> dict[str, Attribute]:
+        """How an operation holds it."""
+        zero = {"zero": IntegerAttr(self.zero, i64)} if self.zero else {}
+        return {"stored": StringAttr(self.name), **zero}
+
+    @staticmethod
+    def of(stored: StringAttr | None, zero: IntegerAttr | None) -> StoredIntegers | None:
+        """What the properties of an operation say; None where they say nothing."""
+        return None if stored is None else StoredIntegers(stored.data, 0 if zero is None else zero.value.data)
+
+    def verify(self, multiplied: str, held: ElementType | None) -> None:
+        """Checks the type that it is multiplied as, and that of the elements of memory.
+
+        Raises:
+            VerifyException: if there is no such conversion.
+        """
+        if self.name not in INTEGERS or multiplied not in FLOATS:
+            raise VerifyException(
+                f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, got {self.name} as {multiplied}"
+            )
+        if held is None or held.is_float or held.bits != self.element.bits:
+            raise VerifyException(f"expected memory of {self.element.bits}-bit integers for {self.name}")
+        low, high = self.limits
+        if not low <= self.zero <= high:
+            raise VerifyException(f"expected a zero point from {low} to {high}, got {self.zero}")
+
+
+@irdl_op_definition
+class StoredOp(OperandForm):
+    """A B that memory holds as integers of 8 or 4 bits. The kernel subtracts a zero point, and multiplies them as f16
+    or bf16::
+
+        %weights = warp.stored %Q as u4 minus 8 : memref<512x64xi4>
+        warp.matmul bf16 x bf16 %A, %weights init 0.0 : f32 into %D : memref<16x512xbf16>, !warp.operand<...>, ...
+
+    Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
+    The kernel adds the products of a group, and multiplies the sum in each column by the scale of the group in that
+    column::
+
+        %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
+    """
+
+    name = "warp.stored"
+
+    memory = operand_def(MEMORY)
+    scales = opt_operand_def(MemRefType)
+    stored = prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr[i64])
+
+    SIDES: ClassVar = "B"
+    custom_directives: ClassVar = (BareWord, TypeOfOptional)
+    assembly_format = (
+        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`times` $scales^)? attr-dict"
+        " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales))"
+    )
+
+    def __init__(self, memory: SSAValue, integers: StoredIntegers, scales: SSAValue | None = None):
+        super().__init__(
+            operands=[memory, [] if scales is None else [scales]],
+            properties=integers.properties(),
+            result_types=[OperandType(memory_of(memory))],
+        )
+
+    @property
+    def integers(self) -> StoredIntegers:
+        """What memory holds."""
+        return StoredIntegers(self.stored.data, 0 if self.zero is None else self.zero.value.data)
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
+        return StoredOp(memory, self.integers, *beside)
+
+    def verify_multiplied(self, name: str) -> None:
+        self.integers.verify(name, element_row(memory_of(self.memory).element_type))
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        if self.scales is None:
+            return
+        held, (*outer, n, k) = memory_of(self.scales), sizes
+        shape = dict(zip(order, held.get_shape(), strict=False))
+        if outer or len(shape) != held.get_num_dims() or not isinstance(held.element_type, AnyFloat):
+            raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
+        if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
+            raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
+
+
+def stored_of(b: SSAValue) -> StoredIntegers | None:
+    """What memory holds of a B that is converted on the way."""
+    form = form_of(b)
+    return form.integers if isinstance(form, StoredOp) else None
+
+
+def group_scales_of(b: SSAValue) -> SSAValue | None:
+    """The scales of groups along k of a B of integers."""
+    form = form_of(b)
+    return form.scales if isinstance(form, StoredOp) else None

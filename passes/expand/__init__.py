@@ -1,1 +1,0 @@
-"""Expansion of macro-operations to loads, stores, barriers and arithmetic."""

@@ -1,0 +1,379 @@
+"""`warp-pipeline`: loops overlap copies to shared memory with the products that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import gpu, scf
+from xdsl.dialects.builtin import IndexType, ModuleOp, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.schedule import Schedule
+from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.cta import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.memory import bounds, bounds_attribute
+from ...dialect.warp.op_shapes import is_pure
+from ..builder import Index, IndexBuilder, constant_value
+from ..diagnostics import remark
+from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
+from .ring import PipelineBarriers, State, barriers_of, with_stages
+
+# One pipelined loop: overlaps copies to shared memory with the products that read them.
+#
+# A ring of `stages` buffers is kept full: while K tile t is multiplied, tile t + prefetch is on its way into a buffer
+# that was read before. Fragments are double-buffered in registers too: those of the next product load while the
+# current one multiplies, the first of the next tile under the last product of this one. So a K tile needs one wait,
+# and it comes before its last product::
+#
+#     fill stages 0 .. prefetch-1; wait for stage 0; load fragments of product 0
+#     for each K tile:
+#       load for product 1;  copy tile t + prefetch; multiply product 0
+#       load for product 2;                          multiply product 1
+#       ...
+#       wait for the next tile; load its product 0;  multiply the last product
+#
+# How warps wait, `barriers` says. Tiles past the end of K are copied as zeros, so that the count of copies in flight
+# stays the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of the
+# next one::
+#
+#     fill stages 0 .. prefetch-1 with the first tile's; wait; load fragments of product 0
+#     for each tile of this CTA:
+#       for each K tile but the last `prefetch`: as above
+#       for the last `prefetch` K tiles:         as above, but copy the next tile's first K tiles
+#       store the accumulators
+
+Moved: TypeAlias = Mapping[SSAValue, SSAValue]
+"""Indices of one tile of the result, and what they are for another."""
+
+
+class Carried(NamedTuple):
+    """What a turn of the K loop hands to the next: sums, the fragments of its first product, and what warps know.
+
+    Of the latter, `changing` says what is not the same at the end of each turn.
+    """
+
+    accumulators: list[SSAValue]
+    fragments: list[SSAValue]
+    state: State
+    changing: tuple[int, ...]
+
+    def values(self, index: IndexBuilder) -> list[SSAValue]:
+        """All as values, for the variables of a loop."""
+        return [*self.accumulators, *self.fragments, *index.values([self.state[i] for i in self.changing])]
+
+    def of(self, values: Sequence[SSAValue]) -> Carried:
+        """The same, held in other values."""
+        sums, loaded = len(self.accumulators), len(self.accumulators) + len(self.fragments)
+        state = list(self.state)
+        for i, value in zip(self.changing, values[loaded:], strict=True):
+            state[i] = value
+        return Carried([*values[:sums]], [*values[sums:loaded]], state, self.changing)
+
+
+class Turns(NamedTuple):
+    """The turns of a loop over K tiles: where along K they end, how far one goes, and where the first tile starts."""
+
+    end: Index
+    step: int
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The copies that a K tile starts: where along K, how far that can be if known, for which tile of the result."""
+
+    k: Index
+    reach: int | None
+    moved: Moved = field(default_factory=dict[SSAValue, SSAValue])
+
+
+@dataclass
+class Pipeliner:
+    """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `prefetch` tiles ahead."""
+
+    source: CopyLoop
+    schedule: Schedule
+    index: IndexBuilder
+    k_step: int
+    count: int
+    prefetch: int
+    barriers: PipelineBarriers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.barriers = barriers_of(self.schedule, self.prefetch)
+
+    @property
+    def last(self) -> int:
+        """Where the last K tile starts."""
+        return (self.count - 1) * self.k_step
+
+    def rewrite(self) -> None:
+        """One CTA for each tile of the result: the loop over K is all.
+
+        Tiles that are copied once before it come with the first K tiles, and are waited for with them.
+        """
+        loop, index = self.source.loop, self.index
+        barrier, once = copied_once(self.source)
+        if barrier is not None and once:
+            self.index = IndexBuilder(Builder(InsertPoint.before(barrier)))
+            index = self.index.at(Builder(InsertPoint.before(loop)))
+            for copy in once:
+                copy.is_async = UnitAttr()
+        carried = self.prologue({}, list(loop.iter_args))
+        if self.schedule.loop.unroll:
+            carried = self.unrolled(index, carried, None)
+        else:
+            carried = self.loop(index, Turns(loop.ub, self.k_step), None, carried)
+        if self.schedule.loop.sync != "barrier":
+            self._drain(index)
+        self._replace_loop(carried)
+        if barrier is not None and once:
+            Rewriter.erase_op(barrier)
+
+    def rewrite_tiles(self, tiles: scf.ForOp) -> None:
+        """A CTA that goes from tile to tile of the result in the loop around."""
+        outer, old = self.index, tiles.body.block
+        start = self.prologue(self._moved(outer, old.args[0], tiles.lb), [])
+        initial = start.values(outer)
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        index, (tile, *values) = outer.at(Builder(InsertPoint.at_end(body))), body.args
+        old.args[0].replace_all_uses_with(tile)
+        carried = start.of(values)
+        for op in list(old.ops):
+            if op is self.source.loop:
+                sums = list(self.source.loop.iter_args)
+                carried = self._whole_tile(index, tiles, tile, carried._replace(accumulators=sums))
+                self._replace_loop(carried)
+            elif not isinstance(op, scf.YieldOp):
+                op.detach()
+                index.insert(op)
+        index.insert(scf.YieldOp(*carried._replace(accumulators=[]).values(index)))
+        outer.insert(scf.ForOp(tiles.lb, tiles.ub, tiles.step, initial, body))
+        self._drain(outer)
+        Rewriter.erase_op(tiles)
+
+    def _whole_tile(self, index: IndexBuilder, tiles: scf.ForOp, tile: SSAValue, carried: Carried) -> Carried:
+        """All K tiles of one tile of the result, and the copies of the next one's first.
+
+        The last tile has no next one; its own first K tiles are copied again, and nobody reads them.
+        """
+
+        def moved() -> Moved:
+            following = index.add(tile, tiles.step)
+            following = index.where_below(following, tiles.ub, following, tile)
+            return self._moved(index, tile, index.value(following))
+
+        if self.schedule.loop.unroll:
+            return self.unrolled(index, carried, moved)
+        own = (self.count - self.prefetch) * self.k_step
+        if own:
+            carried = self.loop(index, Turns(own, self.k_step), self.last, carried)
+        last, turns = (self.prefetch - 1) * self.k_step, Turns(self.prefetch * self.k_step, self.k_step, own)
+        return self.loop(index, turns, last, carried, moved())
+
+    def prologue(self, moved: Moved, sums: list[SSAValue]) -> Carried:
+        """Fills the ring, waits for its first tile and loads the first fragments of it."""
+        index = self.index
+        for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
+            with_stages(tile, self.schedule.loop.stages)
+        state = self.barriers.begin(index)
+        for stage in range(self.prefetch):
+            k = stage * self.k_step
+            self.copy(index, Copies(k, k, moved), stage)
+            self.barriers.sent(index, stage)
+        self.barriers.first(index)
+        changing = self.barriers.parities if self.schedule.loop.unroll else tuple(range(len(state)))
+        return Carried(sums, self.load(index, self.source.steps[0], 0), state, changing)
+
+    def loop(
+        self, index: IndexBuilder, turns: Turns, reach: int | None, carried: Carried, moved: Moved | None = None
+    ) -> Carried:
+        """A loop over K tiles of this tile of the result; its copies are ahead, or of the one that `moved` leads to."""
+        initial = carried.values(index)
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        (counter, *values), inside = body.args, index.at(Builder(InsertPoint.at_end(body)))
+        now, unroll = carried.of(values), turns.step // self.k_step
+        for i in range(unroll):
+            k = inside.add(counter, (i + (self.prefetch if moved is None else 0)) * self.k_step)
+            here = (inside, counter, turns.start + i * self.k_step)
+            now = self.k_tile(inside, lambda at=here: at[0].add(*at[1:]), Copies(k, reach, moved or {}), now)
+        inside.insert(scf.YieldOp(*now.values(inside)))
+        lower, upper, step = index.values([0, turns.end, turns.step])
+        return carried.of(index.insert(scf.ForOp(lower, upper, step, initial, body)).results)
+
+    def unrolled(self, index: IndexBuilder, carried: Carried, following: Callable[[], Moved] | None) -> Carried:
+        """All K tiles, as many in a turn as there are stages, or a multiple. The last of them stand behind the loop.
+
+        They copy the first ones of the `following` tile of the result, if there is one.
+        """
+        unroll = self.schedule.loop.unroll
+        start = self.count - unroll
+        if start:
+            carried = self.loop(index, Turns(start * self.k_step, unroll * self.k_step), self.last, carried)
+        moved = None if following is None else following()
+        for i in range(unroll):
+            own, beyond = (start + i + self.prefetch) * self.k_step, (i + self.prefetch - unroll) * self.k_step
+            copies = None if moved is None else Copies(beyond, beyond, moved)
+            here = (start + i) * self.k_step
+            carried = self.k_tile(index, lambda at=here: at, Copies(own, own) if beyond < 0 else copies, carried)
+        return carried
+
+    def k_tile(
+        self, index: IndexBuilder, here: Callable[[], Index], copies: Copies | None, carried: Carried
+    ) -> Carried:
+        """One K tile, which starts `here`: its products, the copies it starts, the first fragments of the next one."""
+        source, state = self.source, carried.state
+        now: dict[SSAValue, SSAValue] = dict(zip(source.body.args[1:], carried.accumulators, strict=True))
+        now |= dict(zip((load.fragment for load in source.steps[0].loads), carried.fragments, strict=True))
+        if source.counts:
+            now[source.counter] = index.value(here())
+        upcoming: list[SSAValue] = []
+        for i, step in enumerate(source.steps):
+            last = i == len(source.steps) - 1
+            if not last:
+                following = source.steps[i + 1]
+                loaded = self.load(index, following, state[0])
+                now |= dict(zip((load.fragment for load in following.loads), loaded, strict=True))
+            if i == min(self.barriers.copies_before, len(source.steps) - 1):
+                stage = self.barriers.writable(index, state)
+                if copies is not None:
+                    self.copy(index, copies, stage)
+                self.barriers.sent(index, stage)
+            if last:
+                state = self.barriers.following(index, state)
+                upcoming = self.load(index, source.steps[0], state[0])
+            for op in step.ops:
+                now |= dict(zip(op.results, index.insert(op.clone(now)).results, strict=True))
+        sums = [now.get(value, value) for value in source.yielded]
+        return Carried(sums, upcoming, state, carried.changing)
+
+    def copy(self, index: IndexBuilder, copies: Copies, stage: Index) -> None:
+        """Starts the copies of a K tile into a stage."""
+        source, k, reach = self.source, copies.k, copies.reach
+        for copy in source.copies:
+            memory = index.value(source.at(index, copy.source, k, copies.moved))
+            where = [source.at(index, i, k, copies.moved) for i in copy.indices]
+            furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
+            shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
+            inside = [
+                end is not None and end + extent <= size if source.depends(i) else flag
+                for flag, i, end, (extent, size) in zip(
+                    bounds(copy.in_bounds), copy.indices, furthest, shapes, strict=True
+                )
+            ]
+            to, at = index.values([stage]), index.values(where)
+            flags = bounds_attribute(*inside)
+            packed = "" if copy.packed is None else copy.packed.data
+            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
+
+    def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
+        """Loads the fragments of a product from a stage."""
+        return [index.insert(self._from_stage(index, load, index.value(stage))).fragment for load in step.loads]
+
+    def _from_stage(self, index: IndexBuilder, load: TileLoad, stage: SSAValue) -> TileLoad:
+        """A load of a tile as one from a stage of its ring."""
+        indices = [index.value(self.source.at(index, i, 0, {})) for i in load.indices]
+        staged = load.clone()
+        staged.operands = [load.memory, stage, *indices]
+        return staged
+
+    def _moved(self, index: IndexBuilder, tile: SSAValue, to: SSAValue) -> Moved:
+        """The indices of the copies for another tile of the result than `tile`, a variable of the loop around."""
+        moved: dict[SSAValue, SSAValue] = {tile: to}
+
+        def follow(value: SSAValue) -> SSAValue:
+            op = value.owner
+            if value not in moved and isinstance(op, Operation) and op.parent is tile.owner:
+                clone = op.clone({operand: follow(operand) for operand in op.operands})
+                moved[value] = index.insert(clone).results[0]
+            return moved.get(value, value)
+
+        for copy in self.source.copies:
+            for i in (copy.source, *copy.indices):
+                for leaf in self.source.leaves(i):
+                    follow(leaf)
+        return moved
+
+    def _drain(self, index: IndexBuilder) -> None:
+        """Waits for the copies that were started for nobody."""
+        index.insert(CommitOp())
+        index.insert(WaitOp(0))
+
+    def _replace_loop(self, carried: Carried) -> None:
+        for old, new in zip(self.source.loop.results, carried.accumulators, strict=True):
+            old.replace_all_uses_with(new)
+        Rewriter.erase_op(self.source.loop)
+
+
+# `warp-pipeline`: which loops are pipelined, and why others stay as they are.
+
+
+def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
+    """Pipelines one loop.
+
+    Raises:
+        DeclinedError: naming the operation for which it stays as it is.
+    """
+    source, tiles = read(loop), loop.parent_op()
+    step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
+    if step is None or lower != 0:
+        decline(loop, "its step must be a constant, and it must start at the constant 0")
+    count = -(-(upper or 0) // step)
+    if schedule.loop.unroll and (upper is None or not count or count % schedule.loop.unroll):
+        decline(loop, f"unroll = {schedule.loop.unroll} takes a known multiple of as many turns")
+    if not isinstance(tiles, scf.ForOp):
+        index = IndexBuilder(Builder(InsertPoint.before(loop)))
+        Pipeliner(source, schedule, index, step, count, schedule.loop.tiles_ahead).rewrite()
+        return
+    if not count:
+        decline(loop, "in a loop over tiles it must have turns, of a number that is known")
+    _check_tiles(source, tiles)
+    index = IndexBuilder(Builder(InsertPoint.before(tiles)))
+    Pipeliner(source, schedule, index, step, count, min(schedule.loop.tiles_ahead, count)).rewrite_tiles(tiles)
+
+
+def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
+    """A loop around may go from tile to tile, when the next tile's copies can be started in the one before."""
+    body = tiles.body.block
+    if tiles.iter_args:
+        decline(tiles, "the loop around hands on values, and the copies of a turn start in the one before")
+    if any(isinstance(op, scf.ForOp) and op is not source.loop for op in body.ops):
+        decline(tiles, "the loop around has another loop, and the copies of a turn start in the one before")
+    wanted = [leaf for copy in source.copies for i in (copy.source, *copy.indices) for leaf in source.leaves(i)]
+    while wanted:
+        op = wanted.pop().owner
+        if isinstance(op, Operation) and op.parent is body:
+            if not is_pure(op):
+                decline(op, f"copies of the next tile start before {op.name} of its turn")
+            wanted += op.operands
+
+
+class PipelinePass(ModulePass):
+    """Pipelines loops that copy tiles to shared memory: copies run ahead of the products, in as many stages as the
+    schedule says.
+
+    It rewrites loops that copy tiles, wait at a barrier, and compute with fragments of them, such as those of
+    `warp-tile`. It does not change other loops; `warploom-opt --remarks` says why.
+    """
+
+    name = "warp-pipeline"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
+            loops = [o for o in kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]
+            schedule = kernel.attributes.get(ScheduleAttr.name)
+            for loop in loops:
+                try:
+                    if not isinstance(schedule, ScheduleAttr):
+                        decline(loop, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
+                    if schedule.data.loop.stages == 1:
+                        decline(loop, "stages = 1, so that no copy can run ahead")
+                    _pipeline(loop, schedule.data)
+                except DeclinedError as declined:
+                    remark(declined.op, self.name, f"copies do not run ahead: {declined.reason}")

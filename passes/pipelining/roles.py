@@ -1,0 +1,458 @@
+"""The roles of warps in a loop over K: what the producer and the consumers make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.gpu import SubgroupIdOp
+from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
+from ...dialect.warp.epilogue import LoadVectorOp, MapOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp
+from ...dialect.warp.op_shapes import is_pure, only_reads
+from ...dialect.warp.synchronisation import ArriveOp, AwaitOp, NamedBarrierOp
+from ...dialect.warp.tensor_copies import ExpectOp
+from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ..builder import Index, IndexBuilder, constant_value
+from .copy_loop import decline, is_load
+from .ring import Ring
+from .tensor_copies import Placed, StagedLoads, TensorCopy
+
+# What the producer makes of a loop over K: it waits until stages have been read, and starts copies to them.
+
+Clones: TypeAlias = dict[SSAValue, SSAValue]
+"""Values of the consumers' loops, and what they are in the producer's."""
+
+
+@dataclass(frozen=True)
+class ProducerLoop:
+    """A loop over K with nothing but its `copies`, in a loop over `tiles` or not.
+
+    Copies `once` for all of it go before, `loads` of the epilogue's matrices behind.
+    """
+
+    loop: scf.ForOp
+    tiles: scf.ForOp | None
+    copies: Sequence[TensorCopy]
+    once: Sequence[TensorCopy]
+    loads: Sequence[StagedLoads]
+
+    def copy_all(self, index: IndexBuilder, ring: Ring, state: list[Index], moved: Clones) -> list[Index]:
+        """The copies of all K tiles of a tile, and of what its epilogue takes from further stages.
+
+        `state` are the first stage and its parity; `moved` says what values of the consumers' turn are in the
+        producer's. The result follows on the last stage.
+        """
+        body = Block(arg_types=[IndexType()] * 3)
+        k, stage, parity = body.args
+        for value in self._indices():
+            self.cloned(index, value, moved, self.loop.body.block)
+        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), moved | {self.loop.body.block.args[0]: k}
+        inside.insert(AwaitOp(ring.empty, stage, parity))
+        inside.insert(ExpectOp(ring.full, stage, sum(copy.bytes for copy in self.copies)))
+        for copy in self.copies:
+            at = [self.cloned(inside, i, in_loop, None) for i in copy.copy.indices]
+            copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring.full)
+        inside.insert(scf.YieldOp(*inside.values(ring.next(inside, stage, parity))))
+        bounds = [self.cloned(index, value, in_loop, None) for value in (self.loop.lb, self.loop.ub, self.loop.step)]
+        lower, upper, step = bounds
+        after = list[Index](index.insert(scf.ForOp(lower, upper, step, index.values(state), body)).results)
+        for loads in self.loads:
+            after = loads.start(index, ring, after, self._of_groups(index, loads.groups, moved))
+        return after
+
+    def _of_groups(self, index: IndexBuilder, groups: int, moved: Clones) -> Placed:
+        """What values of the consumers' tile are for each of their warpgroups."""
+        clones = [dict(moved) for _ in range(groups)]
+        return lambda value, group: self._of_group(index, value, group, clones[group])
+
+    def _of_group(self, index: IndexBuilder, value: SSAValue, group: int, moved: Clones) -> SSAValue:
+        """A value of the consumers' tile, computed for the producer as it is for one of their warpgroups."""
+        op = value.owner
+        if isinstance(op, SubgroupIdOp):
+            return index.value(group * WARPS)
+        if value in moved or not isinstance(op, Operation) or not (self._is_inside(op) or _of_subgroup(value)):
+            return moved.get(value, value)
+        given = {operand: self._of_group(index, operand, group, moved) for operand in op.operands}
+        new = index.insert(op.clone(given))
+        moved.update(zip(op.results, new.results, strict=True))
+        return moved[value]
+
+    def _indices(self) -> list[SSAValue]:
+        """What the coordinates of copies are made of."""
+        every = [copy.copy for copy in (*self.once, *self.copies)]
+        found = [i for copy in every for i in copy.indices]
+        for copy in every:
+            if isinstance(copy.source.owner, Operation):
+                found += list(copy.source.owner.operands)[1:]
+        return found
+
+    def cloned(self, index: IndexBuilder, value: SSAValue, moved: Clones, without: Block | None) -> SSAValue:
+        """A value of the consumers' tile, computed for the producer as well, unless it depends on `without`."""
+        op = value.owner
+        if value in moved or not isinstance(op, Operation) or not self._is_inside(op):
+            return moved.get(value, value)
+        if without is not None and _depends(value, without):
+            return value
+        given = {operand: self.cloned(index, operand, moved, without) for operand in op.operands}
+        new = index.insert(op.clone(given))
+        moved.update(zip(op.results, new.results, strict=True))
+        return moved[value]
+
+    def _is_inside(self, op: Operation) -> bool:
+        """Whether an operation is in a loop that the producer has its own of."""
+        blocks = {self.loop.body.block, *([] if self.tiles is None else [self.tiles.body.block])}
+        return op.parent in blocks
+
+
+def _depends(value: SSAValue, block: Block) -> bool:
+    op = value.owner
+    if not isinstance(op, Operation):
+        return op is block
+    return op.parent is block or any(_depends(operand, block) for operand in op.operands)
+
+
+def _of_subgroup(value: SSAValue) -> bool:
+    """Whether a value depends on the warp that computes it."""
+    op = value.owner
+    return isinstance(op, SubgroupIdOp) or (isinstance(op, Operation) and any(map(_of_subgroup, op.operands)))
+
+
+# Consumers that take turns at the tensor cores: while one multiplies, another does what lies between its products.
+#
+# A loop with two groups of products, such as those of attention, leaves tensor cores idle while a warpgroup works on
+# the first one's sums. Warpgroups do not get out of step by themselves: all wait for the same copies. So they pass a
+# turn on, from each to the next, by barriers of their own, and multiply only when it is theirs: the last group of
+# products of one turn of the loop and the first of the next one, without what lies between::
+#
+#     first products
+#     loop: work; wait for the turn; last products; first products of the next tile; pass the turn on
+#     pass the turn on
+
+FIRST_BARRIER = 8
+"""The barrier of the first warpgroup; those below are for staging results."""
+
+THREADS = 2 * WARPS * LANES
+"""Threads that come to a barrier: those whose turn ends, and those whose turn begins."""
+
+
+class PingPong(NamedTuple):
+    """The turns of one warpgroup: its barrier, that of the next one, and whether another one follows."""
+
+    own: SSAValue
+    next: SSAValue
+    is_not_last: SSAValue
+
+    @staticmethod
+    def of(index: IndexBuilder, groups: int) -> PingPong:
+        """Of `groups` warpgroups; the first has the first turn, which the last one leaves to it."""
+        group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
+        following = index.wrap(index.add(group, 1), groups)
+        own, behind = (index.value(index.add(number, FIRST_BARRIER)) for number in (group, following))
+        last, others = (
+            index.insert(arith.CmpiOp(index.value(group), index.value(groups - 1), how)).result for how in ("eq", "ne")
+        )
+        turns = PingPong(own, behind, others)
+        turns._pass_if(index, last)
+        return turns
+
+    def begin(self, index: IndexBuilder) -> None:
+        """Waits for the turn."""
+        index.insert(NamedBarrierOp(self.own, THREADS))
+
+    def end(self, index: IndexBuilder, counter: SSAValue, first: SSAValue) -> None:
+        """Passes the turn on, in each turn of a loop but the one where its counter is `first`."""
+        self._pass_if(index, index.insert(arith.CmpiOp(counter, first, "ne")).result)
+
+    def end_all(self, index: IndexBuilder) -> None:
+        """Passes the last turn on; the last warpgroup has nobody to."""
+        self._pass_if(index, self.is_not_last)
+
+    def _pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
+        body = Block([NamedBarrierOp(self.next, THREADS, arrive=True), scf.YieldOp()])
+        index.insert(scf.IfOp(condition, [], Region(body)))
+
+
+# Operands of an epilogue, which are on their way while the products of a tile run.
+#
+# What lies beside the sums, a bias or a residual, does not depend on them. A load behind the wait for the last
+# products would leave the tensor cores idle for as long as memory takes. There are registers for the first part; the
+# rest of a matrix comes as far as L2.
+
+TURNS = 4
+"""Turns of a loop over K before its end in which memory answers: about 1000 cycles each, of an H200."""
+
+
+def load_ahead(wait: Operation) -> None:
+    """Moves the loads that follow a wait, up to the first use of what it waits for, before it, with the arithmetic that
+    they need."""
+    block = wait.parent
+    between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), _behind(wait)))
+    for load in [one for one in between if isinstance(one, LoadVectorOp | LoadOp)]:
+        needed = _needed(load, between)
+        if block is not None and all(one is load or is_pure(one) for one in needed):
+            for one in needed:
+                one.detach()
+                block.insert_op_before(one, wait)
+                between.remove(one)
+
+
+def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
+    """Asks, some turns before the last one of a loop over K, for what is loaded behind it from matrices, in a turn that
+    begins at `k`. Asked for at the start of a tile it would be gone again, for the products of one read more than L2
+    holds."""
+    behind = _behind(loop)
+    loads = [one for one in behind if isinstance(one, LoadOp) and _is_early(one, behind, loop)]
+    step, end = index.known(loop.step), index.known(loop.ub)
+    if not loads or not isinstance(step, int):
+        return
+    asked, known = Block(), dict[SSAValue, SSAValue]()
+    for load in loads:
+        for one in _needed(load, behind)[:-1]:
+            if one.results[0] not in known:
+                asked.add_op(new := one.clone(known))
+                known |= dict(zip(one.results, new.results, strict=True))
+        at = [known.get(place, place) for place in load.indices]
+        asked.add_op(PrefetchOp(load.memory, at, load.fragment.type, load.in_bounds))
+    asked.add_op(scf.YieldOp())
+    left = index.div(index.add(index.sub(end, k), step - 1), step)
+    now = index.insert(arith.CmpiOp(index.value(left), index.value(TURNS), "eq")).result
+    index.insert(scf.IfOp(now, [], Region(asked)))
+
+
+def _behind(op: Operation) -> list[Operation]:
+    """The operations that follow one in its block."""
+    ops = [] if op.parent is None else list(op.parent.ops)
+    return ops[ops.index(op) + 1 :]
+
+
+def _is_early(load: LoadOp, behind: Sequence[Operation], loop: scf.ForOp) -> bool:
+    """Whether what a load from global memory needs is known before a loop."""
+    needed = _needed(load, behind)
+    known = all(one is load or is_pure(one) for one in needed)
+    late = any(operand.owner is loop for one in needed for operand in one.operands)
+    return known and not late and memory_space(memory_of(load.memory)) != SHARED_SPACE
+
+
+def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
+    """An operation and those of `between` that it needs, in order."""
+    found = {op}
+    for one in reversed(between):
+        if any(use.operation in found for result in one.results for use in result.uses):
+            found.add(one)
+    return [one for one in between if one in found]
+
+
+def _arrives(op: Operation) -> bool:
+    """Whether an operation does nothing but arrive at mbarriers, if at all."""
+    inner = [one for region in op.regions for one in region.walk()]
+    return isinstance(op, scf.IfOp) and all(isinstance(one, ArriveOp | scf.YieldOp) or is_pure(one) for one in inner)
+
+
+# What consumers make of a loop over K: they wait for copies instead of making them, and say what they have read.
+
+
+class ConsumerLoop(NamedTuple):
+    """A loop over K without its copies, whose tiles are `staged`, beside tiles in the `fixed` stages of another ring.
+
+    So many warpgroups run it, `in_turns` or as it comes.
+    """
+
+    loop: scf.ForOp
+    staged: Sequence[SSAValue]
+    fixed: Mapping[SSAValue, SSAValue]
+    groups: int
+    in_turns: bool
+
+    def rewrite(
+        self,
+        index: IndexBuilder,
+        ring: Ring,
+        state: list[Index],
+        behind_all: Callable[[IndexBuilder], None] | None = None,
+    ) -> tuple[scf.ForOp, list[Index]]:
+        """The loop over K: waits for a stage, and for the products of the one before, where that may be. `behind_all`
+        inserts what follows on the loop, while its last products run."""
+        old, behind = self.loop.body.block, self._waits_behind()
+        body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
+        carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside.insert(AwaitOp(ring.full, stage, parity))
+        now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
+        turns = self._turns(index)
+        commits = [op for op in old.ops if isinstance(op, WgmmaCommitOp)]
+        fences = [op for op in old.ops if isinstance(op, WgmmaFenceOp)]
+        *within, last_wait = [op for op in old.ops if isinstance(op, WgmmaWaitOp)]
+        for op in old.ops:
+            if isinstance(op, scf.YieldOp):
+                continue
+            if behind and op is last_wait:
+                if not within:
+                    inside.insert(WgmmaWaitOp(1))
+                    ring.release(inside, before[0])
+                continue
+            new = op.clone(now)
+            if isinstance(new, WgmmaOp):
+                new.move_to_stages({**dict.fromkeys(self.staged, stage), **self.fixed})
+            elif is_load(new) and new.memory in self.staged:
+                new.operands = [new.memory, stage, *new.indices]
+            if turns is not None and op is fences[-1]:
+                turns.begin(inside)
+            inside.insert(new)
+            if turns is not None and op is commits[0]:
+                turns.end(inside, body.args[0], self.loop.lb)
+            now.update(zip(op.results, new.results, strict=True))
+            if not behind and op is last_wait:
+                ring.arrive(inside, stage)
+            if behind and within and op is within[-1]:
+                # As many groups as a turn has but one may be under way: all of the turn before are done.
+                ring.release(inside, before[0])
+        if behind:
+            prefetch(inside, self.loop, body.args[0])
+        handed = [now.get(value, value) for value in (old.last_op.operands if old.last_op is not None else ())]
+        following = inside.values(ring.next(inside, stage, parity))
+        inside.insert(scf.YieldOp(*handed, *following, *([stage] if behind else [])))
+        initial = [*self.loop.iter_args, *index.values([*state, *([ring.stages] if behind else [])])]
+        new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
+        if behind_all is not None:
+            behind_all(index)
+        last = index.insert(WgmmaWaitOp(0)) if behind else None
+        if behind:
+            ring.release(index, new.results[-1])
+        if turns is not None:
+            turns.end_all(index)
+        for result, made in zip(self.loop.results, new.results, strict=False):
+            result.replace_all_uses_with(made)
+        count = len(self.loop.results)
+        Rewriter.erase_op(self.loop)
+        if last is not None:
+            load_ahead(last)
+        return new, list(new.results[count : count + 2])
+
+    def _turns(self, index: IndexBuilder) -> PingPong | None:
+        """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""
+        count = sum(isinstance(op, WgmmaCommitOp) for op in self.loop.body.block.ops)
+        return PingPong.of(index, self.groups) if self.in_turns and self.groups > 1 and count > 1 else None
+
+    def _waits_behind(self) -> bool:
+        """Whether products may be waited for a turn later: nothing in the loop but further ones reads their sums, and
+        nothing loads registers that they read, those of metadata, but behind a wait of its own."""
+        ops = list(self.loop.body.block.ops)
+        if any(map(is_load, ops)) and sum(isinstance(op, WgmmaWaitOp) for op in ops) == 1:
+            return False
+        sums = [result for op in ops if isinstance(op, WgmmaOp) for result in op.results]
+        users = [use.operation for value in sums for use in value.uses]
+        return all(isinstance(user, (WgmmaOp, scf.YieldOp)) for user in users) and len(self.loop.iter_args) == 1
+
+
+# Tiles that stay for the whole loop over K, such as Q of an attention, in a ring of their own.
+
+
+class Once(NamedTuple):
+    """Copies of tiles that stay for the whole loop over K, with a ring of their own."""
+
+    copies: list[TensorCopy]
+    ring: Ring
+
+    @property
+    def tiles(self) -> list[SSAValue]:
+        return [copy.copy.destination for copy in self.copies]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(copy.bytes for copy in self.copies)
+
+    def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
+        """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
+        at, parity = index.value(stage), index.value(parity)
+        index.insert(AwaitOp(self.ring.empty, at, parity))
+        index.insert(ExpectOp(self.ring.full, at, self.bytes))
+        for copy in self.copies:
+            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring.full)
+
+
+# Consumers with tiles of their own: each multiplies every second tile of a CTA, while the other stores its last one.
+#
+# The producer copies the K tiles of one tile after the other, as ever. A consumer waits for those of its tiles, and
+# passes over the stages of the others'. So the tensor cores have work during the epilogue of each tile but the last::
+#
+#     first consumer     multiply tile 0   store tile 0      multiply tile 2   ...
+#     second consumer                      multiply tile 1   store tile 1      ...
+#
+# A mbarrier tells one phase from the next alone. So a consumer begins a tile when the other has waited for all K tiles
+# of the tile before: they pass a turn on, by barriers of their own.
+
+
+class OwnTiles(NamedTuple):
+    """The tiles of one of `groups` consumers, of so many K tiles each, in a ring of stages.
+
+    `tiles` is the loop over all tiles of the CTA, `group` the number of the consumer.
+    """
+
+    groups: int
+    stages: int
+    k_tiles: int
+    group: Index
+    tiles: scf.ForOp
+
+    @staticmethod
+    def of(index: IndexBuilder, loop: scf.ForOp, tiles: scf.ForOp, groups: int, stages: int) -> OwnTiles:
+        """Of the consumer that executes this, for a loop over K within the one over tiles.
+
+        Raises:
+            DeclinedError: for a K that is not known.
+        """
+        ends = [constant_value(value) for value in (loop.lb, loop.ub, loop.step)]
+        if None in ends:
+            decline(loop, "consumers have tiles of their own where K is known")
+        first, end, step = (end or 0 for end in ends)
+        group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
+        return OwnTiles(groups, stages, -(-(end - first) // step), group, tiles)
+
+    def bounds(self, index: IndexBuilder) -> tuple[SSAValue, SSAValue]:
+        """The first tile, and how far it is to the next."""
+        step = index.known(self.tiles.step)
+        first = index.add(self.tiles.lb, index.mul(step, self.group))
+        return index.value(first), index.value(index.mul(step, self.groups))
+
+    def start(self, index: IndexBuilder) -> list[Index]:
+        """The stage and parity of the first K tile."""
+        return self._passed(index, 0, 0, index.mul(self.group, self.k_tiles))
+
+    def following(self, index: IndexBuilder, stage: Index, parity: Index) -> list[Index]:
+        """The stage and parity of the next tile's first K tile, behind those of the others' tiles."""
+        return self._passed(index, stage, parity, (self.groups - 1) * self.k_tiles)
+
+    def _passed(self, index: IndexBuilder, stage: Index, parity: Index, count: Index) -> list[Index]:
+        """The stage and parity so many K tiles later."""
+        there = index.add(stage, count)
+        turned = index.add(parity, index.div(there, self.stages))
+        return [index.rem(there, self.stages), index.rem(turned, 2)]
+
+    def begin(self, index: IndexBuilder, tile: SSAValue) -> None:
+        """Waits until the other has all of the tile before, unless this is the first of the CTA."""
+        own = index.value(index.add(self.group, FIRST_BARRIER))
+        _if(index, "ne", tile, self.tiles.lb, NamedBarrierOp(own, THREADS))
+
+    def end(self, index: IndexBuilder, tile: SSAValue) -> None:
+        """Lets the other begin the next tile, if there is one."""
+        other = index.value(index.add(index.wrap(index.add(self.group, 1), self.groups), FIRST_BARRIER))
+        behind = index.value(index.add(tile, self.tiles.step))
+        _if(index, "slt", behind, self.tiles.ub, NamedBarrierOp(other, THREADS, arrive=True))
+
+
+def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: NamedBarrierOp) -> None:
+    """Does something where a comparison holds."""
+    holds = index.insert(arith.CmpiOp(a, b, predicate)).result
+    index.insert(scf.IfOp(holds, [], Region(Block([op, scf.YieldOp()]))))

@@ -1,0 +1,351 @@
+"""Products and the moves of their matrices: `mma`, `mma.sp`, `wmma`, `wgmma`, `ldmatrix`, `stmatrix`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.isa import wmma
+from ...dialect.isa.moves import MOVMATRIX
+from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
+from ...dialect.layouts.layout import LANES
+from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
+from ...dialect.warp.exchange import MovmatrixOp, StmatrixOp
+from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp
+from ...dialect.warp.mma import MmaOp, MmaSparseOp
+from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp
+from ...dialect.warp.product import ProductOp
+from ...dialect.warp.warpgroup import (
+    ROWS,
+    SetRegistersOp,
+    WgmmaCommitOp,
+    WgmmaFenceOp,
+    WgmmaOp,
+    WgmmaWaitOp,
+    descriptor_of,
+)
+from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
+from ..diagnostics import fail
+from .addressing import CHUNK, Position, SharedTile
+from .emitter import WARP, At, IndexValue, VirtualRegister, divisor_of, word
+from .fragments import Fragment, TrailingOperand, only_use_is_here
+from .kernel import KernelLowering, lowers
+
+# Products and loads of matrices: from operations of the dialect `warp` to their instructions.
+
+STAGED = 3
+"""Indices of a tile that has stages: the stage, the row, the column."""
+
+
+def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
+    """The registers of C and of D: the same ones, if the types allow it and nothing else needs C."""
+    held = lowering.fragment(c)
+    if c.type == d.type and only_use_is_here(c, op):
+        return held, held
+    fresh = lowering.fresh(d.type)
+    if c.type == d.type:
+        lowering.fragments.copy(held, fresh)
+        held = fresh
+    return held, fresh
+
+
+def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOperand]) -> None:
+    a, b, c = op.operands[:3]
+    of_a, _, of_c = op.fragments
+    held, result = result_registers(lowering, op, c, op.d)
+    (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
+    lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
+    scaled: list[TrailingOperand] = []
+    for role, scale in zip("ab", op.scaling, strict=False):
+        of_lane = lowering.fragment(scale)
+        words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
+        scaled.append(TrailingOperand(words, of_b=role == "b"))
+    last = lowering.fragments.multiply(
+        op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
+    )  # fmt: skip
+    lowering.values[op.d] = result
+    if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
+        _await_sums(lowering, last[0])
+
+
+def _ends_turn(op: ProductOp) -> bool:
+    """Whether a product is the last one of a turn of a loop."""
+    block = op.parent
+    if block is None or not isinstance(op.parent_op(), scf.ForOp):
+        return False
+    return next(each for each in reversed(list(block.ops)) if isinstance(each, MmaOp)) is op
+
+
+def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
+    """Hands a register to the lane itself, which has to wait for the product that sets it.
+
+    Of warps with the sums of one instruction of f64, ptxas 13.0.88 lets the first product of a turn read what the last
+    one of the turn before has not written yet: an H200 gave other sums in each launch. Sums of several instructions are
+    eight products apart, or waited for.
+    """
+    halves = lowering.emitter.registers("b32", 2)
+    lowering.emitter.emit("mov.b64", halves, register)
+    low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
+    lowering.emitter.emit("mov.b64", register, [low, halves[1]])
+
+
+@lowers(MmaOp)
+def _mma(lowering: KernelLowering, op: MmaOp) -> None:
+    product(lowering, op, ())
+
+
+@lowers(LdmatrixOp)
+def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
+    kind, into = op.fragment.type, lowering.result(op.fragment)
+    move_shared(lowering, op, op.memory, op.indices, "load", kind, into)
+    if op.packed is not None and kind.element.name == "e2m1":
+        # The elements arrive in the low bits of their bytes; products want them in the middle.
+        for register in into:
+            lowering.emitter.emit("shl.b32", register, register, 2)
+    lowering.values[op.fragment] = into
+
+
+def shared_place(
+    lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
+) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
+    """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
+    tile, found = lowering.tile(op, memory), lowering.indices(indices)
+    stage, row, column = found if len(found) == 3 else (0, *found)
+    return tile, (stage, row, lowering.whole_bytes(op, column, tile.packed))
+
+
+def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
+    """Reads a fragment from a tile without `ldmatrix`."""
+    from .copies import SharedFragments
+
+    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    kind = op.fragment.type
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
+    loads = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
+    loads.load(kind, op.swapped is not None, tile, place, into)
+    lowering.values[op.fragment] = into
+
+
+def store_shared(lowering: KernelLowering, op: StoreOp) -> None:
+    """Writes a fragment to a tile without `stmatrix`."""
+    from .copies import SharedFragments
+
+    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    kind = fragment_of(op.fragment)
+    if tile.packed > 1:
+        fail(op, f"warp.store writes whole bytes, got elements of {kind.element.name}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
+    stores = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
+    stores.store(kind, tile, place, lowering.fragment(op.fragment))
+
+
+def move_shared(
+    lowering: KernelLowering,
+    op: LdmatrixOp | StmatrixOp,
+    memory: SSAValue,
+    indices: Sequence[SSAValue],
+    verb: str,
+    kind: FragmentType,
+    registers: Fragment,
+) -> None:
+    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
+    if isinstance(column, int) and column * tile.element_bytes % CHUNK:
+        moves = "reads" if verb == "load" else "writes"
+        name = op.name.removeprefix("warp.")
+        fail(op, f"{name} {moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, indices, stage, 'from' if verb == 'load' else 'to')}")
+    lowering.matrices.move(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), registers)
+
+
+def stage_text(stage: IndexValue | None, moving: str) -> str:
+    """A stage in a comment, None for memory without stages; `moving` is what one is called that the loop counts."""
+    if stage is None:
+        return "shared memory"
+    return f"stage {stage}" if isinstance(stage, int) else moving
+
+
+def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, way: str) -> str:
+    """What a comment says of a fragment that moves."""
+    place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
+    return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
+
+
+# Sparse products and their metadata: `warp.mma_sp`, `warp.load_metadata`.
+
+FIRST_TWO = word(0x44444444)
+"""A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
+
+
+@lowers(MmaSparseOp)
+def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
+    selector = op.selector.value.data
+    product(lowering, op, (TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]),))
+
+
+@lowers(LoadMetadataOp)
+def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
+    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
+    found = lowering.indices(op.indices)
+    stage, row, column = found if len(found) == STAGED else (0, *found)
+    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
+    warps = layout.threads // LANES
+    lowering.emitter.comment(f"{op.name}: metadata of {METADATA_ROWS * warps * len(into)} rows from {place}")
+    holder = lowering.addressing.holder(layout, lowering.lane)
+    warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
+    for i, register in enumerate(into):
+        where = Position.of(warp, row, i * warps), Position.of(lowering.lane, column, 0)
+        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
+        if op.padded is not None:
+            absent = lowering.emitter.compute("setp.eq.b32", register, 0)
+            lowering.emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
+    lowering.values[op.fragment] = into
+
+
+# Matrix moves of epilogues: `warp.stmatrix`, `warp.movmatrix`.
+
+
+@lowers(StmatrixOp)
+def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
+    kind = fragment_of(op.fragment)
+    move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
+
+
+@lowers(MovmatrixOp)
+def _movmatrix(lowering: KernelLowering, op: MovmatrixOp) -> None:
+    source, result = lowering.fragment(op.input), lowering.result(op.fragment)
+    if any(register in source for register in result):
+        result = lowering.fresh(op.fragment.type)
+    for before, after in op.blocks():
+        lowering.emitter.emit(MOVMATRIX.spelling, result[after], source[before])
+    lowering.values[op.fragment] = result
+
+
+# Warpgroups: `warp.wgmma`, its fence and groups, `warp.set_registers`.
+
+ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
+"""Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
+
+STEP = 32
+"""Bytes along K that one instruction takes."""
+
+
+def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    if lowering.threads % (WARPS * LANES):
+        fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
+
+
+@lowers(WgmmaOp)
+def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
+    _warpgroups(lowering, op)
+    row, held = op.row, lowering.fragment(op.c)
+    if not only_use_is_here(op.c, op):
+        fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
+    words = {
+        role: _descriptor(lowering, op, memory, indices, along_mn=op.major(role))
+        for role, memory, indices in op.tiles()
+    }
+    a = lowering.fragment(op.a) if op.a_in_registers else words["a"]
+    metadata = [] if op.e is None or op.selector is None else [*lowering.fragment(op.e), op.selector.value.data]
+    lowering.emitter.comment(f"{op.name}: {row.shape} of {'registers and ' if op.a_in_registers else ''}shared memory")
+    lowering.emitter.emit(row.spelling, held, a, words["b"], *metadata, *_constants(op, row))
+    lowering.values[op.d] = held
+
+
+def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[int]:
+    """Whether D is added to, the signs of A and B, and how they lie."""
+    yield 0 if op.overwrite is not None else 1
+    if row.a.is_float:
+        yield from (1 if word is None else -1 for word in (op.negate_a, op.negate_b))
+    yield from (int(op.major(role)) for role in row.transposable(a_shared=not op.a_in_registers))
+
+
+def _descriptor(
+    lowering: KernelLowering, op: WgmmaOp, memory: SSAValue, indices: Sequence[SSAValue], *, along_mn: bool
+) -> VirtualRegister:
+    """The matrix descriptor of the operand that begins where indices say."""
+    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
+    how = descriptor_of(memory_of(memory), mn_major=along_mn)
+    step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
+    for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
+        if divisor_of(value) % unit:
+            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
+            fail(op, f"an operand of warp.wgmma begins at a {name} that is a multiple of {unit}, got {got}")
+    base, offset = lowering.addressing.origin(tile, stage, row, column)
+    emitter = lowering.emitter
+    # In a cluster the rank of the CTA stands above the address.
+    units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
+    place = emitter.pure("cvt.u64.u32", units)
+    return emitter.pure("add.s64", place, Immediate(f"{how.encode() + offset // UNIT:#x}"))
+
+
+@lowers(WgmmaFenceOp)
+def _fence(lowering: KernelLowering, op: WgmmaFenceOp) -> None:
+    _warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.fence.sync.aligned")
+
+
+@lowers(WgmmaCommitOp)
+def _commit(lowering: KernelLowering, op: WgmmaCommitOp) -> None:
+    _warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.commit_group.sync.aligned")
+
+
+@lowers(WgmmaWaitOp)
+def _wait(lowering: KernelLowering, op: WgmmaWaitOp) -> None:
+    _warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.wait_group.sync.aligned", op.pending.value.data)
+
+
+@lowers(SetRegistersOp)
+def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
+    _warpgroups(lowering, op)
+    way = "dec" if op.grow is None else "inc"
+    lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)
+
+
+# Opaque fragments of `wmma`: `warp.wmma.load`, `warp.wmma.store`, `warp.wmma.mma`.
+
+
+def _opaque_address(lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType) -> tuple[At, int]:
+    """The address of the first element, and the stride."""
+    matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
+    bits, pitch = kind.element.bits, matrix.row_bytes
+    if not isinstance(pitch, int):
+        fail(op, f"expected rows a known number of bytes apart, got {op.memory.type}")
+    stride = pitch * 8 // bits
+    whole = max(1, 8 // bits)
+    if divisor_of(column) % whole:
+        fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")
+    along = lowering.scalars.quotient(column, whole)
+    terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
+    needed = wmma.alignment(kind.product, kind.role.data, kind.element)
+    if isinstance(along, int) and along * terms[1][1] % needed:
+        fail(op, f"expected an address that is a multiple of {needed} bytes, got column {column}")
+    return lowering.scalars.address(matrix.base, terms), stride
+
+
+@lowers(WmmaLoadOp)
+def _wmma_load(lowering: KernelLowering, op: WmmaLoadOp) -> None:
+    kind, row = op.fragment.type, op.row
+    place, stride = _opaque_address(lowering, op, kind)
+    into = lowering.result(op.fragment)
+    lowering.emitter.emit(row.spelling, into, place, stride)
+    lowering.values[op.fragment] = into
+
+
+@lowers(WmmaStoreOp)
+def _wmma_store(lowering: KernelLowering, op: WmmaStoreOp) -> None:
+    row, held = op.row, lowering.fragment(op.fragment)
+    place, stride = _opaque_address(lowering, op, opaque_of(op.fragment))
+    lowering.emitter.emit(row.spelling, place, held, stride)
+
+
+@lowers(WmmaMmaOp)
+def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
+    a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
+    c, d = result_registers(lowering, op, op.c, op.d)
+    lowering.emitter.emit(row.spelling, d, a, b, c)
+    lowering.values[op.d] = d

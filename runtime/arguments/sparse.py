@@ -1,0 +1,144 @@
+"""The sparse operand of a product: pruning and compressing it on the host.
+
+    a = prune(a)                          # of each four neighbours in a row, the two largest stay
+    values, metadata = compress(a)        # what a kernel with a sparse A takes
+    kernel(values, metadata, b, c)
+
+The places of the words of metadata are those of `mma.sp`, or those of `wgmma.mma_async.sp` where `instruction` says so.
+Source: PTX ISA 9.7.14.6.1 and 9.7.15.6.1 (patterns and metadata).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from ...dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
+from ...dialect.sparsity import matrix
+from ...dialect.sparsity.matrix import metadata_codes, metadata_words, validate_words
+from ...dialect.sparsity.patterns import NIBBLES, ROWS, PatternError, SparseOperand, pattern_of
+from ..base.errors import ArgumentError
+from ..numerics.array import Array
+from .dtypes import element_of
+
+MMA_SP, WGMMA_SP = "mma.sp", "wgmma.mma_async.sp"
+"""The instructions that take a sparse A."""
+
+
+def operand_of(element: str, instruction: str = MMA_SP) -> SparseOperand:
+    """The sparse A of the deepest form of an instruction for elements of an ISA type.
+
+    Raises:
+        ArgumentError: if there is no such instruction, or it does not take them.
+    """
+    if instruction not in (MMA_SP, WGMMA_SP):
+        raise ArgumentError(f"expected the instruction {MMA_SP} or {WGMMA_SP}, got {instruction!r}")
+    rows = [row for row in ROWS if row.instruction == instruction and not row.kind]
+    found = [row for row in rows if row.element == element]
+    if not found:
+        known = ", ".join(dict.fromkeys(row.element for row in rows))
+        raise ArgumentError(f"{instruction} takes no sparse matrix of {element}; it takes {known}")
+    return max(found, key=lambda row: row.k)
+
+
+def prune(dense: Array) -> Array:
+    """A copy of a dense matrix (rows, columns) in which all but the largest elements of each chunk are zero.
+
+    f16, bf16 and 8-bit types keep 2 of 4, f32 (multiplied as tf32) 1 of 2, i4 two neighbouring pairs of four.
+
+    Raises:
+        ArgumentError: if the array is not a matrix of a type that `mma.sp` takes.
+    """
+    try:
+        return matrix.prune(dense, pattern_of(_element(dense).name))
+    except PatternError as error:
+        raise ArgumentError(f"cannot prune: {error}") from error
+
+
+def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
+    """Compress a sparse matrix to its stored elements, (rows, columns / 2), and its metadata, (rows / 16, words) of
+    int32.
+
+    A row of metadata describes 16 rows of the matrix. It has 32 words, one for each lane, for 64 columns of f16, bf16
+    and 8-bit types, 32 columns of f32, or 128 columns of i4. Both sizes are rounded up. For `wgmma.mma_async.sp`, a row
+    of metadata describes 64 rows, (rows / 64, words), and has 128 words, one for each thread of a warpgroup, for the
+    same number of columns.
+
+    Raises:
+        ArgumentError: if the array is not a matrix of such a type, has columns that are not whole chunks, or breaks
+            the pattern, naming the first place.
+    """
+    element = _element(dense)
+    pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
+    if dense.ndim == 2 and dense.shape[1] % pattern.chunk:
+        raise ArgumentError(f"cannot compress: {dense.shape[1]} columns are no whole chunks of {pattern.chunk}")
+    try:
+        values, codes = matrix.compress(dense, pattern)
+    except PatternError as error:
+        raise ArgumentError(f"cannot compress: {error}") from error
+    words = metadata_words(codes, operand)
+    return values, words.reshape(len(words), -1).view(np.int32)
+
+
+def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
+    """The dense matrix, (rows, columns), from which `compress` made these values and metadata for the same instruction.
+
+    Raises:
+        ArgumentError: for arrays that do not belong together, or invalid codes.
+    """
+    element = _element(values)
+    pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
+    try:
+        words = np.ascontiguousarray(metadata).view(np.uint32).reshape(len(metadata), -1, operand.threads)
+        codes = metadata_codes(words, operand, len(values), values.shape[1] // pattern.stored)
+        return matrix.expand(values, codes, pattern)
+    except ValueError as error:
+        raise ArgumentError(f"cannot expand: {error}") from error
+
+
+def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> None:
+    """Check metadata in the form that `compress` makes, (rows / 16 or 64, words) of int32, for elements of an MLIR
+    type.
+
+    Raises:
+        ArgumentError: naming the first invalid word, such as one that was never written.
+    """
+    operand = operand_for(element, instruction)
+    try:
+        validate_words(words.view(np.uint32).reshape(len(words), -1, operand.threads), operand, ordered=True)
+    except ValueError as error:
+        raise ArgumentError(f"metadata that means nothing: {error}; runtime.compress makes metadata") from error
+
+
+def random_metadata(shape: tuple[int, ...], element: str, generator: np.random.Generator) -> Array:
+    """Metadata for `mma.sp`, (rows / 16, words) of int32, for elements of an MLIR type: each code one with a meaning.
+
+    Raises:
+        ArgumentError: for a type that `mma.sp` does not take.
+    """
+    legal = operand_for(element).pattern.legal(ordered=True)
+    nibbles = generator.choice(np.array(legal, np.uint32), (*shape, NIBBLES))
+    return np.bitwise_or.reduce(nibbles << (4 * np.arange(NIBBLES, dtype=np.uint32)), axis=-1).view(np.int32)
+
+
+def operand_for(element: str, instruction: str = MMA_SP) -> SparseOperand:
+    """The sparse A with elements of an MLIR type; f32 are multiplied as tf32."""
+    row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
+    return operand_of(row.name, instruction)
+
+
+def _element(array: Array) -> ElementType:
+    """The ISA's type that elements are multiplied as.
+
+    Raises:
+        ArgumentError: for what is no numpy array, or has elements that `mma.sp` does not take.
+    """
+    if not isinstance(cast("object", array), np.ndarray):
+        raise ArgumentError(f"expected a numpy array, got {type(array).__name__}")
+    name = element_of(array.dtype)
+    found = {row.element for row in ROWS if not row.kind}
+    row = ELEMENT_TYPES["tf32"] if name == "f32" else BY_MLIR_NAME.get(name)
+    if row is None or row.name not in found:
+        raise ArgumentError(f"mma.sp takes no sparse matrix of {name}")
+    return row

@@ -1,0 +1,1 @@
+"""What every part of the runtime uses: errors, sources, launches as plain data, and the cache."""

@@ -1,0 +1,180 @@
+"""Launches, grids and products as plain data, without numpy."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from ...dialect.isa.tensor_map import TensorMapFields
+from .errors import ArgumentError
+
+if TYPE_CHECKING:
+    from ..numerics.array import Array
+
+# The grid of a launch: its sizes, how large they may be, where it runs, and who is told how far it is.
+
+Dim3: TypeAlias = tuple[int, int, int]
+
+GRID_LIMIT: Dim3 = (2**31 - 1, 65535, 65535)
+BLOCK_LIMIT: Dim3 = (1024, 1024, 64)
+THREADS_LIMIT = 1024
+
+DEVICES = ("auto", "interp", "cuda")
+"""Where a user can have a launch run; "auto" takes a GPU if there is one that runs the target."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called now and then during an interpreted launch with the units of work done and the units there are."""
+
+
+# The sizes of a matrix product.
+
+
+class Problem(NamedTuple):
+    """A matrix product, C (m, n) += A (m, k) * B (k, n), or a batch of them."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Problem:
+        """Reads `512x512x256`, or `8x512x512x256` for a batch of 8.
+
+        Raises:
+            ArgumentError: if the text is not of that form.
+        """
+        sizes = [int(size) for size in text.split("x") if re.fullmatch(r"[0-9]{1,18}", size)]
+        if len(sizes) != text.count("x") + 1 or len(sizes) not in (3, 4) or 0 in sizes:
+            raise ArgumentError(f"expected the sizes of a product as MxNxK, such as 512x512x256, got '{text}'")
+        return Problem(*sizes[-3:], *sizes[:-3])
+
+    @property
+    def multiply_adds(self) -> int:
+        return self.batch * self.m * self.n * self.k
+
+    def __str__(self) -> str:
+        return f"{f'{self.batch}x' if self.batch > 1 else ''}{self.m}x{self.n}x{self.k}"
+
+
+# A kernel launch as plain data. Nothing here needs numpy, so that a product is compiled without it.
+
+
+@dataclass(frozen=True)
+class Word:
+    """A number that a launch passes by value."""
+
+    value: int
+
+
+Contents: TypeAlias = bytes
+
+
+class ScratchBuffer(NamedTuple):
+    """Memory that launches share: its size, whether it is all zeros before the first of them, and what it holds then
+    and afterwards if it is a constant."""
+
+    bytes: int
+    zeroed: bool = False
+    data: Contents = b""
+
+    def host(self) -> Array:
+        """The buffer in the memory of the host; all ones, NaN in every floating-point type, where it holds nothing, so
+        that what is read before it is written shows."""
+        import numpy as np
+
+        if self.data:
+            return np.frombuffer(self.data, np.uint8).copy()
+        return np.full(self.bytes, 0 if self.zeroed else 0xFF, np.uint8)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Memory that starts so many bytes behind the start of the array at a position."""
+
+    position: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A tensor map of memory that starts so many bytes behind the start of the array at a position; its fields, for an
+    array at address 0 that starts there."""
+
+    position: int
+    bytes: int
+    fields: TensorMapFields
+
+
+Passed: TypeAlias = int | Word | Shifted | Mapped
+"""What a launch gives a parameter: the array or number at a position, a place in it, a number, a tensor map."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. `arguments` are positions in the caller's arguments, places in those arrays, or numbers;
+    `shared` is bytes of dynamic memory.
+
+    `cluster` is the shape of the clusters of blocks; None leaves it to the kernel's own directives.
+    """
+
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    shared: int
+    arguments: tuple[Passed, ...]
+    module: str = ""
+    cluster: Dim3 | None = None
+
+    def __post_init__(self) -> None:
+        for what, sizes, limits in (("grid", self.grid, GRID_LIMIT), ("block", self.block, BLOCK_LIMIT)):
+            if any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
+                raise ArgumentError(f"kernel {self.kernel}: expected {what} from (1, 1, 1) to {limits}, got {sizes}")
+        if self.threads > THREADS_LIMIT:
+            raise ArgumentError(
+                f"kernel {self.kernel}: a block has at most {THREADS_LIMIT} threads, got {self.threads}"
+            )
+        if not isinstance(cast("object", self.shared), int) or self.shared < 0:
+            raise ArgumentError(f"kernel {self.kernel}: expected bytes of shared memory from 0 on, got {self.shared!r}")
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call does: its launches in order, and each buffer of scratch memory they share.
+
+    In a launch's arguments the buffers count on after the function's parameters. `dynamic` says that launches depend
+    on the sizes of the arguments; a plan made without arguments is then one for sizes of 1.
+    """
+
+    launches: tuple[Launch, ...]
+    scratch: tuple[ScratchBuffer, ...] = ()
+    dynamic: bool = False
+
+
+def dim3(value: int | Sequence[int], what: str) -> Dim3:
+    """One to three sizes as three.
+
+    Raises:
+        ArgumentError: for anything else.
+    """
+    try:
+        sizes = [operator.index(size) for size in ((value,) if isinstance(value, int) else value)]
+    except TypeError:
+        raise ArgumentError(f"expected {what} to be one to three integers, got {value!r}") from None
+    if not 1 <= len(sizes) <= 3:
+        raise ArgumentError(f"expected {what} to be one to three integers, got {value!r}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z

@@ -1,1 +1,0 @@
-"""Checking PTX text against the instruction rows, without assembling it."""

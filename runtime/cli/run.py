@@ -1,0 +1,370 @@
+"""`warploom run`: compile or load, run, compare with float64, write traces."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from xdsl.dialects import func
+
+from ...dialect.isa.targets import NAMED
+from ...passes.pipeline import DEFAULT_TARGET
+from ...passes.start import versions
+from ..arguments.dtypes import element_of
+from ..arguments.launch_values import values as check_values
+from ..arguments.parameter import Parameter
+from ..base.errors import ArgumentError, AssemblerError
+from ..base.launch import Launch, Problem, dim3
+from ..base.sources import is_ptx, known_target
+from ..cuda import ptxas
+from ..interp.watch.timeline import DESCRIPTION, LaunchTrace, chrome_trace
+from ..interp.watch.trace_picture import trace_svg
+from ..kernel.check import contractions
+from ..kernel.compile import compile
+from ..kernel.kernel import Kernel
+from ..kernel.lowering import parse, without_tensors
+from ..kernel.module import LaunchPlace, PtxModule, choose_place
+from ..numerics.array import Array
+from ..plan import host
+from ..reference import functions as reference
+from . import inputs
+from .inputs import check_writable
+from .options import schedule_options, target_asked
+from .report import Report, progress_bar
+
+# The file that `warploom run --trace` writes.
+
+ENDINGS = (".json", ".svg")
+
+
+def check_trace(path: str) -> None:
+    """Refuses a path before anything is run for it.
+
+    Raises:
+        WarploomError: for another ending, or a folder that is not there.
+    """
+    if Path(path).suffix not in ENDINGS:
+        raise ArgumentError(f"--trace {path}: expected a file that ends in .json (Chrome trace) or .svg (picture)")
+    if Path(path).is_dir():
+        raise ArgumentError(f"--trace {path}: this is a folder")
+    check_writable(path)
+
+
+def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
+    """Writes the Chrome trace of all launches, or the picture of the first CTA of the one that took longest; what was
+    written, in words.
+
+    Raises:
+        ArgumentError: where nothing was launched, of which there is no picture.
+    """
+    if not traces and Path(path).suffix == ".svg":
+        raise ArgumentError(f"--trace {path}: nothing was launched, so there is nothing to draw")
+    if Path(path).suffix == ".svg":
+        longest = max(traces, key=lambda trace: trace.cycles)
+        written, what = trace_svg(longest, DESCRIPTION), f"a picture of {longest.kernel}"
+    else:
+        written = json.dumps(chrome_trace(traces, DESCRIPTION, versions("warploom")), separators=(",", ":"))
+        what = f"{sum(len(trace.events) for trace in traces):,} events"
+    Path(path).write_text(written, encoding="utf-8")
+    traced, total = sum(len(trace.places) for trace in traces), sum(trace.total for trace in traces)
+    return f"{what} to {path}, in modelled cycles, of {traced} of {total} CTAs"
+
+
+# `warploom run FILE.mlir`: compile, run, compare with float64.
+
+
+def run_mlir(args: argparse.Namespace, text: str) -> int:
+    """Do what the command line asks for; the exit code.
+
+    Raises:
+        WarploomError: for anything the user can put right.
+    """
+    report = Report(stderr=args.json)
+    place = choose_place(report_device(args), args.target or "")
+    module = parse(text, args.file, report.phase)
+    target = target_asked(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
+    without_tensors(module)
+    kernel = compile(
+        module,
+        target,
+        args.function,
+        file=args.file,
+        on_phase=report.phase,
+        tf32=args.tf32,
+        tuned=args.tuned,
+        cache=True,
+        **schedule_options(args.schedule),
+    )
+    if place.gpu is not None:
+        place = choose_place(report_device(args), target)
+    function = host.choose(module, kernel.function.name)
+    arrays = inputs.arrays(kernel.function, args.inputs, args.seed)
+    kernel = kernel.called_with(*arrays)
+    report.compiled(kernel)
+    report_resources(report, kernel.ptx, target, place, [launch.kernel for launch in kernel.launches])
+    outputs = resolve_outputs(kernel, args.outputs)
+    before = [array.copy() for array in arrays] if args.check else []
+    done = _execute(report, kernel, arrays, place, args)
+    failed = args.check and not _check(report, kernel, function, before, arrays, tf32=args.tf32)
+    report.times()
+    report.line("ran on", str(place))
+    for position, path in outputs.items():
+        inputs.save(path, arrays[position])
+        report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
+    report_launches(report, done, args)
+    return 1 if failed else 0
+
+
+def report_launches(report: Report, done: LaunchPlace, args: argparse.Namespace) -> None:
+    """What was asked for of launches on the interpreter: the file of a trace, the tables of reports."""
+    if args.trace:
+        report.line("wrote", save_trace(args.trace, done.traces))
+    report.launched(done.reports, args.json)
+
+
+def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, kernels: Sequence[str]) -> None:
+    """Ask ptxas what each kernel needs, without it the GPU's driver."""
+    if ptxas.find() is None and place.gpu is not None:
+        with report.timed("load"):
+            loaded = place.gpu.load(ptx)
+        for name in dict.fromkeys(kernels):
+            report.loaded(loaded.kernel(name))
+        return
+    if ptxas.find() is None:
+        report.line("uses", "unknown: no ptxas (pip install 'warploom[ptxas]')", "dim")
+        return
+    try:
+        with report.timed("ptxas"):
+            found = ptxas.assemble(ptx, target)
+    except AssemblerError as error:
+        report.line("uses", f"unknown: {error}", "yellow")
+        return
+    for name in dict.fromkeys(kernels):
+        report.resources(name, found[name], f"ptxas {ptxas.version()}")
+
+
+def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
+    """Which argument is written to which file; a path alone means the last argument that the function writes.
+
+    Raises:
+        ArgumentError: for a name that no parameter has, or an argument that is given twice.
+    """
+    outputs: dict[int, str] = {}
+    parameters = kernel.function.parameters
+    for text in texts:
+        bound = inputs.binding(text)
+        if bound.name is None and not kernel.function.written:
+            raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
+        inputs.check_writable(bound.value)
+        i = max(kernel.function.written) if bound.name is None else inputs.named("--out", bound.name, parameters)
+        if i in outputs:
+            raise ArgumentError(f"--out: argument {i} (%{parameters[i].name}) is given twice")
+        outputs[i] = bound.value
+    return outputs
+
+
+def report_device(args: argparse.Namespace) -> str:
+    """The device asked for; a report, a trace and checks want the interpreter.
+
+    Raises:
+        ArgumentError: if one of them and a GPU are asked for.
+    """
+    if args.report and args.device == "cuda":
+        raise ArgumentError("--report counts what the interpreter executes; use --device interp")
+    if args.checks and args.device == "cuda":
+        raise ArgumentError(f"--check={','.join(args.checks)} is made by the interpreter; use --device interp")
+    if args.trace and args.device == "cuda":
+        raise ArgumentError("--trace shows what the interpreter executes; use --device interp")
+    if args.max_steps is not None and args.device == "cuda":
+        raise ArgumentError("--max-steps counts what the interpreter executes; use --device interp")
+    interpreted = args.report or args.trace or args.checks or args.max_steps is not None
+    return "interp" if interpreted else args.device
+
+
+def _execute(
+    report: Report, kernel: Kernel, arrays: Sequence[Array], place: LaunchPlace, args: argparse.Namespace
+) -> LaunchPlace:
+    if place.gpu is not None:
+        with report.timed("load"):
+            place.gpu.load(kernel.ptx)
+        with report.timed("run"):
+            kernel(*arrays, device="cuda")
+        return place
+    with report.timed("decode"):
+        _ = kernel.binary.program
+    with report.timed("run"), progress_bar(f"@{kernel.function.name}") as progress:
+        done = kernel(
+            *arrays,
+            device="interp",
+            progress=progress,
+            checks=args.checks,
+            report=args.report,
+            max_steps=args.max_steps,
+            trace=bool(args.trace),
+        )
+    report.checks(args.checks, done.notes)
+    return done
+
+
+def _check(
+    report: Report,
+    kernel: Kernel,
+    function: func.FuncOp,
+    before: Sequence[Array],
+    after: Sequence[Array],
+    *,
+    tf32: bool,
+) -> bool:
+    """Compare every written argument with float64 and report it; whether all are within the bound."""
+    accumulator = reference.accumulator_of(kernel.schedule, kernel.target)
+    with report.timed("check"):
+        exact = reference.evaluate(function, before, accumulator, tf32=tf32)
+    ok, parameters = True, kernel.function.parameters
+    for position in sorted(kernel.function.written):
+        found = reference.compare(exact[position], after[position])
+        bound = reference.bound_of(exact[position], accumulator)
+        report.checked(parameters[position].name, found, bound)
+        ok = ok and found.ok
+    return ok
+
+
+# `warploom run FILE.ptx --kernel K --grid G --block B --arg ...`: launch a kernel of any origin.
+
+
+def run_ptx(args: argparse.Namespace, text: str) -> int:
+    """Do what the command line asks for; the exit code.
+
+    Raises:
+        WarploomError: for anything the user can put right.
+    """
+    report = Report(stderr=args.json)
+    problem = Problem.parse(args.problem) if args.problem else None
+    with report.timed("parse"):
+        module = _module(args, text)
+    name = _kernel_name(module, args.kernel)
+    function = module.kernel(name)
+    arch = _interpreted_as(args, module)
+    values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
+    parameters = tuple(Parameter(p.name, "", None) for p in function.parameters)
+    outputs: dict[tuple[int, ...], str] = {}
+    for place, path in (_output(text, parameters) for text in args.outputs):
+        _array_at(values, place)
+        if place in outputs:
+            raise ArgumentError(f"--out: argument {'.'.join(map(str, place))} is given twice")
+        outputs[place] = path
+    shared = module.shared.get(name, 0) if args.shared is None else args.shared
+    launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), shared, ())
+    check_values(function, values)
+    instead = f", as {arch} runs it" if arch else ""
+    report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}{instead}")
+    report.launch(launch)
+    place = choose_place("interp" if arch else report_device(args), module.target)
+    report_resources(report, module.text, arch or module.target, place, (name,))
+    with report.timed("run"), progress_bar(name) as progress:
+        done = module.launch(
+            name,
+            launch.grid,
+            launch.block,
+            values,
+            shared,
+            device="cuda" if place.gpu else "interp",
+            progress=progress,
+            arch=arch,
+            checks=args.checks,
+            report=args.report,
+            max_steps=args.max_steps,
+            trace=bool(args.trace),
+            output=(sys.stderr if args.json else sys.stdout).write,
+        )
+    report.checks(args.checks, done.notes)
+    report.contracted(module.name, () if place.gpu else contractions(module.syntax, name))
+    report.times()
+    report.line("ran on", str(place))
+    for i, value in enumerate(values):
+        for name, array in inputs.arrays_of(function.parameters[i].name, value):
+            _summary(report, name, array)
+    for place, path in outputs.items():
+        inputs.save(path, _array_at(values, place))
+        report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
+    reports = tuple(found.against(problem) for found in done.reports)
+    report_launches(report, replace(done, reports=reports), args)
+    return 0
+
+
+def _module(args: argparse.Namespace, text: str) -> PtxModule:
+    """The kernels of a file: of PTX, or of a `gpu.module`, compiled for the target asked for."""
+    if is_ptx(args.file, text):
+        return PtxModule(text, args.file)
+    from ..kernel.lowering import kernels, parse
+
+    return kernels(parse(text, args.file), args.target, args.file, _dim3(args.block, "--block"))
+
+
+def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
+    """The GPU that the interpreter stands for, where `--target` names one for a .ptx file.
+
+    Raises:
+        ArgumentError: for a GPU that is none, or does not run the file, or with a real one.
+    """
+    if not args.target or not is_ptx(args.file, module.text):
+        return None
+    asked, own = known_target("--target", args.target), NAMED.get(module.target)
+    if args.device == "cuda":
+        raise ArgumentError("--target of a .ptx file says which GPU the interpreter stands for; use --device interp")
+    if own is not None and not own.runs_on(asked.sm):
+        raise ArgumentError(f"--target: {args.file} is for {own}, which {asked} does not run")
+    return asked.name
+
+
+def _kernel_name(module: PtxModule, name: str | None) -> str:
+    """The kernel asked for, or the only one. Raises ArgumentError if there are several and none was named."""
+    if name is not None:
+        return name
+    if len(module.kernels) == 1:
+        return next(iter(module.kernels))
+    listed = ", ".join(module.kernels) or "none"
+    raise ArgumentError(f"{module.name}: expected --kernel, as the file has {len(module.kernels)} kernels ({listed})")
+
+
+def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
+    """The array at a position among the arguments, or at one of the fields of a struct.
+
+    Raises:
+        ArgumentError: if there is none.
+    """
+    found = inputs.field_at(tuple(values), place)
+    if not isinstance(found, np.ndarray):
+        path = ".".join(map(str, place))
+        raise ArgumentError(f"--out: argument {path} is no array, so nothing can be written from it")
+    return cast(Array, found)
+
+
+def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ...], str]:
+    """`2=c.npy`, or `0.1=c.npy` for what a field of a struct points to."""
+    bound = inputs.binding(text)
+    if bound.name is None:
+        raise ArgumentError(f"--out: expected NAME=FILE for a .ptx file, such as 2=c.npy, got '{text}'")
+    inputs.check_writable(bound.value)
+    name, *fields = bound.name.split(".")
+    if not all(field.isdecimal() for field in fields):
+        raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
+    return (inputs.named("--out", name, parameters), *map(int, fields)), bound.value
+
+
+def _dim3(text: str, what: str) -> tuple[int, int, int]:
+    try:
+        return dim3([int(size) for size in text.replace("x", ",").split(",")], what)
+    except ValueError:
+        raise ArgumentError(f"{what}: expected one to three sizes, such as 4 or 4,2,1, got '{text}'") from None
+
+
+def _summary(report: Report, name: str, array: Array) -> None:
+    shape = "x".join(map(str, array.shape))
+    head = " ".join(str(value) for value in array.reshape(-1)[:4])
+    report.line("array", f"{name}: {shape}x{element_of(array.dtype)}: {head}{' ...' if array.size > 4 else ''}")

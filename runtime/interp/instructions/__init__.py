@@ -1,1 +1,0 @@
-"""The semantics of instructions: a module for each section of the ISA, bound to its rows."""

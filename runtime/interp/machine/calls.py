@@ -1,0 +1,393 @@
+"""Functions and jumps through tables: PTX ISA 7.1, 9.7.12.4 to .6.
+
+A function stands once in the code of each kernel that calls it, with registers and memory of its own in every thread;
+one that may be called while it runs saves them on a stack. A hidden register holds where the thread goes back to.
+Functions stand before their callers, so that threads that went in are done before those that did not go further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+
+from ....dialect.ptx.instructions import find
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
+from ...numerics.array import Array
+from .decode import Context, describe, meaning
+from .events import LEFT, BoundStep, Selection
+from .functions import BUILTINS, callee_name
+from .functions import call as builtin
+from .memory import ARGUMENTS, FaultError, rows
+from .names import DTYPES, Formal, Frame, VariablePlace
+from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout
+
+CALL = find("call")[0][0]
+"""The row of all calls."""
+
+RETURN = "call.return"
+"""The second part of a call: what the function returns is copied."""
+
+RESULT = 16
+"""What the place of the result of an unknown function is aligned to."""
+
+RESULT_BYTES = 256
+"""The largest such result."""
+
+Move: TypeAlias = Callable[[State], Callable[[Selection], Callable[[], None]]]
+"""Reads the values of some threads, and says how to write them."""
+
+
+# Instructions
+
+
+def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """The results and the arguments of `(results), name, (arguments)`, of which each list may be missing."""
+    lists = [o if isinstance(o, Vector) else None for o in operands]
+    results = lists[0] if lists and lists[0] is not None else Vector(())
+    at = int(bool(lists) and lists[0] is not None)
+    arguments = lists[at + 1] if len(lists) == at + 2 else Vector(())
+    if arguments is None or not at < len(lists) <= at + 2:
+        ctx.fail("expected (results), a function of this module and (arguments)")
+    return results.items, arguments.items
+
+
+def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
+    """Refuses more or fewer than the function has."""
+    for what, formals, given in (
+        ("arguments", frame.parameters, arguments),
+        ("results", frame.results, results),
+    ):
+        if len(formals) != len(given):
+            ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given)}")
+
+
+@meaning("call")
+def call(ctx: Context, bound: Bindings) -> Action:
+    """Copies the arguments, and goes to the function."""
+    name = callee_name(ctx.instruction)
+    if name is None:
+        return _through_register(ctx)
+    results, arguments = _parts(ctx, ctx.operands)
+    frame = ctx.frames.get(name)
+    if frame is None and name in BUILTINS:
+        return builtin(ctx, name, results, arguments)
+    if frame is None:
+        ctx.fail("expected (results), a function of this module and (arguments)")
+    _check_counts(ctx, frame, results, arguments)
+    return _enter(_entry(ctx, frame, arguments), ctx.pc + 1)
+
+
+def finish(ctx: Context) -> Action:
+    """The second part of a call: copies the results."""
+    ctx.row = CALL
+    name = callee_name(ctx.instruction)
+    if name is None:
+        return _results_through_register(ctx)
+    frame = ctx.frames.get(name)
+    if frame is None:
+        return lambda state: lambda sel: None
+    results, _ = _parts(ctx, ctx.operands)
+    formals = [_passed(ctx.layout, f) for f in frame.results] if frame.passes else frame.results
+    return _all([_out(ctx, formal, o) for formal, o in zip(formals, results, strict=True)])
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A function with what goes into it."""
+
+    frame: Frame
+    moves: Sequence[Move]
+
+
+def _entry(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> _Entry:
+    return _Entry(frame, [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)])
+
+
+def _enter(entry: _Entry, following: int) -> Action:
+    """Goes into a function, and leaves word where its threads go on. What is read for it is read before its frame is
+    a new one, as the caller may be the function itself."""
+
+    def bind(state: State) -> BoundStep:
+        frame, moves = entry.frame, [move(state) for move in entry.moves]
+        back, stack = state.banks[32][frame.back.index], call_stack(state, frame)
+
+        def step(sel: Selection) -> int:
+            writes = [move(sel) for move in moves]
+            if stack is not None:
+                stack.push(sel)
+            for write in writes:
+                write()
+            back[... if sel.mask is None else sel.lanes] = following
+            return frame.entry
+
+        return step
+
+    return bind
+
+
+def call_stack(state: State, frame: Frame) -> CallStack | None:
+    """The calls of a function that keeps a frame for each; None for others."""
+    if frame.stack is None:
+        return None
+    if frame.name not in state.stacks:
+        state.stacks[frame.name] = CallStack(frame.stack, state.banks, state.memory.local)
+    return state.stacks[frame.name]
+
+
+def _all(moves: Sequence[Move]) -> Action:
+    def bind(state: State) -> BoundStep:
+        bound = [move(state) for move in moves]
+
+        def step(sel: Selection) -> None:
+            for move in bound:
+                move(sel)()
+
+        return step
+
+    return bind
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """What a call through a register may go to, by address, and what the call gives and asks for."""
+
+    target: Operand
+    fitting: Mapping[int, Frame]
+    results: Sequence[Operand]
+    arguments: Sequence[Operand]
+
+    @staticmethod
+    def of(ctx: Context) -> _Candidates:
+        """The functions whose address is taken that fit, whether `.callprototype` or `.calltargets` stands behind."""
+        operands = list(ctx.operands)
+        at = int(isinstance(operands[0], Vector))
+        if isinstance(operands[-1], Symbol) and len(operands) > at + 1:
+            operands.pop()
+        results, arguments = _parts(ctx, operands)
+        fitting = {
+            address: frame
+            for name, frame in ctx.frames.items()
+            if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, results, arguments)
+        }
+        return _Candidates(operands[at], fitting, results, arguments)
+
+
+def _results_through_register(ctx: Context) -> Action:
+    """The results of a call through a register, where any function that fits leaves them."""
+    called = _Candidates.of(ctx)
+    frame = next(iter(called.fitting.values()), None)
+    formals = frame.results if frame else ()
+    pairs = zip(formals, called.results, strict=bool(frame))
+    return _all([_out(ctx, _passed(ctx.layout, formal), o) for formal, o in pairs])
+
+
+def _through_register(ctx: Context) -> Action:
+    """A call of one of the functions whose address is taken."""
+    called = _Candidates.of(ctx)
+    fitting, following = called.fitting, ctx.pc + 1
+    entries = {at: _enter(_entry(ctx, frame, called.arguments), following) for at, frame in fitting.items()}
+    source = ctx.source(called.target, "u64")
+
+    def bind(state: State) -> BoundStep:
+        values, flow = source(state), state.flow
+        steps = {address: entry(state) for address, entry in entries.items()}
+
+        def step(sel: Selection) -> int | None:
+            addresses = np.unique(sel.pick(values)).tolist()
+            for address in addresses:
+                if address not in steps:
+                    _no_function(address, sel.where(values == np.uint64(address)), fitting)
+            if len(addresses) == 1:
+                return steps[addresses[0]](sel)
+            parts = [(steps[address], sel.where(values == np.uint64(address))) for address in addresses]
+            for enter, part in parts:
+                if (entry := enter(part)) is not None:
+                    flow.go(entry, flow.mask(part))
+            return LEFT
+
+        return step
+
+    return bind
+
+
+def _address(ctx: Context, name: str) -> int | None:
+    """The address of a function."""
+    place = ctx.names.place(name)
+    return place.code if place is not None and place.code else None
+
+
+def _fits(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> bool:
+    """Whether a function takes what a call gives and asks for."""
+    pairs = [(frame.parameters, arguments), (frame.results, results)]
+    if any(len(formals) != len(given) for formals, given in pairs):
+        return False
+    return all(_size(ctx, o) in (0, f.size) for formals, given in pairs for f, o in zip(formals, given, strict=True))
+
+
+def _size(ctx: Context, operand: Operand) -> int:
+    """Bytes of a `.param` variable; 0 for what is none."""
+    place = ctx.names.place(operand.name) if isinstance(operand, Symbol) else None
+    return place.size if place else 0
+
+
+def _no_function(address: int, sel: Selection, fitting: Mapping[int, Frame]) -> NoReturn:
+    known = ", ".join(f"{frame.name} at {at:#x}" for at, frame in fitting.items()) or "none"
+    what = "a null pointer" if not address else f"{address:#x}"
+    lanes = sel.lanes
+    raise FaultError(
+        f"{what} is the address of no function with these arguments (known: {known})",
+        0 if lanes is None else int(lanes[0]),
+        address,
+    )
+
+
+def _passed(layout: StorageLayout, formal: Formal) -> Formal:
+    """A result where callers find it that do not know the function."""
+    start = layout.results or 0
+    size = formal.size or (1 if formal.slot is None else max(1, formal.slot.bits // 8))
+    return Formal(formal.variable, size, VariablePlace("param", lambda _: ARGUMENTS + start, size))
+
+
+def return_(ctx: Context, frame: Frame) -> Action:
+    """Back to the callers."""
+    moves = [_result(frame, formal, ctx.layout) for formal in frame.results] if frame.passes else []
+
+    def bind(state: State) -> BoundStep:
+        back, flow, stack = state.banks[32][frame.back.index], state.flow, call_stack(state, frame)
+        bound = [move(state) for move in moves]
+
+        def step(sel: Selection) -> int:
+            for move in bound:
+                move(sel)()
+            lanes = sel.pick(back).copy()
+            targets = np.unique(lanes)
+            parts = [sel] if targets.size == 1 else [sel.where(back == target) for target in targets]
+            if stack is not None:
+                stack.pop(sel)
+            if targets.size == 1:
+                return int(targets[0])
+            for target, part in zip(targets, parts, strict=True):
+                flow.go(int(target), flow.mask(part))
+            return LEFT
+
+        return step
+
+    return bind
+
+
+def _result(frame: Frame, formal: Formal, layout: StorageLayout) -> Move:
+    """A result on its way to callers that do not know the function."""
+    target = _passed(layout, formal)
+    if formal.slot is None:
+        return _copy(formal.place, target.place, formal.size)
+    return _store(_register(formal.slot, f"b{8 * target.size}" if formal.slot.bits > 1 else "pred"), target)
+
+
+def _into(ctx: Context, formal: Formal, actual: Operand) -> Move:
+    """An argument: from a variable or a value to where the function finds it."""
+    if formal.slot is not None:
+        ctx.writes.append(formal.slot)
+        return _move_values(ctx.source(actual, formal.variable.type), _register(formal.slot, formal.variable.type))
+    place = _argument(ctx, formal, actual)
+    if place is None:
+        return _store(ctx.source(actual, f"b{8 * formal.size}"), formal)
+    return _copy(place, formal.place, formal.size)
+
+
+def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
+    """A result: from where the function left it to a variable or a register."""
+    if formal.slot is not None:
+        ctx.reads.append(formal.slot)
+        return _move_values(_register(formal.slot, formal.variable.type), ctx.dest(actual, formal.variable.type))
+    place = _argument(ctx, formal, actual)
+    if place is None:
+        return _load(formal, ctx.dest(actual, f"b{8 * formal.size}"))
+    return _copy(formal.place, place, formal.size)
+
+
+def _argument(ctx: Context, formal: Formal, actual: Operand) -> VariablePlace | None:
+    """The `.param` variable that stands for a parameter; None for a register or a literal."""
+    place = ctx.names.place(actual.name) if isinstance(actual, Symbol) and actual.name != "_" else None
+    if place is not None and (not place.size or place.size != formal.size):
+        what = f"{place.size} bytes" if place.size else "something else"
+        ctx.fail(f"expected a .param variable of {formal.size} bytes for {formal.variable.name}, got {what}")
+    if place is None and formal.size not in (1, 2, 4, 8):
+        ctx.fail(
+            f"expected a .param variable of {formal.size} bytes for {formal.variable.name}, got {describe(actual)}"
+        )
+    return place
+
+
+def _register(slot: RegisterSlot, type: str) -> Source:
+    return lambda state: state.banks[slot.bits][slot.index].view(DTYPES[type])
+
+
+def _move_values(source: Source, dest: Source) -> Move:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
+        values, out = source(state), dest(state)
+        return lambda sel: partial(sel.put, out, sel.pick(values).copy())
+
+    return bind
+
+
+def _rows(state: State, place: VariablePlace | None, size: int) -> Array:
+    return rows(state.memory.local, place.address(state) if place else 0, size)
+
+
+def _copy(origin: VariablePlace | None, target: VariablePlace | None, size: int) -> Move:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
+        source, out = _rows(state, origin, size), _rows(state, target, size)
+        return lambda sel: partial(sel.put, out, sel.pick(source).copy())
+
+    return bind
+
+
+def _store(source: Source, formal: Formal) -> Move:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
+        values, out = source(state), _rows(state, formal.place, formal.size)
+        return lambda sel: partial(sel.put, out, sel.pick(values).copy().view(np.uint8).reshape(-1, formal.size))
+
+    return bind
+
+
+def _load(formal: Formal, dest: Source) -> Move:
+    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
+        out, source = dest(state), _rows(state, formal.place, formal.size)
+        return lambda sel: partial(sel.put, out, sel.pick(source).copy().view(out.dtype).reshape(-1))
+
+    return bind
+
+
+@meaning("brx")
+def jump(ctx: Context, bound: Bindings) -> Action:
+    """To one of several labels."""
+    index, table = ctx.operands
+    names = ctx.names.table(table.name) if isinstance(table, Symbol) else None
+    if not names:
+        ctx.fail(f"expected a label of .branchtargets, got {describe(table)}")
+    targets = [ctx.label(Symbol(name)) for name in names]
+    source = ctx.source(index, "u32")
+
+    def bind(state: State) -> BoundStep:
+        values, flow = source(state), state.flow
+
+        def step(sel: Selection) -> int:
+            chosen = np.unique(sel.pick(values))
+            if int(chosen[-1]) >= len(targets):
+                beyond = sel.where(values >= len(targets)).lanes
+                message = f"expected an index from 0 to {len(targets) - 1}, got {int(chosen[-1])}"
+                raise FaultError(message, 0 if beyond is None else int(beyond[0]))
+            if chosen.size == 1:
+                return targets[int(chosen[0])]
+            for one in chosen:
+                flow.go(targets[int(one)], flow.mask(sel.where(values == one)))
+            return LEFT
+
+        return step
+
+    return bind

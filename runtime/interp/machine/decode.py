@@ -1,0 +1,348 @@
+"""From syntax records to actions: operands, and the module with the meaning of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from ....dialect.index import MEANINGS as HOMES
+from ....dialect.ptx.instructions import family as unmodelled
+from ....dialect.ptx.rows.grammar import Bindings, Row
+from ....dialect.ptx.text.syntax import (
+    Address,
+    Immediate,
+    Indexed,
+    Instruction,
+    Not,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+)
+from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.verifier import resolve
+from ...numerics.array import Array
+from .events import BoundStep, Selection
+from .flow import CLOCKS
+from .memory import RANK_BITS, DecodeError
+from .names import DTYPES, FLOATS, SPECIALS, Frame, NameScope, VariablePlace
+from .state import Action, RegisterSlot, Source, State, StorageLayout
+
+# From syntax records to actions: how operands are read and written, and what rows mean.
+#
+# An instruction is decoded by the function that `meaning_of` finds for its row, with what the row binds; what no row
+# takes is refused, in the words of the dialect's verifier, before anything runs.
+
+WARP_SIZE = "WARP_SZ"
+
+
+@dataclass
+class Context:
+    """One instruction, and what its operands mean where it stands: in `frame`, a function, or in the kernel itself.
+
+    `row` is the one that has accepted it. `reads` and `writes` collect the registers of its operands while it is
+    decoded, `places` the variables.
+    """
+
+    instruction: Instruction
+    names: NameScope
+    layout: StorageLayout
+    pc: int
+    target: str
+    frames: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+    frame: Frame | None = None
+    reads: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
+    writes: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
+    places: list[VariablePlace] = field(default_factory=list[VariablePlace])
+    row: Row = field(init=False)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.instruction.operands
+
+    def fail(self, message: str) -> NoReturn:
+        """Raises:
+        DecodeError: `message`, led by the opcode.
+        """
+        raise DecodeError(f"{self.instruction.opcode}: {message}")
+
+    # Registers
+
+    def type_of(self, register: Register) -> str | None:
+        """The declared type of a register, or of that whose part it names; None for a special register."""
+        found = self.names.register(register.name) or self.names.register(register.name.rpartition(".")[0])
+        if found is None and register.name not in SPECIALS:
+            self.fail(f"register {register.name} is not declared")
+        return found.type if found else None
+
+    def carry(self) -> RegisterSlot:
+        """The carry flag, one register for all instructions."""
+        if self.layout.carry is None:
+            self.layout.carry = self.layout.slot(1, "CC.CF")
+        return self.layout.carry
+
+    def slot(self, operand: Operand) -> RegisterSlot:
+        """The declared register an operand names."""
+        if not isinstance(operand, Register):
+            self.fail(f"expected a register, got {describe(operand)}")
+        found = self.names.register(operand.name)
+        if found is None:
+            self.fail(f"register {operand.name} is not declared")
+        return found
+
+    def source(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
+        """Reads an operand as `type`. `wide` allows a register wider than the type, of which the low bits count."""
+        if isinstance(operand, Immediate):
+            return constant(self.immediate(operand, type))
+        if isinstance(operand, Symbol):
+            return self._symbol_value(operand, type)
+        if isinstance(operand, Register) and operand.name in SPECIALS and self.names.register(operand.name) is None:
+            self.layout.reserves |= operand.name.startswith("%reserved_smem")
+            return _special(operand.name, DTYPES[type])
+        slot, bits, dtype = self.slot(operand), bits_of(type), DTYPES[type]
+        if slot.bits != bits and not (wide and slot.bits > bits > 1):
+            self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        self.reads.append(slot)
+        step = slot.bits // bits
+        return lambda state: state.banks[slot.bits][slot.index].view(dtype)[::step]
+
+    def dest(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
+        """Where a result of `type` goes; a wider register gets it extended by the sign of the type. `_` drops it."""
+        bits = bits_of(type)
+        dropped = isinstance(operand, Symbol) and operand.name == "_"
+        slot = self.layout.slot(bits) if dropped else self.slot(operand)
+        if slot.bits != bits and not (wide and slot.bits > bits > 1):
+            self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+        if slot.bits == 128 > bits:
+            self.fail("a result narrower than a register of 128 bits is not supported")
+        self.writes.append(slot)
+        kind = type if slot.bits == bits else f"{'s' if type[0] == 's' else 'u'}{slot.bits}"
+        dtype = DTYPES[kind]
+        return lambda state: state.banks[slot.bits][slot.index].view(dtype)
+
+    def predicate(self, operand: Operand) -> tuple[Source, bool]:
+        """A predicate operand, and whether it is read negated."""
+        if isinstance(operand, Not):
+            return self.source(operand.register, "pred"), True
+        return self.source(operand, "pred"), False
+
+    def items(self, operand: Operand) -> tuple[Operand, ...]:
+        """The items of `{...}`, or a lone operand."""
+        return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def pair(self, operand: Operand) -> tuple[Operand, ...]:
+        """The two results of `d|p`, or a lone one."""
+        return (operand.first, operand.second) if isinstance(operand, Pair) else (operand,)
+
+    def integer(self, operand: Operand) -> int:
+        """An operand that must be an integer constant."""
+        if isinstance(operand, Immediate) and isinstance(operand.value, int):
+            return operand.value
+        self.fail(f"expected an integer constant, got {describe(operand)}")
+
+    # Constants and symbols
+
+    def immediate(self, operand: Immediate, type: str) -> Any:
+        """A literal as a value of `type`."""
+        bits, dtype, text = bits_of(type), DTYPES[type], operand.text
+        if text[:2].lower() in ("0f", "0d"):
+            return self._float_bits(int(text[2:], 16), 32 if text[1] in "fF" else 64, type, operand)
+        value = operand.value
+        if isinstance(value, float) or type in ("f32", "f64"):
+            if type not in ("f32", "f64"):
+                self.fail(f"expected an integer for .{type}, got {text}")
+            return dtype(value)
+        if type == "pred":
+            return np.bool_(value != 0)
+        if type in FLOATS:
+            self.fail(f"a .{type} operand cannot be a literal, got {text}")
+        if not -(1 << bits) < value < 1 << bits:
+            self.fail(f"{text} does not fit .{type}")
+        return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype)[()]
+
+    def _float_bits(self, word: int, bits: int, type: str, operand: Immediate) -> Any:
+        if bits_of(type) == bits:
+            return np.array(word, f"u{bits // 8}").view(DTYPES[type])[()]
+        if type != "f64":
+            self.fail(f"{operand.text} does not fit .{type}")
+        return np.float64(np.array(word, np.uint32).view(np.float32)[()])
+
+    def place(self, symbol: Symbol) -> VariablePlace:
+        """The variable a symbol names."""
+        found = self.names.place(symbol.name)
+        if found is None:
+            self.fail(f"'{symbol.name}' is not declared")
+        self.places.append(found)
+        return found
+
+    def _symbol_value(self, symbol: Symbol, type: str) -> Source:
+        if symbol.name == WARP_SIZE:
+            return constant(DTYPES[type](32))
+        place, dtype = self.place(symbol), DTYPES[type]
+        if place.stacked is not None:
+            slot = place.stacked(symbol.offset)
+            return lambda state: state.banks[64][slot.index].view(dtype)[:: 8 // np.dtype(dtype).itemsize]
+        ranked = place.space == "shared"
+        return lambda state: _ranked(place.address(state) + symbol.offset, dtype, state, ranked)
+
+    def label(self, operand: Operand) -> int:
+        """The program counter a label stands for."""
+        found = self.names.label(operand.name) if isinstance(operand, Symbol) else None
+        if found is None:
+            self.fail(f"no label {describe(operand)} in this function")
+        return found
+
+    # Addresses
+
+    def address(self, operand: Operand, dtype: type[np.generic]) -> Callable[[State], Callable[[Selection], Array]]:
+        """Reads `[base+offset]` of the selected threads: as uint64, as int64 or, for `dtype` uint32, as int64 addresses
+        of 32 bits, in which sums wrap."""
+        if not isinstance(operand, Address):
+            self.fail(f"expected an address such as [%rd1+16], got {describe(operand)}")
+        base = operand.base
+        if isinstance(base, Immediate):
+            source = constant(self.immediate(base, "u64"))
+        elif isinstance(base, Symbol):
+            source = self._symbol_value(base, "u64")
+        else:
+            source = self.source(base, "u64" if self.slot(base).bits == 64 else "u32")
+            if dtype is np.uint32:
+                return _wrapped(source, operand.offset)
+        if dtype is np.uint32:
+            dtype = np.int64
+        offset = dtype(np.int64(operand.offset).astype(dtype))
+
+        def bind(state: State) -> Callable[[Selection], Array]:
+            values = source(state)
+            if values.dtype == np.uint64:
+                values = values.view(dtype)
+            if not operand.offset and values.dtype == dtype:
+                return lambda sel: sel.pick(values)
+            return lambda sel: np.add(sel.pick(values), offset, dtype=dtype)
+
+        return bind
+
+
+def _wrapped(source: Source, offset: int) -> Callable[[State], Callable[[Selection], Array]]:
+    """Sums of a register and an offset modulo 2^32."""
+    added = np.uint32(offset & 0xFFFFFFFF)
+
+    def bind(state: State) -> Callable[[Selection], Array]:
+        values = source(state)
+
+        def read(sel: Selection) -> Array:
+            words = sel.pick(values).astype(np.uint32, copy=False)
+            return (words + added if offset else words).astype(np.int64)
+
+        return read
+
+    return bind
+
+
+def _special(name: str, dtype: type[np.generic]) -> Source:
+    if name in CLOCKS:
+        return lambda state: state.clock.values(name, dtype)
+    return lambda state: state.special(name, SPECIALS[name]).astype(dtype)
+
+
+def _fill(value: Any, state: State) -> Array:
+    return np.broadcast_to(np.array([value]), (state.threads,))
+
+
+def _ranked(address: int, dtype: type[np.generic], state: State, ranked: bool) -> Array:
+    """An address of a variable in all threads; one in shared memory of a cluster has the rank of its CTA."""
+    if not ranked or state.geometry.cluster_size == 1:
+        return _fill(dtype(address), state)
+    return (address + (state.geometry.rank() << RANK_BITS)).astype(dtype)
+
+
+def constant(value: Any) -> Source:
+    """The same value for every thread."""
+    return lambda state: _fill(value, state)
+
+
+def describe(operand: Operand) -> str:
+    """An operand as it is written."""
+    match operand:
+        case Immediate():
+            return operand.text
+        case Not():
+            return f"!{operand.register.name}"
+        case Address():
+            return f"[{describe(operand.base)}{operand.offset:+d}]" if operand.offset else f"[{describe(operand.base)}]"
+        case Indexed():
+            return "[" + ", ".join(map(describe, operand.items)) + "]"
+        case Vector():
+            return "{" + ", ".join(map(describe, operand.items)) + "}"
+        case Register() | Symbol():
+            return operand.name
+        case _:
+            return f"{describe(operand.first)}|{describe(operand.second)}"
+
+
+# What rows mean
+
+Meaning: TypeAlias = Callable[[Context, Bindings], Action]
+
+MEANINGS: dict[str, Meaning] = {}
+"""What is imported so far, by the name that rows give to what they do (`Row.means`)."""
+
+
+def meaning(*names: str) -> Callable[[Meaning], Meaning]:
+    """Enters what the rows of these names do.
+
+    It is called for instructions that their row has accepted, operands and all, with what the row's qualifiers bind:
+    nothing of the spelling is read a second time.
+    """
+
+    def enter(entry: Meaning) -> Meaning:
+        for name in names:
+            if name in MEANINGS:
+                raise ValueError(f"two meanings of {name}")
+            MEANINGS[name] = entry
+        return entry
+
+    return enter
+
+
+def meaning_of(means: str) -> Meaning:
+    """What the rows of a name do."""
+    if means not in MEANINGS:
+        import_module(f"....{HOMES[means]}", __package__)
+    return MEANINGS[means]
+
+
+def decode(context: Context) -> Action:
+    """What an instruction does, its guard aside.
+
+    Raises:
+        DecodeError: if it is not supported or not well formed.
+    """
+    opcode = context.instruction.opcode
+    resolved = resolve(opcode, context.operands, context.type_of)
+    if isinstance(resolved, str):
+        raise DecodeError(f"instruction {opcode} is not supported" if unmodelled(opcode) else resolved)
+    context.row, bindings = resolved
+    action = meaning_of(context.row.means)(context, bindings)
+    reads_clock = any(isinstance(o, Register) and o.name in CLOCKS for o in context.operands)
+    return _reading(action) if reads_clock else action
+
+
+def _reading(action: Action) -> Action:
+    """An instruction that reads a clock."""
+
+    def bind(state: State) -> BoundStep:
+        inner = action(state)
+
+        def step(sel: Selection) -> int | None:
+            state.clock.tick()
+            return inner(sel)
+
+        return step
+
+    return bind

@@ -1,0 +1,267 @@
+"""Threads in flight, and the events that they raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ...base.launch import Dim3
+from ...numerics.array import Array
+from .memory import Buffer, Part
+
+# Threads in flight: which of them execute a step, and where they are in their CTAs.
+#
+# Thread number t of W warps is lane t // W of warp t % W: one register is one array over all threads, and for the
+# instructions of a whole warp it is 32 rows of W.
+
+LANES = 32
+
+
+class Selection:
+    """The threads that execute one step; `mask` None means all."""
+
+    __slots__ = ("_lanes", "count", "mask", "total")
+
+    def __init__(self, mask: Array | None, total: int) -> None:
+        self.mask = mask
+        self.total = total
+        self.count = total if mask is None else int(np.count_nonzero(mask))
+        self._lanes: Array | None = None
+
+    @property
+    def lanes(self) -> Array | None:
+        """The numbers of the threads; None means all."""
+        if self.mask is not None and self._lanes is None:
+            self._lanes = np.flatnonzero(self.mask)
+        return self._lanes
+
+    @property
+    def threads(self) -> Array:
+        """The numbers of the threads."""
+        return np.arange(self.total) if self.lanes is None else self.lanes
+
+    @property
+    def sparse(self) -> bool:
+        """Whether picking the threads costs less than computing for all."""
+        return self.count * 4 < self.total
+
+    def where(self, predicate: Array) -> Selection:
+        """Those of the threads for which `predicate` holds."""
+        if self.mask is None:
+            return self if predicate.all() else Selection(predicate.copy(), self.total)
+        return Selection(self.mask & predicate, self.total)
+
+    def pick(self, values: Array) -> Array:
+        """The values of the selected threads, one after the other."""
+        return values if self.mask is None else values[self.lanes]
+
+    def put(self, out: Array, values: Array) -> None:
+        """Writes one value per selected thread."""
+        out[... if self.mask is None else self.lanes] = values
+
+
+class Geometry(NamedTuple):
+    """The grid, and which of its CTAs are in flight.
+
+    CTAs are numbered cluster after cluster, those of a cluster by their rank; a `cluster` is 1x1x1 where none is
+    asked for. Where warps work in groups of `together`, each CTA has whole groups, the last with warps of no threads.
+    """
+
+    grid: Dim3
+    block: Dim3
+    first: int
+    ctas: int
+    cluster: Dim3 = (1, 1, 1)
+    together: int = 1
+
+    @property
+    def cluster_size(self) -> int:
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
+    def clusters(self) -> Dim3:
+        """How many clusters the grid has along each axis."""
+        x, y, z = (n // c for n, c in zip(self.grid, self.cluster, strict=True))
+        return x, y, z
+
+    @property
+    def threads_per_cta(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps_with_threads(self) -> int:
+        """The warps of a CTA, the last one perhaps of fewer threads."""
+        return -(-self.threads_per_cta // LANES)
+
+    @property
+    def warps_per_cta(self) -> int:
+        """Those, and what fills up the last group of warps."""
+        return -(-self.warps_with_threads // self.together) * self.together
+
+    @property
+    def warps(self) -> int:
+        return self.ctas * self.warps_per_cta
+
+    @property
+    def threads(self) -> int:
+        return self.warps * LANES
+
+    def per_warp(self, values: Array) -> Array:
+        """One value per warp to one per thread."""
+        return np.tile(values, LANES)
+
+    def per_cta(self, values: Array) -> Array:
+        """One value per CTA in flight to one per thread."""
+        return self.per_warp(np.repeat(values, self.warps_per_cta))
+
+    def cta(self) -> Array:
+        """The number of each thread's CTA among those in flight."""
+        return self.per_cta(np.arange(self.ctas))
+
+    def rank(self) -> Array:
+        """The number of each thread's CTA in its cluster."""
+        return self.per_cta(np.arange(self.ctas) % self.cluster_size)
+
+    def lane(self) -> Array:
+        return np.repeat(np.arange(LANES), self.warps)
+
+    def thread_in_cta(self) -> Array:
+        """The linear number of each thread in its CTA; a last warp can go beyond the CTA's threads."""
+        return self.in_cta(np.arange(self.warps_per_cta * LANES))
+
+    def in_cta(self, values: Array) -> Array:
+        """One value per thread of a CTA, by its linear number there, to one per thread."""
+        by_lane = values.reshape(self.warps_per_cta, LANES).T
+        return np.tile(by_lane, self.ctas).reshape(-1)
+
+    def place(self, thread: int) -> tuple[Dim3, int, int]:
+        """CTA, warp and lane of thread number `thread`."""
+        lane, warp = divmod(thread, self.warps)
+        cta, inner = divmod(warp, self.warps_per_cta)
+        return self.cta_index(self.first + cta), inner, lane
+
+    def thread_index(self, thread: int) -> Dim3:
+        """The three numbers in its CTA of thread number `thread`."""
+        _, warp, lane = self.place(thread)
+        x, y, z = unravel(warp * LANES + lane, self.block)
+        return int(x), int(y), int(z)
+
+    def cta_index(self, number: int) -> Dim3:
+        """The index in the grid of the CTA of a number."""
+        cluster, rank = divmod(number, self.cluster_size)
+        x, y, z = (
+            c * n + r
+            for c, n, r in zip(unravel(cluster, self.clusters), self.cluster, unravel(rank, self.cluster), strict=True)
+        )
+        return x, y, z
+
+
+def unravel(linear: Any, sizes: Dim3) -> tuple[Any, Any, Any]:
+    """x, y and z of linear numbers, an int or an array of them; x runs fastest."""
+    x, y, _ = sizes
+    return linear % x, linear // x % y, linear // (x * y)
+
+
+BoundStep: TypeAlias = Callable[[Selection], "int | None"]
+"""What an instruction does for some threads. It returns where they all go on: None for the next instruction, or a
+program counter, or LEFT."""
+
+LEFT = -1
+"""The threads went different ways, wait or are done: the machine knows where they are."""
+
+
+# What a launch tells of while it runs: instructions, memory accesses, meetings of threads, each before its effects.
+
+AccessKind: TypeAlias = Literal["load", "store", "atomic", "copy", "fetch"]
+"""`copy` is the destination of an asynchronous copy, whose source is a `load`; `fetch` is what an asynchronous product
+will read, until it is waited for."""
+
+Look: TypeAlias = Callable[[Selection], None]
+"""Called with the threads that are about to execute an instruction."""
+
+
+class MemoryAccess(NamedTuple):
+    """Accesses of one instruction to one buffer.
+
+    `start` is the first byte of each access in `buffer`, `threads` who makes it; each is `width` bytes long. Which
+    buffer is shared memory, and where each thread's part of it begins, the state's memory says. `values` are the bytes
+    that a store writes, a row for each access, where they are known.
+    """
+
+    pc: int
+    kind: AccessKind
+    buffer: Buffer
+    start: Array
+    width: int
+    threads: Array
+    values: Array | None = None
+
+
+class Events:
+    """Is told of what happens; here, without doing anything."""
+
+    def watch(self, pc: int) -> Look | None:
+        """What to call before the instruction at `pc` with the threads whose guard holds (never none of them).
+
+        Lanes that wait for others of their warp come to it again when those have arrived.
+        """
+        return None
+
+    def issue(self, pc: int) -> Look | None:
+        """What to call before the instruction at `pc` with all threads that come to it, whatever their guard."""
+        return None
+
+    def access(self, access: MemoryAccess) -> None:
+        """Memory is about to be read or written."""
+
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        """Threads (a mask) come to barrier `number` of their CTA, which is to have `expected` of them (0: all)."""
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        """Barrier `number` completes in some CTAs: masks of all threads that came there, and of those that waited.
+
+        At the cluster's barrier a thread can come to wait when it is complete already: then nobody arrives.
+        """
+
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together: of each
+        warp one group at most. Of each thread, `members` are the lanes that it names, `lanes` those that it has met."""
+
+    def arrive(self, start: Array, threads: Array) -> None:
+        """Threads arrive at mbarrier objects, each at one whose first byte in shared memory is `start`: now, or because
+        copies they had begun have landed."""
+
+    def passed(self, start: Array, threads: Array) -> None:
+        """Threads have seen that a phase of mbarrier objects is complete; `start` as in `arrive`."""
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        """Asynchronous copies of the threads (None: all) have been waited for: their bytes are written now."""
+
+    def end(self) -> None:
+        """The launch is over."""
+
+    def weight(self, shared: int, warps: int) -> int:
+        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
+        return 0
+
+
+def tell(
+    observer: Events | None,
+    pc: int,
+    kind: AccessKind,
+    parts: tuple[Part, ...],
+    width: int,
+    sel: Selection,
+    words: Array | None = None,
+) -> None:
+    """Reports the accesses of the selected threads, where somebody looks on; `words` are what each of them stores."""
+    if observer is None:
+        return
+    threads = sel.threads
+    values = None if words is None else np.ascontiguousarray(words).view(np.uint8).reshape(-1, width)
+    for part in parts:
+        which = slice(None) if part.chosen is None else part.chosen
+        stored = None if values is None else values[which]
+        observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, threads[which], stored))

@@ -1,0 +1,366 @@
+"""Loads, stores, address conversion, and atomic operations. PTX ISA 9.7.9, 9.7.13.6 and .7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Address, Operand, Symbol
+from ....dialect.ptx.types import bits_of
+from ...numerics import floats
+from ...numerics.array import Array
+from ..machine.decode import Context, meaning
+from ..machine.events import AccessKind, BoundStep, Selection, tell
+from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
+from ..machine.names import DTYPES
+from ..machine.state import Action, Source, State
+from .actions import elementwise, identity
+
+# Loads, stores, address conversion: PTX ISA 9.7.9.
+#
+# Memory order is that of the machine: steps happen one after the other, so that every ordering and caching modifier
+# already holds.
+
+_OWN_NAMES = {"": "generic", "const": "global", "shared::cluster": "cluster"}
+_WINDOWS = {"cluster": SHARED_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+_ADDRESSES = {"shared": np.uint32, "cluster": np.uint32, "local": np.uint32}
+"""Spaces whose addresses have 32 bits; in those of parameters, functions' own begin above."""
+
+
+class Locate(Protocol):
+    """Where an address operand leads."""
+
+    def __call__(self, sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        """The accesses of some threads, of `width` bytes each, `shift` bytes further on."""
+        ...
+
+
+def space_of(bound: Bindings) -> str:
+    """The state space that a row binds to P: "generic" if none is written, "cluster" for `.shared::cluster`.
+    Constants lie in global memory."""
+    written = bound.get("P", "")
+    return _OWN_NAMES.get(written) or written.partition("::")[0]
+
+
+def vector_of(bound: Bindings) -> int:
+    """The elements of the vector that a row binds to V; 1 if there is none."""
+    return int(bound.get("V", "")[1:] or 1)
+
+
+def locate(ctx: Context, operand: Operand, space: str, kind: AccessKind | None) -> Callable[[State], Locate]:
+    """Where `[base+offset]` lies in a space; `kind` is what is done there, None if observers learn it otherwise."""
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        space = _space_of_symbol(ctx, operand.base, space)
+    everywhere = space in ("global", "generic")
+    address = ctx.address(operand, np.uint64 if everywhere else _ADDRESSES.get(space, np.int64))
+
+    def bind(state: State) -> Locate:
+        read = address(state)
+        home = state.memory.memory if everywhere else getattr(state.memory, space)
+
+        def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+            addresses = read(sel)
+            return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
+
+        return found if state.observer is None or kind is None else _told(found, state, ctx.pc, kind)
+
+    return bind
+
+
+def _told(find: Locate, state: State, pc: int, kind: AccessKind) -> Locate:
+    def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        parts = find(sel, width, shift)
+        tell(state.observer, pc, kind, parts, width, sel)
+        return parts
+
+    return found
+
+
+def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
+    """A variable's own space, where the instruction is generic; they must not disagree."""
+    own = ctx.place(symbol).space
+    if space == "cluster" and own == "shared":
+        return space
+    if space not in ("generic", own):
+        ctx.fail(f"'{symbol.name}' is in .{own} memory, the instruction is for .{space}")
+    return own
+
+
+@meaning("ld")
+def load(ctx: Context, bound: Bindings) -> Action:
+    """One word or a vector; a wider register gets the word extended. A cache policy may follow."""
+    space, type, count = space_of(bound), bound["T"], vector_of(bound)
+    d, where = ctx.operands[:2]
+    dests = [ctx.dest(item, type, wide=True) for item in ctx.items(d)]
+    place = locate(ctx, where, space, "load")
+    width, dtype = bits_of(type) // 8, DTYPES[type]
+
+    def bind(state: State) -> BoundStep:
+        outs, find = [dest(state) for dest in dests], place(state)
+
+        def step(sel: Selection) -> None:
+            for part in find(sel, width * count):
+                values = part.buffer.view(width, count).take(part.index, axis=0).view(dtype)
+                _deliver(outs, sel, part, values)
+
+        return step
+
+    return bind
+
+
+def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> None:
+    """Loaded rows into registers."""
+    columns = [values] if len(outs) == 1 else [values[:, i] for i in range(len(outs))]
+    if part.chosen is None:
+        for out, column in zip(outs, columns, strict=True):
+            sel.put(out, column)
+        return
+    threads = part.chosen if sel.lanes is None else sel.lanes[part.chosen]
+    for out, column in zip(outs, columns, strict=True):
+        out[threads] = column
+
+
+@meaning("st")
+def store(ctx: Context, bound: Bindings) -> Action:
+    """One word or a vector; of a wider register, the low bits. A cache policy may follow."""
+    space, type = space_of(bound), bound["T"]
+    where, a = ctx.operands[:2]
+    named = where.base if isinstance(where, Address) and isinstance(where.base, Symbol) else None
+    if space == "param" and named is not None and not ctx.place(named).size:
+        ctx.fail("kernel parameters cannot be written")
+    place = locate(ctx, where, space, None)
+    width = bits_of(type) // 8
+    word = DTYPES[f"b{width * 8}"]
+    read = f"b{width * 8}" if type[0] != "f" else type
+    pieces = [(shift, [ctx.source(item, read, wide=True) for item in items])
+              for shift, items in _stored(ctx.items(a), width)]  # fmt: skip
+
+    def bind(state: State) -> BoundStep:
+        found, find = [(shift, [s(state).view(word) for s in sources]) for shift, sources in pieces], place(state)
+        watched = state.observer is not None
+
+        def step(sel: Selection) -> None:
+            for shift, values in found:
+                size = len(values)
+                parts = find(sel, width * size, shift)
+                check_writable(parts)
+                picked = [sel.pick(v) for v in values]
+                rows = picked[0] if size == 1 else np.stack(picked, axis=1)
+                if watched:
+                    tell(state.observer, ctx.pc, "store", parts, width * size, sel, rows)
+                for part in parts:
+                    view = part.buffer.view(width, size)
+                    view[part.index] = rows if part.chosen is None else rows[part.chosen]
+
+        return step
+
+    return bind
+
+
+def _stored(items: Sequence[Operand], width: int) -> list[tuple[int, Sequence[Operand]]]:
+    """What a store writes together, so many bytes further on: all of it or, where some is `_`, each of the others."""
+    if Symbol("_") not in items:
+        return [(0, items)]
+    return [(i * width, (item,)) for i, item in enumerate(items) if item != Symbol("_")]
+
+
+@meaning("cvta")
+def cvta(ctx: Context, bound: Bindings) -> Action:
+    """A space's own address as a generic one. Global and constant addresses are generic already."""
+    return _converted(ctx, bound, np.add)
+
+
+@meaning("cvta.to")
+def cvta_to(ctx: Context, bound: Bindings) -> Action:
+    """A generic address as the space's own."""
+    return _converted(ctx, bound, np.subtract)
+
+
+def _converted(ctx: Context, bound: Bindings, change: np.ufunc) -> Action:
+    d, a = ctx.operands
+    if bound["T"] != "u64":
+        ctx.fail("addresses are 64-bit here; expected .u64")
+    window = np.uint64(_WINDOWS.get(space_of(bound), 0))
+    dest, source = ctx.dest(d, "u64"), ctx.source(a, "u64")
+    if not window:
+        return elementwise(identity, dest, source)
+    return elementwise(lambda v: change(v, window), dest, source)
+
+
+@meaning("isspacep")
+def isspacep(ctx: Context, bound: Bindings) -> Action:
+    """Whether a generic address lies in a space; `.shared` is the own CTA's."""
+    space = space_of(bound)
+    p, a = ctx.operands
+    window = np.uint64(_WINDOWS.get(space, 0))
+
+    def inside(address: Array) -> Array:
+        if not window:
+            return address < np.uint64(SHARED_WINDOW)
+        return (address >= window) & (address < window * np.uint64(2))
+
+    def own(address: Array, rank: Array) -> Array:
+        named = (address - window) >> np.uint64(RANK_BITS)
+        return inside(address) & (named == rank)
+
+    dest, source = ctx.dest(p, "pred"), ctx.source(a, "u64")
+    if space != "shared":
+        return elementwise(inside, dest, source)
+    return elementwise(own, dest, source, lambda state: state.geometry.rank().astype(np.uint64))
+
+
+@meaning("hint")
+def nothing_to_do(ctx: Context, bound: Bindings) -> Action:
+    """What is about time and caches alone."""
+    return lambda state: lambda sel: None
+
+
+@meaning("createpolicy")
+def createpolicy(ctx: Context, bound: Bindings) -> Action:
+    """A cache policy is a number that nobody reads."""
+    dest: Source = ctx.dest(ctx.operands[0], "b64")
+    return lambda state: lambda sel: sel.put(dest(state), np.zeros(sel.count, np.uint64))
+
+
+@meaning("multimem")
+def multimem(ctx: Context, bound: Bindings) -> Action:
+    """There is one GPU here."""
+    ctx.fail("memory of several GPUs is not simulated")
+
+
+# Atomic operations on memory: PTX ISA 9.7.13.6 and 9.7.13.7.
+#
+# Threads that meet at one address take turns: those of lane 0 first, warp after warp, then those of lane 1.
+
+Update: TypeAlias = Callable[[Array, Array, Array], Array]
+"""The new words, of the old words and the one or two operands."""
+
+_INTEGER: dict[str, Update] = {
+    "and": lambda old, b, _: old & b,
+    "or": lambda old, b, _: old | b,
+    "xor": lambda old, b, _: old ^ b,
+    "cas": lambda old, b, c: np.where(old == b, c, old),
+    "exch": lambda old, b, _: b,
+    "inc": lambda old, b, _: np.where(old >= b, np.uint32(0), old + np.uint32(1)),
+    "dec": lambda old, b, _: np.where((old == 0) | (old > b), b, old - np.uint32(1)),
+    "min": lambda old, b, _: np.minimum(old, b),
+    "max": lambda old, b, _: np.maximum(old, b),
+    "add": lambda old, b, _: old + b,
+}
+
+
+def _same(old: Array, b: Array) -> Array:
+    """Whether words of 128 bits are equal."""
+    words = (np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2) for value in (old, b))
+    return (next(words) == next(words)).all(axis=1)
+
+
+_WIDE: dict[str, Update] = {
+    "cas": lambda old, b, c: np.where(_same(old, b), c, old),
+    "exch": lambda old, b, _: b,
+}
+
+
+def _float_extreme(operation: str, type: str) -> Update:
+    """The lesser or the greater; of a number and a NaN the number, and -0 is less than +0."""
+    scalar = type.removesuffix("x2")
+    pick = {"min": floats.smaller, "max": floats.larger}[operation]
+
+    def extreme(old: Array, b: Array) -> Array:
+        return floats.rounded(pick(floats.value(old, scalar), floats.value(b, scalar)), scalar)
+
+    whole = cast(Callable[[Array, Array], Array], floats.halves(extreme)) if type.endswith("x2") else extreme
+    return lambda old, b, _: whole(old, b)
+
+
+def _float_add(type: str, flush: bool) -> Update:
+    """A sum rounded once; in global memory, f32 flushes subnormals."""
+    scalar = type.removesuffix("x2")
+
+    def add(old: Array, b: Array) -> Array:
+        x, y = floats.value(old, scalar), floats.value(b, scalar)
+        if not flush:
+            return floats.rounded(floats.sum_odd(x, y) if scalar != "f64" else x + y, scalar)
+        total = floats.rounded(floats.sum_odd(floats.flush(x, scalar), floats.flush(y, scalar)), scalar)
+        return floats.flush(total.view(np.float32), scalar).view(np.uint32)
+
+    whole = cast(Callable[[Array, Array], Array], floats.halves(add)) if type.endswith("x2") else add
+    return lambda old, b, _: whole(old, b)
+
+
+@meaning("atomic")
+def atomic(ctx: Context, bound: Bindings) -> Action:
+    """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""
+    type, count, returns = bound["T"], vector_of(bound), ctx.row.root == "atom"
+    operands = list(ctx.operands)
+    dests = [ctx.dest(item, type) for item in ctx.items(operands.pop(0))] if returns else []
+    place = locate(ctx, operands.pop(0), space_of(bound), "atomic")
+    given = operands[: 1 + (bound["O"] == "cas")]
+    sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in given]
+    seen, width, combine = seen_as(type), bits_of(type) // 8, updates(bound["O"], type)
+
+    def bind(state: State) -> BoundStep:
+        find = place(state)
+        values = [[source(state).view(seen) for source in items] for items in sources]
+        outs = [dest(state).view(seen) for dest in dests]
+
+        def step(sel: Selection) -> None:
+            parts = find(sel, width * count)
+            check_writable(parts)
+            for i in range(count):
+                picked = [sel.pick(items[i]) for items in values]
+                old = np.empty(sel.count, seen)
+                for part in parts:
+                    update = combine(part.buffer is state.memory.shared.buffer)
+                    index = part.index if count == 1 else part.index * count + i
+                    _update(Part(part.buffer, index, part.chosen), old, picked, update)
+                if outs:
+                    sel.put(outs[i], old)
+
+        return step
+
+    return bind
+
+
+def seen_as(type: str) -> np.dtype[Any]:
+    """How an update takes words of a type: integers as such, all others as bits."""
+    return np.dtype(DTYPES[type] if type[0] in "us" or type == "b128" else f"u{bits_of(type) // 8}")
+
+
+def updates(operation: str, type: str) -> Callable[[bool], Update]:
+    """What an operation does in shared memory (True) and in global memory (False)."""
+    if type == "b128":
+        return lambda shared: _WIDE[operation]
+    if not type.startswith(("f", "bf")):
+        return lambda shared: _INTEGER[operation]
+    if operation != "add":
+        return lambda shared: _float_extreme(operation, type)
+    return lambda shared: _float_add(type, type == "f32" and not shared)
+
+
+def _update(part: Part, old: Array, operands: list[Array], update: Update) -> None:
+    """Applies the update to one buffer, and keeps the old words."""
+    view = part.buffer.view(old.itemsize).view(old.dtype)
+    places = np.arange(old.size) if part.chosen is None else part.chosen
+    for turn in _turns(part.index):
+        where, who = part.index[turn], places[turn]
+        before = view[where]
+        view[where] = update(before, operands[0][who], operands[-1][who])
+        old[who] = before
+
+
+def _turns(index: Array) -> Iterator[Array]:
+    """The accesses in rounds, so that within a round no two are to the same place."""
+    ranked = np.argsort(index, kind="stable")
+    sorted_index = index[ranked]
+    starts = np.concatenate([[True], sorted_index[1:] != sorted_index[:-1]])
+    first = np.maximum.accumulate(np.where(starts, np.arange(index.size), 0))
+    rank = np.arange(index.size) - first
+    by_rank = np.argsort(rank, kind="stable")
+    bounds = np.searchsorted(rank[by_rank], np.arange(int(rank.max(initial=0)) + 2))
+    for low, top in pairwise(bounds):
+        yield ranked[by_rank[low:top]]

@@ -1,0 +1,70 @@
+"""Actions of instructions that compute each thread's result from that thread's operands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ...numerics.array import Array
+from ...numerics.floats import ArrayFunction
+from ..machine.events import BoundStep, Selection
+from ..machine.state import Action, Source, State
+
+
+def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:
+    """dest = function(*sources) for each selected thread. Others may be computed too, but are not written."""
+
+    def bind(state: State) -> BoundStep:
+        out = dest(state)
+        values = [source(state) for source in sources]
+        compute = cast(Callable[..., Any], function)
+        whole = _whole(compute, out, values)
+
+        def step(sel: Selection) -> None:
+            if sel.mask is None:
+                whole()
+            elif sel.sparse:
+                out[sel.lanes] = compute(*[v[sel.lanes] for v in values])
+            else:
+                np.copyto(out, compute(*values), where=sel.mask, casting="unsafe")
+
+        return step
+
+    return bind
+
+
+def _whole(function: Callable[..., Any], out: Array, values: list[Array]) -> Callable[[], None]:
+    """The operation on all threads, with as little around it as possible."""
+    kinds = [v.dtype for v in values]
+    if isinstance(function, np.ufunc) and all(k == out.dtype for k in kinds):
+        # By keyword: minimum and maximum take no positional third argument from numpy 2.5 on.
+        return lambda: function(*values, out=out)
+    if len(values) == 1:
+        (only,) = values
+        return lambda: np.copyto(out, function(only), casting="unsafe")
+    return lambda: np.copyto(out, function(*values), casting="unsafe")
+
+
+def several(function: ArrayFunction, dests: Sequence[Source], *sources: Source) -> Action:
+    """The same with several results, all computed before any is written."""
+
+    def bind(state: State) -> BoundStep:
+        outs = [dest(state) for dest in dests]
+        values = [source(state) for source in sources]
+        compute = cast(Callable[..., tuple[Any, ...]], function)
+
+        def step(sel: Selection) -> None:
+            results = compute(*[sel.pick(v) for v in values])
+            for out, result in zip(outs, results, strict=True):
+                sel.put(out, result)
+
+        return step
+
+    return bind
+
+
+def identity(value: Array) -> Array:
+    """What a move computes."""
+    return value

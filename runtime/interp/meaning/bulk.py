@@ -1,0 +1,369 @@
+"""Asynchronous copies, stores and reductions; `alloca`. PTX ISA 9.7.9.12, .13, .25, 9.7.13.7, 9.7.17."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Not, Operand, Register
+from ....dialect.ptx.types import bits_of
+from ...numerics.array import Array
+from ..machine.decode import Context, meaning
+from ..machine.events import AccessKind, BoundStep, MemoryAccess, Selection
+from ..machine.mbarriers import Combine
+from ..machine.memory import Buffer, FaultError, Part, check_writable
+from ..machine.state import LEAST, Action, Source, State, grow, stack_pointer
+from .access import Locate, locate, seen_as, space_of, updates, vector_of
+from .synchronisation import in_shared, objects
+
+# Asynchronous copies to shared memory: PTX ISA 9.7.9.25.3.
+#
+# The source is read when the copy is issued; the bytes appear in shared memory when their group is waited for. Until
+# then a thread that reads the destination sees what was there before.
+
+
+@meaning("cp.async.commit_group")
+def commit_group(ctx: Context, bound: Bindings) -> Action:
+    """Closes the open group."""
+    return lambda state: lambda sel: state.copies.commit(sel)
+
+
+@meaning("cp.async.wait_group")
+def wait_group(ctx: Context, bound: Bindings) -> Action:
+    """Completes all groups but the latest."""
+    keep = ctx.integer(ctx.operands[0])
+    return lambda state: lambda sel: state.copies.wait(sel, keep)
+
+
+@meaning("cp.async.wait_all")
+def wait_all(ctx: Context, bound: Bindings) -> Action:
+    """Completes every copy."""
+    return lambda state: lambda sel: state.copies.wait(sel, None)
+
+
+@meaning("cp.async")
+def copy(ctx: Context, bound: Bindings) -> Action:
+    """4, 8 or 16 bytes, of which fewer may be read; the rest is zeros. A cache policy may follow."""
+    operands = ctx.operands[: -1 if bound["H"] else None]
+    size = ctx.integer(operands[2])
+    given = _source_size(ctx, operands[3], size) if len(operands) == 4 else None
+    target, origin = locate(ctx, operands[0], "shared", "copy"), locate(ctx, operands[1], "global", "load")
+    width, count = (size, 1) if size < 16 else (8, 2)
+
+    def bind(state: State) -> BoundStep:
+        to, take = target(state), origin(state)
+        sizes = given(state) if given else None
+
+        def step(sel: Selection) -> None:
+            (part,) = to(sel, size)
+            rows = np.zeros((part.index.size, count), f"u{width}")
+            if sizes is None:
+                _read(rows.reshape(-1, count), take(sel, size), width, count, None)
+            else:
+                _read_some(rows, take, sel, sizes(), size)
+            state.copies.add(part.buffer, part.index, rows, sel)
+
+        return step
+
+    return bind
+
+
+def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[], Array]]:
+    """How many bytes each thread reads: as given, or none where a predicate says to ignore the source."""
+    register = operand.register if isinstance(operand, Not) else operand
+    if not isinstance(register, Register) or ctx.slot(register).bits != 1:
+        given = ctx.source(operand, "u32")
+
+        def as_given(state: State) -> Callable[[], Array]:
+            values = given(state)
+            return lambda: values
+
+        return as_given
+    source, negated = ctx.predicate(operand)
+
+    def bind(state: State) -> Callable[[], Array]:
+        ignored = source(state)
+        return lambda: np.where(ignored ^ negated, np.uint32(0), np.uint32(size))
+
+    return bind
+
+
+def _read(rows: Array, parts: tuple[Part, ...], width: int, count: int, places: Array | None) -> None:
+    """Fills rows, or those at `places`."""
+    for part in parts:
+        chosen = part.chosen if places is None else places if part.chosen is None else places[part.chosen]
+        values = part.buffer.view(width, count).take(part.index, axis=0).reshape(-1, count)
+        rows[... if chosen is None else chosen] = values
+
+
+def _read_some(rows: Array, take: Locate, sel: Selection, sizes: Array, size: int) -> None:
+    """Reads only the first bytes of some sources; the rest stays zero. What is not read may lie anywhere."""
+    picked = sel.pick(sizes)
+    if int(picked.max(initial=0)) > size:
+        first = int(np.flatnonzero(picked > size)[0])
+        thread = first if sel.lanes is None else int(sel.lanes[first])
+        raise FaultError(f"cp.async reads {int(picked[first])} bytes, more than the {size} it writes", thread)
+    whole = sel.where(sizes == size)
+    _read(rows, take(whole, size), rows.itemsize, rows.shape[1], np.flatnonzero(picked == size))
+    some = np.flatnonzero((picked > 0) & (picked < size))
+    if some.size:
+        data = rows.view(np.uint8)
+        for byte in range(int(picked[some].max())):
+            places = np.flatnonzero((picked > byte) & (picked < size))
+            _read(data[:, byte : byte + 1], take(sel.where((sizes > byte) & (sizes < size)), 1, byte), 1, 1, places)
+
+
+# Asynchronous copies, stores and reductions that arrive at an mbarrier: PTX ISA 9.7.9.12, .13, .25.4 and 9.7.13.7.
+#
+# The source is read when the copy is issued. What arrives at an mbarrier is seen when that is looked at, which is as
+# late as it may be; what goes to global memory is there at once.
+
+_UNIT = 16
+"""Addresses and sizes of bulk copies are multiples of it."""
+
+_WORD = 8
+"""Those of st.bulk."""
+
+_SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "global": "global"}
+
+
+@meaning("bulk group")
+def groups(ctx: Context, bound: Bindings) -> Action:
+    """What would be waited for is there already."""
+    return lambda state: lambda sel: None
+
+
+@meaning("cp.async.bulk")
+def bulk(ctx: Context, bound: Bindings) -> Action:
+    """Many bytes by one thread; to several CTAs of a cluster, or of each 16 bytes only some."""
+    return _Bulk(ctx, bound, None).action
+
+
+@meaning("cp.reduce.async.bulk")
+def bulk_reduction(ctx: Context, bound: Bindings) -> Action:
+    """The same, each element combined with what is there."""
+    return _Bulk(ctx, bound, _combination(bound, bound["D"] != "global")).action
+
+
+class _Bulk:
+    """The operands of a bulk copy, and what it does."""
+
+    def __init__(self, ctx: Context, bound: Bindings, combine: Combine | None) -> None:
+        target, source, size, *rest = ctx.operands
+        self.combine = combine
+        self.pc = ctx.pc
+        self.arrives = bound["D"] != "global"
+        to = _SPACES[bound["D"]]
+        self.put, self.take = (locate(ctx, where, space, None) for where, space in
+                               ((target, to), (source, _SPACES[bound["S"]])))  # fmt: skip
+        self.sizes = ctx.source(size, "u32")
+        self.place = objects(ctx, rest.pop(0), to) if self.arrives else None
+        self.ctas = ctx.source(rest.pop(0), "u16") if bound.get("M") else None
+        if bound.get("H"):
+            rest.pop(0)
+        self.bytes = ctx.source(rest.pop(0), "u16") if bound.get("K") else None
+
+    def action(self, state: State) -> BoundStep:
+        """What the instruction does for the selected threads, one after the other."""
+        destination, start, lengths = self.put(state), self.take(state), self.sizes(state)
+        barrier = self.place(state) if self.place else None
+        ctas = self.ctas(state) if self.ctas else None
+        masks = self.bytes(state) if self.bytes else None
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                length = _length(int(lengths[thread]), _UNIT, thread)
+                if not length:
+                    continue
+                data, at = self._span(start, one, length)
+                self._tell(state, "load", data, at, length, thread)
+                rows = data.data[at : at + length].copy()
+                buffer, first = self._span(destination, one, length)
+                if barrier is None:
+                    self._tell(state, "store", buffer, first, length, thread)
+                    check_writable(destination(one, _UNIT))
+                    _write(buffer, first, rows, self.combine, None if masks is None else int(masks[thread]))
+                    continue
+                wanted = None if ctas is None else int(ctas[thread])
+                for shift in shifts(state, buffer, first, wanted, thread):
+                    self._tell(state, "copy", buffer, first + shift, length, thread)
+                    index = barrier(one) + shift // 8
+                    state.mbarriers.complete_later(index, one, buffer, first + shift, rows, self.combine)
+
+        return step
+
+    def _span(self, find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
+        """Where the bytes of one thread begin; the last must be there as well as the first."""
+        (first,), _ = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
+        return first.buffer, int(first.index[0]) * _UNIT
+
+    def _tell(self, state: State, kind: AccessKind, buffer: Buffer, start: int, length: int, thread: int) -> None:
+        if state.observer is not None:
+            starts = np.arange(start, start + length, _UNIT)
+            threads: Array = np.full(starts.size, thread)
+            state.observer.access(MemoryAccess(self.pc, kind, buffer, starts, _UNIT, threads))
+
+
+def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
+    """The threads that issue copies, each alone: few, as a rule one of a CTA."""
+    for thread in sel.threads.tolist():
+        yield Selection(np.arange(sel.total) == thread, sel.total), thread
+
+
+def _length(length: int, unit: int, thread: int) -> int:
+    if length % unit:
+        raise FaultError(f"expected a size that is a multiple of {unit}, got {length}", thread)
+    return length
+
+
+def _combination(bound: Bindings, shared: bool) -> Combine:
+    """Bytes that are there and bytes that come, to bytes."""
+    seen, update = seen_as(bound["T"]), updates(bound["O"], bound["T"])(shared)
+
+    def combine(old: Array, new: Array) -> Array:
+        come = new.view(seen)
+        return np.ascontiguousarray(update(old.view(seen), come, come)).view(np.uint8)
+
+    return combine
+
+
+def _write(buffer: Buffer, first: int, rows: Array, combine: Combine | None, mask: int | None) -> None:
+    """Bytes that go to global memory: all, or those whose place in each 16 has its bit in the mask."""
+    place = buffer.data[first : first + rows.size]
+    new = rows if combine is None else combine(place, rows)
+    if mask is None:
+        place[...] = new
+    else:
+        chosen = np.tile((mask >> np.arange(_UNIT) & 1).astype(np.bool_), rows.size // _UNIT)
+        place[chosen] = new[chosen]
+
+
+def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: int) -> list[int]:
+    """How far from the address given the bytes land: at the same place in each CTA of a mask."""
+    if ctas is None:
+        return [0]
+    size, stride = state.geometry.cluster_size, buffer.size // state.geometry.ctas
+    if ctas >> size:
+        raise FaultError(f"expected a mask of the {size} CTAs of the cluster, got {ctas:#x}", thread)
+    rank = first // stride % size
+    return [(number - rank) * stride for number in range(size) if ctas >> number & 1]
+
+
+@meaning("st.async")
+def store_async(ctx: Context, bound: Bindings) -> Action:
+    """A word or a vector into shared memory of the cluster."""
+    return _sent(ctx, bound, None)
+
+
+@meaning("red.async")
+def reduce_async(ctx: Context, bound: Bindings) -> Action:
+    """The same, combined with what is there."""
+    return _sent(ctx, bound, _combination(bound, True))
+
+
+def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
+    """Values of each thread that arrive, with as many bytes, at an object beside them."""
+    where, a, barrier = ctx.operands
+    type, count = bound["T"], vector_of(bound)
+    sources: list[Source] = [ctx.source(item, type) for item in ctx.items(a)]
+    # An own address is one of the cluster too, and the object may be another CTA's.
+    space = "generic" if space_of(bound) == "generic" else "cluster"
+    place, find = locate(ctx, where, space, "copy"), objects(ctx, barrier, space)
+    width, word = bits_of(type) // 8, np.dtype(f"u{bits_of(type) // 8}")
+
+    def bind(state: State) -> BoundStep:
+        target, objects_of, values = place(state), find(state), [source(state) for source in sources]
+        buffer = state.memory.shared.buffer
+        stride = buffer.size // state.geometry.ctas
+
+        def step(sel: Selection) -> None:
+            parts = target(sel, width * count)
+            start = in_shared(parts, buffer, sel, f"{ctx.instruction.opcode} writes") * width * count
+            index = objects_of(sel)
+            rows = np.stack([sel.pick(v).view(word) for v in values], axis=1)
+            for i, (one, thread) in enumerate(one_by_one(sel)):
+                if start[i] // stride != index[i] * 8 // stride:
+                    raise FaultError("the mbarrier object is not in the CTA that the bytes go to", thread)
+                data = np.ascontiguousarray(rows[i]).view(np.uint8)
+                state.mbarriers.complete_later(index[i : i + 1], one, buffer, int(start[i]), data, combine)
+
+        return step
+
+    return bind
+
+
+@meaning("st.bulk")
+def store_bulk(ctx: Context, bound: Bindings) -> Action:
+    """Zeros into shared memory of the own CTA."""
+    where, size, _ = ctx.operands
+    place, sizes, pc = locate(ctx, where, space_of(bound), None), ctx.source(size, "u64"), ctx.pc
+
+    def bind(state: State) -> BoundStep:
+        find, lengths = place(state), sizes(state)
+        shared = state.memory.shared.buffer
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                length = _length(int(lengths[thread]), _WORD, thread)
+                if not length:
+                    continue
+                first = int(in_shared(find(one, _WORD), shared, one, "st.bulk writes")[0]) * _WORD
+                find(one, _WORD, length - _WORD)
+                if state.observer is not None:
+                    starts = np.arange(first, first + length, _WORD)
+                    state.observer.access(
+                        MemoryAccess(pc, "store", shared, starts, _WORD, np.full(starts.size, thread))
+                    )
+                shared.data[first : first + length] = 0
+
+        return step
+
+    return bind
+
+
+# `alloca` and what goes with it: PTX ISA 9.7.17.
+
+
+@meaning("alloca")
+def alloca(ctx: Context, bound: Bindings) -> Action:
+    """Bytes of the stack, which the function gives back when it returns."""
+    type, operands = bound["T"], ctx.operands
+    alignment = ctx.integer(operands[2]) if len(operands) == 3 else 8
+    if alignment <= 0 or alignment & (alignment - 1):
+        ctx.fail(f"expected an alignment that is a power of two, got {alignment}")
+    dest, sizes, layout = ctx.dest(operands[0], type), ctx.source(operands[1], type), ctx.layout
+    layout.stack()
+
+    def bind(state: State) -> BoundStep:
+        out, values, pointer = dest(state), sizes(state), stack_pointer(state.banks, layout)
+
+        def step(sel: Selection) -> None:
+            lanes = sel.threads
+            base = np.uint64(layout.stack_base)
+            begin = pointer[lanes] + base
+            gap = (np.uint64(0) - begin) % np.uint64(alignment)
+            wanted = gap + -(-sel.pick(values).astype(np.int64) // LEAST * LEAST).astype(np.uint64)
+            sel.put(out, grow(pointer, lanes, wanted) + base + gap)
+
+        return step
+
+    return bind
+
+
+@meaning("stacksave", "stackrestore")
+def stack_pointer_moved(ctx: Context, bound: Bindings) -> Action:
+    """How far the stack is used, and the stack as it was when that was saved."""
+    (operand,), type, layout = ctx.operands, bound["T"], ctx.layout
+    saves = ctx.row.root == "stacksave"
+    place = ctx.dest(operand, type) if saves else ctx.source(operand, type)
+    layout.stack()
+
+    def bind(state: State) -> BoundStep:
+        values, pointer = place(state), stack_pointer(state.banks, layout)
+        if saves:
+            return lambda sel: sel.put(values, sel.pick(pointer))
+        return lambda sel: sel.put(pointer, sel.pick(values))
+
+    return bind

@@ -1,0 +1,399 @@
+"""`cvt` and `cvt.pack`. PTX ISA 9.7.9.21 and .22."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from ....dialect.isa.types import ELEMENT_TYPES, ElementType
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.types import bits_of
+from ...numerics import f64, floats
+from ...numerics.array import Array
+from ...numerics.fused_sum import small_values
+from ..machine.decode import Context, constant, meaning
+from ..machine.names import DTYPES, integer_range
+from ..machine.state import Action
+from .actions import elementwise
+
+# `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
+
+_TO_INTEGER: dict[str, Callable[[Array], Array]] = {
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
+
+
+def _unary(ctx: Context, bound: Bindings, function: Callable[[Array], Array]) -> Action:
+    d, a = ctx.operands
+    return elementwise(function, ctx.dest(d, bound["D"], wide=True), ctx.source(a, bound["S"], wide=True))
+
+
+@meaning("cvt.integer")
+def between_integers(ctx: Context, bound: Bindings) -> Action:
+    """The low bits, or the nearest integer there is."""
+    return _unary(ctx, bound, _clip(bound["S"], bound["D"]) if bound.get("SAT") else _between(bound["D"]))
+
+
+@meaning("cvt.to_integer")
+def to_integer(ctx: Context, bound: Bindings) -> Action:
+    """A float rounded to a whole number."""
+    whole = _TO_INTEGER[bound["WHOLE"]]
+    return _unary(ctx, bound, _to_integer(bound["S"], bound["D"], whole, bool(bound.get("FTZ"))))
+
+
+@meaning("cvt.from_integer")
+def from_integer(ctx: Context, bound: Bindings) -> Action:
+    """An integer as a float."""
+    return _unary(ctx, bound, _from_integer(bound["S"], bound["D"], bound["ROUND"], bool(bound.get("SAT"))))
+
+
+@meaning("cvt.float")
+def between_floats(ctx: Context, bound: Bindings) -> Action:
+    """A float as another, or rounded to a whole number."""
+    changes = any(bound.get(name) for name in ("WHOLE", "FTZ", "SAT", "RELU"))
+    by_shift = None if changes else _BY_SHIFT.get((bound["S"], bound["D"]))
+    return _unary(ctx, bound, by_shift or _between_floats(bound))
+
+
+def _between(to: str) -> Callable[[Array], Array]:
+    dtype = DTYPES[to]
+    return lambda a: a.astype(dtype)
+
+
+def _clip(origin: str, to: str) -> Callable[[Array], Array]:
+    low, top = (
+        max(integer_range(to)[0], integer_range(origin)[0]),
+        min(integer_range(to)[1], integer_range(origin)[1]),
+    )
+
+    def clip(a: Array) -> Array:
+        return np.clip(a, low, top).astype(DTYPES[to])
+
+    return clip
+
+
+def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool) -> Callable[[Array], Array]:
+    """Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits take part, the top bit alone."""
+    low, top = integer_range(to)
+    dtype, bits = np.dtype(DTYPES[to]), bits_of(to)
+    nan = np.uint64(0 if origin != "f64" and bits != 64 else 1 << (bits - 1)).astype(dtype)
+
+    def convert(a: Array) -> Array:
+        values = floats.value(a.view(floats.WORDS[origin]), origin)
+        if ftz:
+            values = floats.flush(values, origin)
+        values = whole(values)
+        inside = (values > float(low) - 1) & (values < float(top + 1)) if low else (values >= 0) & (values < top + 1.0)
+        result: Array = np.where(inside, values, 0.0).astype(dtype)
+        result[(values >= float(top + 1)) | ((values > 0) & ~inside)] = top
+        result[(values < 0) & ~inside] = low
+        result[values != values] = nan
+        return result
+
+    return convert
+
+
+def _from_integer(origin: str, to: str, mode: str, saturate: bool) -> Callable[[Array], Array]:
+    """64-bit integers go to f64 rounded to odd first."""
+    dtype = DTYPES[to]
+
+    def convert(a: Array) -> Array:
+        if to == "f64" and mode == "rn" and not saturate:
+            return a.astype(np.float64)
+        if to == "f64" and bits_of(origin) == 64:
+            total, error = floats.two_sum(*_parts(a))
+            found = total if mode == "rn" else f64.rounded(total, np.sign(error), mode)
+            return np.clip(found, 0.0, 1.0) if saturate else found
+        exact = _odd_double(a) if bits_of(origin) == 64 else a.astype(np.float64)
+        if saturate:
+            exact = np.clip(exact, 0.0, 1.0)
+        return floats.rounded(exact, to, mode).view(dtype)
+
+    return convert
+
+
+def _odd_double(a: Array) -> Array:
+    """64-bit integers as f64, rounded to odd."""
+    return floats.sum_odd(*_parts(a))
+
+
+def _parts(a: Array) -> tuple[Array, Array]:
+    """64-bit integers as exact sums of two f64."""
+    low = a & a.dtype.type(0xFFF)
+    return (a - low).astype(np.float64), low.astype(np.float64)
+
+
+def _between_floats(bound: Bindings) -> Callable[[Array], Array]:
+    origin, to, mode = bound["S"], bound["D"], bound.get("ROUND") or "rn"
+    whole, ftz, saturate, relu, satfinite = (bound.get(n) for n in ("WHOLE", "FTZ", "SAT", "RELU", "FINITE"))
+    dtype = DTYPES[to]
+
+    def convert(a: Array) -> Array:
+        values = floats.value(a.view(floats.WORDS[origin]), origin)
+        if ftz and origin in ("f32", "bf16") and to != "f16":
+            values = floats.flush(np.where(values == values, values, _FLUSHED_NAN), origin)
+        if whole:
+            values = np.copysign(_TO_INTEGER[whole](values), values)
+        if saturate:
+            values = floats.saturated(values)
+        if relu:
+            values = floats.relu(values)
+        if satfinite:
+            values = _finite(values, to)
+        words = floats.rounded(values, to, mode)
+        if origin == "f64" and to != "f64":
+            words = np.where(values != values, _keep_payload(values, to), words)
+        if ftz and to == "f32":
+            words = floats.flush(words.view(np.float32), to)
+        return words.view(dtype)
+
+    return convert
+
+
+def _keep_payload(values: Array, to: str) -> Array:
+    """Quiet NaN words with the sign and upper bits of those of f64: what the machine makes of f64 NaNs."""
+    words = values.view(np.uint64)
+    exponent, mantissa = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23)}[to]
+    top = np.uint64(((1 << exponent) - 1) << mantissa | 1 << (mantissa - 1))
+    sign = words >> np.uint64(63) << np.uint64(exponent + mantissa)
+    payload = words >> np.uint64(52 - mantissa) & np.uint64((1 << mantissa) - 1)
+    return (sign | top | payload).astype(floats.WORDS[to])
+
+
+_FLUSHED_NAN = floats.value(np.array([floats.NAN["f32"]], np.uint32), "f32")[0]
+
+
+def _same(a: Array) -> Array:
+    return a
+
+
+_BY_SHIFT: dict[tuple[str, str], Callable[[Array], Array]] = {
+    ("bf16", "f32"): lambda a: floats.single(a, "bf16"),
+    ("f32", "f32"): _same,
+    ("f64", "f64"): _same,
+}
+"""Conversions that move words, NaNs and all."""
+
+
+def _finite(values: Array, type: str) -> Array:
+    """At most the largest finite value; NaN stays."""
+    largest = ELEMENT_TYPES[type].largest
+    return np.clip(values, -largest, largest)
+
+
+@meaning("cvt.pair")
+def pair(ctx: Context, bound: Bindings) -> Action:
+    """Two f32 into one register: a above, b below. With `.rs` each takes its half of the random bits."""
+    to, mode = bound["D"].removesuffix("x2"), bound["ROUND"]
+
+    def half(values: Array, bits: Array) -> Array:
+        exact = values.astype(np.float64)
+        exact = _finite(exact, to) if bound.get("FINITE") else exact
+        exact = floats.relu(exact) if bound.get("RELU") else exact
+        words = stochastic(exact, to, bits & np.uint32(0xFFFF)) if mode == "rs" else floats.rounded(exact, to, mode)
+        return words.astype(np.uint32)
+
+    def pack(upper: Array, low: Array, bits: Array) -> Array:
+        return half(upper, bits >> np.uint32(16)) << np.uint32(16) | half(low, bits)
+
+    d, a, b, *random = ctx.operands
+    bits = ctx.source(random[0], "b32") if random else constant(np.uint32(0))
+    return elementwise(pack, ctx.dest(d, "b32"), ctx.source(a, "f32"), ctx.source(b, "f32"), bits)
+
+
+def stochastic(exact: Array, to: str, bits: Array) -> Array:
+    """Words of f16 or bf16: away from zero where what is cut off, in units of 2^-16 of the last place, and 16 random
+    bits make a whole one. Which bits serve which number is assumed: the text shows it in figures alone."""
+    down = floats.rounded(exact, to, "rz")
+    low, up = floats.value(down, to), floats.value(down + np.array(1, down.dtype), to)
+    inexact = np.isfinite(exact) & np.isfinite(low) & (exact != low)
+    with np.errstate(invalid="ignore"):
+        step = np.where(np.isfinite(up), up - low, low - floats.value(down - np.array(1, down.dtype), to))
+        cut = np.floor(np.where(inexact, (exact - low) / step, 0.0) * 65536.0)
+    return np.where(inexact & (cut + bits >= 65536.0), down + np.array(1, down.dtype), down)
+
+
+# `cvt` to and from pairs of 8-bit and narrower floats and tf32, and `cvt.pack`: PTX ISA 9.7.9.21 and .22.
+
+_TF32_BITS = np.uint32(13)
+_INFINITY = np.uint32(0x7F800000)
+_SIGN = np.uint32(0x80000000)
+
+
+def _element(pair: str) -> ElementType:
+    """What a pair or a group of four is of."""
+    return ELEMENT_TYPES[pair[:-2]]
+
+
+def _held(element: ElementType) -> int:
+    """Bits that an element takes in a pair: 6-bit floats lie in bytes."""
+    return 4 if element.bits == 4 else 8
+
+
+def _packed(ctx: Context, bound: Bindings, encode: Callable[[Array], Array]) -> Action:
+    """Two f32 (a above, b below), or the halves of a register, into a pair of codes."""
+    bits, half = _held(_element(bound["D"])), bound["S"].removesuffix("x2")
+
+    def pair(upper: Array, low: Array) -> Array:
+        return encode(upper) << bits | encode(low)
+
+    def halves(word: Array) -> Array:
+        low, upper = (floats.value((word >> np.uint32(s)).astype(np.uint16), half) for s in (0, 16))
+        return pair(upper, low)
+
+    d, *operands = ctx.operands
+    dest = ctx.dest(d, f"b{2 * bits}")
+    if bound["S"] == "f32":
+        return elementwise(pair, dest, *(ctx.source(o, "f32") for o in operands))
+    return elementwise(halves, dest, ctx.source(operands[0], "b32"))
+
+
+@meaning("cvt.narrow")
+def to_narrow(ctx: Context, bound: Bindings) -> Action:
+    """To a pair of floats of 8, 6 or 4 bits."""
+    element = _element(bound["D"])
+
+    def encode(values: Array) -> Array:
+        exact = values.astype(np.float64)
+        return _encoded(floats.relu(exact) if bound.get("RELU") else exact, element)
+
+    return _packed(ctx, bound, encode)
+
+
+@meaning("cvt.scale")
+def to_scale(ctx: Context, bound: Bindings) -> Action:
+    """To a pair of powers of two, from 2^-127 on: of magnitudes, toward zero or up. Too large, and a NaN, is 255 or,
+    with `.satfinite`, a magnitude 254."""
+
+    def encode(values: Array) -> Array:
+        size = np.abs(values.astype(np.float64))
+        fraction, exponent = np.frexp(np.where(np.isfinite(size), size, 1.0))
+        code = exponent + (126 + ((fraction > 0.5) & (bound["ROUND"] == "rp")))
+        code = np.where(np.isinf(size), 255, np.clip(np.where(size == 0, 0, code), 0, 255))
+        code = np.minimum(code, 254) if bound.get("FINITE") else code
+        return np.where(size != size, 255, code)
+
+    return _packed(ctx, bound, encode)
+
+
+@meaning("cvt.four")
+def to_four(ctx: Context, bound: Bindings) -> Action:
+    """Four f32 into one register, the first above. Each takes a byte of the random bits, the first the upper one: which
+    takes which is assumed, the text shows it in a figure alone."""
+    element = _element(bound["D"])
+    width = _held(element)
+    d, vector, random = ctx.operands
+
+    def together(bits: Array, *values: Array) -> Array:
+        word = np.zeros(bits.shape, np.uint32)
+        for i, value in enumerate(values):
+            exact = value.astype(np.float64)
+            exact = floats.relu(exact) if bound.get("RELU") else exact
+            code = _stochastic(exact, element, bits >> np.uint32(24 - 8 * i) & np.uint32(0xFF))
+            word = word << np.uint32(width) | code.astype(np.uint32)
+        return word
+
+    sources = [ctx.source(item, "f32") for item in ctx.items(vector)]
+    return elementwise(together, ctx.dest(d, f"b{4 * width}"), ctx.source(random, "b32"), *sources)
+
+
+def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
+    """Codes of the next value toward zero or, where what is cut off and 8 random bits make a whole one, of the other;
+    beyond the largest, the largest."""
+    table, nan = _magnitudes(element)
+    size = np.minimum(np.abs(np.where(values != values, 0.0, values)), table[-1])
+    below = np.searchsorted(table, size, side="right") - 1
+    above = np.minimum(below + 1, table.size - 1)
+    step = np.where(above > below, table[above] - table[below], 1.0)
+    found = np.where(np.floor((size - table[below]) / step * 256.0) + bits >= 256.0, above, below)
+    found |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
+    return np.where(values != values, nan, found)
+
+
+def _encoded(values: Array, element: ElementType) -> Array:
+    """Codes of the nearest values, ties to even; beyond the largest, the largest. A NaN becomes the one there is, or
+    the largest value."""
+    table, nan = _magnitudes(element)
+    size = np.minimum(np.abs(values), table[-1])
+    above = np.minimum(np.searchsorted(table, size), table.size - 1)
+    below = np.maximum(above - 1, 0)
+    up, down = table[above] - size, size - table[below]
+    found = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
+    found |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
+    return np.where(values != values, nan, found)
+
+
+@cache
+def _magnitudes(element: ElementType) -> tuple[Array, int]:
+    """The values of the codes from 0 to that of the largest, and the code of NaN."""
+    values = small_values(element)[: 1 << (element.bits - 1)].astype(np.float64)
+    finite = values[np.isfinite(values)]
+    return finite, (1 << (element.bits - 1)) - 1 if finite.size < values.size else finite.size - 1
+
+
+@meaning("cvt.widen")
+def from_narrow(ctx: Context, bound: Bindings) -> Action:
+    """A pair as halves; every value there is."""
+    element, to = _element(bound["S"]), bound["D"].removesuffix("x2")
+    bits = _held(element)
+    values = _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64)
+    table = floats.rounded(floats.relu(values) if bound.get("RELU") else values, to).astype(np.uint32)
+    mask = (1 << element.bits) - 1
+
+    def widen(pair: Array) -> Array:
+        return table[pair & mask] | table[pair >> bits & mask] << np.uint32(16)
+
+    d, a = ctx.operands
+    return elementwise(widen, ctx.dest(d, "b32"), ctx.source(a, f"b{2 * bits}"))
+
+
+def _powers() -> Array:
+    """The values of scales: powers of two, and a NaN."""
+    return np.append(np.ldexp(1.0, np.arange(-127, 128)), np.nan)
+
+
+@meaning("cvt.tf32")
+def to_tf32(ctx: Context, bound: Bindings) -> Action:
+    """f32 with 10 bits of mantissa; the low 13 bits are 0."""
+    mode, relu = bound["ROUND"], bound.get("RELU")
+    ones = np.uint32((1 << 13) - 1)
+
+    def convert(values: Array) -> Array:
+        words = values.view(np.uint32)
+        size, sign = words & ~_SIGN, words & _SIGN
+        even = size >> _TF32_BITS & np.uint32(1)
+        extra = {"rna": np.uint32(1 << 12), "rn": np.uint32((1 << 12) - 1) + even, "rz": np.uint32(0)}[mode]
+        found = np.where(size < _INFINITY, size + extra, size) & ~ones
+        if bound.get("FINITE"):
+            found = np.minimum(found, _INFINITY - np.uint32(1) & ~ones)
+        if relu:
+            found, sign = np.where(sign != 0, np.uint32(0), found), np.uint32(0)
+        return np.where(values != values, np.uint32(floats.NAN["f32"]), found | sign)
+
+    d, a = ctx.operands
+    return elementwise(convert, ctx.dest(d, "b32"), ctx.source(a, "f32"))
+
+
+@meaning("cvt.pack")
+def pack(ctx: Context, bound: Bindings) -> Action:
+    """`cvt.pack.sat`: a above b, both clamped; of types below 16 bits, c moves up by both."""
+    to = bound["D"]
+    bits = int(to[1:])
+    mask = (1 << bits) - 1
+    low, top = (-(1 << bits - 1), mask >> 1) if to[0] == "s" else (0, mask)
+
+    def code(value: Array) -> Array:
+        return (np.clip(value, low, top) & mask).astype(np.uint32)
+
+    def together(a: Array, b: Array, *above: Array) -> Array:
+        word = code(a) << np.uint32(bits) | code(b)
+        return word | above[0] << np.uint32(2 * bits) if above else word
+
+    d, a, b, *c = ctx.operands
+    sources = [ctx.source(a, "s32"), ctx.source(b, "s32"), *(ctx.source(o, "b32") for o in c)]
+    return elementwise(together, ctx.dest(d, "b32"), *sources)

@@ -1,0 +1,378 @@
+"""`mma`, `mma.sp`, `ldmatrix`, `stmatrix`, `movmatrix`. PTX ISA 9.7.14.5, 9.7.14.6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+
+from ....dialect.isa.form import Form, FormOperand
+from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ....dialect.isa.targets import TARGETS
+from ....dialect.isa.wgmma import Wgmma
+from ....dialect.isa.wmma import WmmaMma
+from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
+from ....dialect.layouts.layout import Layout
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.rows.matrix import MatrixRow
+from ....dialect.ptx.text.syntax import Immediate, Operand
+from ...numerics.array import Array
+from ...numerics.fused_sum import scales
+from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ..machine.decode import Context, meaning
+from ..machine.events import LANES, BoundStep, Selection
+from ..machine.memory import FaultError, check_writable
+from ..machine.state import Action, Source, State
+from .access import Locate, locate
+
+# Fragments in registers, as matrices and back.
+#
+# A register is an array of 32 lanes x warps. A matrix has its elements' words and, last, the warps; that of A has k
+# first, like that of B. Elements of 4 and 8 bits come as bytes; single bits stay together, 32 of a row (of a column,
+# for B) in a word. Where a warp computes several products side by side, they count as so many warps.
+
+
+@cache
+def _order(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int, int, int]]:
+    """For each element of the matrix, row by row (or, transposed, column by column), product after product, where it
+    lies among the words of a fragment written element by element, lane by lane; and the shape of the matrix.
+
+    Of every `step` elements, which follow each other along the first axis, the first stands for all.
+    """
+    places = [[layout.coordinates(lane, e) for lane in range(FRAGMENT_LANES)] for e in range(0, layout.elements, step)]
+    q, r, c = (np.array([[p[axis] for p in element] for element in places]) for axis in "qrc")
+    if transpose:
+        r, c = c, r
+    r = r // step
+    shape = (int(r.max()) + 1, int(c.max()) + 1, int(q.max()) + 1)
+    target = (r * shape[1] + c) * shape[2] + q
+    order = np.empty(target.size, np.intp)
+    order[target.reshape(-1)] = np.arange(target.size)
+    return order, shape
+
+
+def elements(registers: list[Array], bits: int) -> Array:
+    """The words of elements of `bits` bits, element by element, lane by lane: (elements * lanes, warps)."""
+    if bits >= 32 or bits == 1:
+        return np.concatenate(registers)
+    words = np.stack(registers)
+    count = 32 // bits
+    kind = np.uint16 if bits == 16 else np.uint8
+    found = np.empty((len(registers), count, *words.shape[1:]), kind)
+    mask = np.uint32((1 << bits) - 1)
+    for i in range(count):
+        shifted = words >> np.uint32(i * bits) if i else words
+        found[:, i] = shifted & mask if bits == 4 else shifted
+    return found.reshape(-1, words.shape[-1])
+
+
+def packed(words: Array, bits: int) -> list[Array]:
+    """Elements, (elements * lanes, warps), as the registers that hold them."""
+    places = words.reshape(-1, FRAGMENT_LANES, words.shape[-1])
+    if bits >= 32:
+        return list(places)
+    count = 32 // bits
+    return [
+        np.bitwise_or.reduce([p.astype(np.uint32) << np.uint32(j * bits) for j, p in enumerate(places[i : i + count])])
+        for i in range(0, len(places), count)
+    ]
+
+
+def gather(registers: list[Array], layout: Layout, bits: int, transpose: bool) -> Array:
+    """A fragment as a matrix; `transpose` puts its columns first."""
+    order, (rows, columns, products) = _order(layout, transpose, 32 if bits == 1 else 1)
+    found = elements(registers, bits).take(order, axis=0)
+    return found.reshape(rows, columns, products * found.shape[-1])
+
+
+def scatter(matrix: Array, layout: Layout, bits: int) -> list[Array]:
+    """A matrix as the registers of its fragment."""
+    order, (rows, columns, products) = _order(layout, False, 1)
+    warps = matrix.shape[-1] // products
+    words = np.empty((rows * columns * products, warps), matrix.dtype)
+    words[order] = matrix.reshape(-1, warps)
+    return packed(words, bits)
+
+
+# `mma` and `mma.sp`: PTX ISA 9.7.14.5.14 and 9.7.14.6.3.
+#
+# What they compute is in `product`, where elements lie in the rows of `dialect.isa`.
+
+F = TypeVar("F", bound=Form)
+
+
+def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
+    """The form that the instruction's row stands for, which the target has.
+
+    Raises:
+        TypeError: if it is of another kind.
+    """
+    found = ctx.row.form if isinstance(ctx.row, MatrixRow) else None
+    if not isinstance(found, kind):
+        raise TypeError(f"{ctx.instruction.opcode} is no form of {kind}")
+    if ctx.target in TARGETS and not found.runs_on(TARGETS[ctx.target]):
+        ctx.fail(f"it is not in {ctx.target}, it needs {found.requirement()}")
+    return found
+
+
+def model(ctx: Context, row: Mma | MmaSparse | Wgmma | WmmaMma) -> MatrixProduct:
+    """What the instruction computes on the target."""
+    try:
+        return MatrixProduct.on(ctx.target, row)
+    except ValueError as error:
+        ctx.fail(str(error))
+
+
+def words_of(ctx: Context, operand: Operand, wanted: FormOperand) -> list[Source]:
+    """The registers of a fragment, as words; those of C, A and B may be literals, as in {0f00000000, ...}."""
+    type = "b64" if wanted.type == "f64" else "b32"
+    literal = wanted.type if wanted.type in ("f32", "f64") else type
+    found: list[Source] = []
+    for item in ctx.items(operand):
+        if isinstance(item, Immediate) and wanted.name != "d":
+            found.append(ctx.source(item, literal))
+        else:
+            ctx.slot(item)
+            found.append((ctx.dest if wanted.name == "d" else ctx.source)(item, type))
+    return found
+
+
+def rows_of(register: Array) -> Array:
+    """A register as 32 rows of warps."""
+    return register.view(np.uint64 if register.itemsize == 8 else np.uint32).reshape(LANES, -1)
+
+
+def chosen(register: Array, warps: Array | None) -> Array:
+    """The part of a register that belongs to some warps (None: all)."""
+    return register if warps is None else register[:, warps]
+
+
+def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
+    """Writes the registers of a fragment."""
+    for out, value in zip(outs, values, strict=True):
+        out[... if warps is None else np.s_[:, warps]] = value
+
+
+def stored_columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+    """Which column of A each stored element belongs to: see `numerics.sparse.columns`.
+
+    Raises:
+        FaultError: for metadata that means nothing.
+    """
+    try:
+        return columns(row, words, selector)
+    except NibbleError as error:
+        raise FaultError(str(error), error.thread) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """The scales of A or B: the register that has them, and the selector."""
+
+    role: str
+    words: Source
+    byte_id: int
+    thread_id: int
+
+
+def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> list[_Scales]:
+    found: list[_Scales] = []
+    for role in "ab" if row.scale else "":
+        (word,) = ctx.items(operands[f"scale_{role}"])
+        byte_id, thread_id = (ctx.integer(i) for i in ctx.items(operands[f"selector_{role}"]))
+        found.append(_Scales(role, ctx.source(word, "b32"), byte_id, thread_id))
+    return found
+
+
+def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> tuple[Source, int] | None:
+    """The metadata and the sparsity selector."""
+    if not isinstance(row, MmaSparse):
+        return None
+    (word,) = ctx.items(operands["e"])
+    return ctx.source(word, "b32"), ctx.integer(operands["f"])
+
+
+@meaning("mma")
+def mma(ctx: Context, bound: Bindings) -> Action:
+    """D = A * B + C in the arithmetic of the target."""
+    row = form(ctx, (Mma, MmaSparse))
+    operands = {wanted.name: given for wanted, given in zip(row.operands, ctx.operands, strict=True)}
+    sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
+    sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
+    compute = model(ctx, row)
+
+    def bind(state: State) -> BoundStep:
+        files = {role: [rows_of(s(state)) for s in items] for role, items in sources.items()}
+        more = _extras(row, state, sparse, scaled)
+
+        def step(sel: Selection) -> None:
+            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
+            a, b, c = (
+                gather([chosen(r, warps) for r in files[role]], row.layout(role), row.container_bits(role), role == "a")
+                for role in "abc"
+            )
+            d = compute(a, b, c, more(warps))
+            put(files["d"], scatter(d, row.layout("d"), row.d.bits), warps)
+
+        return step
+
+    return bind
+
+
+def _extras(
+    row: Mma | MmaSparse, state: State, sparse: tuple[Source, int] | None, scaled: list[_Scales]
+) -> Callable[[Array | None], SideOperands | None]:
+    """Reads metadata and scales."""
+    if sparse is None and not scaled:
+        return lambda warps: None
+    metadata = None if sparse is None else rows_of(sparse[0](state))
+    words = [rows_of(s.words(state)) for s in scaled]
+
+    def read(warps: Array | None) -> SideOperands:
+        where = None
+        if isinstance(row, MmaSparse) and metadata is not None and sparse is not None:
+            where = stored_columns(row, chosen(metadata, warps), sparse[1])
+        found = [None, None] if row.scale is None else [
+            scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)
+            for s, w in zip(scaled, words, strict=True)
+        ]  # fmt: skip
+        return SideOperands(where, *found)
+
+    return read
+
+
+# Matrices between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
+#
+# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.moves`.
+
+_ROW_BYTES = 16
+
+
+def _space(row: LoadMatrix | StoreMatrix) -> str:
+    return "shared" if row.space else "generic"
+
+
+@meaning("ldmatrix")
+def ldmatrix(ctx: Context, bound: Bindings) -> Action:
+    """Matrices of rows of 16 bytes, whose addresses the lanes give."""
+    row = form(ctx, LoadMatrix)
+    d, where = ctx.operands
+    dests = [ctx.dest(item, "b32") for item in ctx.items(d)]
+    place = locate(ctx, where, _space(row), "load")
+
+    def bind(state: State) -> BoundStep:
+        outs, find = [rows_of(dest(state)) for dest in dests], place(state)
+        givers = np.arange(state.threads) < row.addresses * state.warps
+
+        def step(sel: Selection) -> None:
+            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
+            given = sel if row.addresses == LANES else sel.where(givers)
+            put(outs, _arrange(_read(find, given), row), warps)
+
+        return step
+
+    return bind
+
+
+def _read(find: Locate, sel: Selection) -> Array:
+    """Rows of 16 bytes, one for each selected thread, as two words of 64 bits."""
+    parts = find(sel, _ROW_BYTES)
+    if len(parts) == 1 and parts[0].chosen is None:
+        return parts[0].buffer.view(8, 2).take(parts[0].index, axis=0)
+    rows = np.zeros((sel.count, 2), np.uint64)
+    for part in parts:
+        rows[... if part.chosen is None else part.chosen] = part.buffer.view(8, 2).take(part.index, axis=0)
+    return rows
+
+
+def _arrange(rows: Array, row: LoadMatrix) -> list[Array]:
+    """Rows, (rows of all matrices * warps) x 2 words of 64 bits, as registers."""
+    layout = row.layout
+    words = np.ascontiguousarray(rows).view(np.uint16 if row.element_bits == 16 else np.uint8)
+    if row.memory_bits != row.element_bits:
+        words = _unpacked(words, row.memory_bits)
+    elements = words.reshape(row.count, layout.rows, -1, layout.columns).transpose(0, 1, 3, 2)
+    flat = elements.reshape(row.count, layout.rows * layout.columns, -1)
+    order = _load_order(row)
+    return [r for matrix in flat for r in packed(matrix.take(order, axis=0), row.element_bits)]
+
+
+def _unpacked(rows: Array, bits: int) -> Array:
+    """Sixteen elements of `bits` bits from the low end of each row of 16 bytes, a byte each."""
+    words = np.ascontiguousarray(rows.reshape(-1, _ROW_BYTES)).view(np.uint64)
+    low, upper = words[:, :1], words[:, 1:]
+    at = np.arange(16, dtype=np.uint64) * np.uint64(bits)
+    shift = at & np.uint64(63)
+    found = np.where(at < 64, low >> shift, upper >> shift)
+    # An element may begin in the one word and end in the other.
+    crossing = (at < 64) & (shift + np.uint64(bits) > np.uint64(64))
+    over = upper << (np.uint64(64) - np.maximum(shift, np.uint64(1)))
+    found = np.where(crossing, found | over, found)
+    return (found & np.uint64((1 << bits) - 1)).astype(np.uint8)
+
+
+@cache
+def _load_order(row: LoadMatrix | StoreMatrix) -> Array:
+    """The element numbers of a matrix, row by row, in the order of the fragment: element by element, lane by lane."""
+    places = row.layout.positions()
+    return (places[..., 0] * row.layout.columns + places[..., 1]).T.reshape(-1)
+
+
+@meaning("stmatrix")
+def stmatrix(ctx: Context, bound: Bindings) -> Action:
+    """Matrices of rows of 16 bytes, to addresses that the lanes give."""
+    row = form(ctx, StoreMatrix)
+    where, r = ctx.operands
+    sources = [ctx.source(item, "b32") for item in ctx.items(r)]
+    place = locate(ctx, where, _space(row), "store")
+
+    def bind(state: State) -> BoundStep:
+        files, find = [rows_of(source(state)) for source in sources], place(state)
+        givers = np.arange(state.threads) < row.addresses * state.warps
+
+        def step(sel: Selection) -> None:
+            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
+            rows = _rows([chosen(file, warps) for file in files], row)
+            parts = find(sel if row.addresses == LANES else sel.where(givers), _ROW_BYTES)
+            check_writable(parts)
+            for part in parts:
+                part.buffer.view(8, 2)[part.index] = rows if part.chosen is None else rows[part.chosen]
+
+        return step
+
+    return bind
+
+
+def _rows(registers: list[Array], row: StoreMatrix) -> Array:
+    """Registers as rows of 16 bytes, (rows of all matrices * warps) x 2 words of 64 bits."""
+    layout = row.layout
+    each = len(registers) // row.count
+    matrices = [
+        gather(registers[i : i + each], layout, row.element_bits, False) for i in range(0, len(registers), each)
+    ]
+    elements = np.stack(matrices).reshape(row.count * layout.rows, layout.columns, -1)
+    return np.ascontiguousarray(elements.transpose(0, 2, 1)).reshape(-1, layout.columns).view(np.uint64)
+
+
+@meaning("movmatrix")
+def movmatrix(ctx: Context, bound: Bindings) -> Action:
+    """Transposes an 8x8 matrix of 16-bit elements."""
+    row = form(ctx, MoveMatrix)
+    d, a = ctx.operands
+    dest, source = ctx.dest(d, "b32"), ctx.source(a, "b32")
+
+    def bind(state: State) -> BoundStep:
+        out, register = rows_of(dest(state)), rows_of(source(state))
+
+        def step(sel: Selection) -> None:
+            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
+            matrix = gather([chosen(register, warps)], row.source, 16, False)
+            put([out], scatter(matrix, row.layout, 16), warps)
+
+        return step
+
+    return bind

@@ -1,0 +1,412 @@
+"""Barriers, mbarriers, fences, control flow, clusters. PTX ISA 9.7.12, 9.7.13, 9.7.9.23."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Symbol
+from ....dialect.ptx.types import bits_of
+from ...numerics.array import Array
+from ..machine import mbarriers
+from ..machine.calls import return_
+from ..machine.decode import Context, meaning
+from ..machine.events import LANES, LEFT, AccessKind, BoundStep, Selection
+from ..machine.flow import Complete
+from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part
+from ..machine.state import Action, Source, State
+from .access import locate, space_of
+
+# Barriers of a CTA, a warp and a cluster: PTX ISA 9.7.13.1 to .3.
+
+_MOST = 15
+
+
+@meaning("bar.sync")
+def bar_sync(ctx: Context, bound: Bindings) -> Action:
+    """Threads come to a barrier of the CTA, and wait for the others."""
+    return _arrival(ctx, ctx.operands, True, None)
+
+
+@meaning("bar.arrive")
+def bar_arrive(ctx: Context, bound: Bindings) -> Action:
+    """Threads come to a barrier of the CTA, and go on."""
+    return _arrival(ctx, ctx.operands, False, None)
+
+
+@meaning("bar.red")
+def bar_red(ctx: Context, bound: Bindings) -> Action:
+    """A question to all threads of the barrier, which all get the answer."""
+    d, *operands, c = ctx.operands
+    source, negated = ctx.predicate(c)
+    return _arrival(ctx, operands, True, _Answer(bound["O"], ctx.dest(d, bound["T"]), source, negated))
+
+
+class _Answer:
+    """What `bar.red` writes when the barrier is complete."""
+
+    def __init__(self, mode: str, dest: Source, source: Source, negated: bool) -> None:
+        self.mode = mode
+        self.dest = dest
+        self.source = source
+        self.negated = negated
+
+    def bind(self, state: State) -> Complete:
+        """What to do with the mask of all that arrived."""
+        out, values, cta, ctas = self.dest(state), self.source(state), state.geometry.cta(), state.geometry.ctas
+
+        def complete(arrived: Array) -> None:
+            yes = np.bincount(cta[arrived & (values ^ self.negated)], minlength=ctas)
+            everyone = np.bincount(cta[arrived], minlength=ctas)
+            answer = {"popc": yes, "and": yes == everyone, "or": yes > 0}[self.mode]
+            out[arrived] = answer[cta[arrived]]
+
+        return complete
+
+
+def _arrival(ctx: Context, operands: Sequence[Operand], wait: bool, answer: _Answer | None) -> Action:
+    """Threads come to a barrier: operands are its number and how many threads it takes."""
+    number = ctx.source(operands[0], "u32")
+    if len(operands) == 2 and isinstance(operands[1], Immediate):
+        _check_count(ctx.integer(operands[1]), ctx.fail)
+    count = ctx.source(operands[1], "u32") if len(operands) == 2 else None
+    pc = ctx.pc
+
+    def bind(state: State) -> BoundStep:
+        flow, numbers = state.flow, number(state)
+        counts = None if count is None else count(state)
+        complete = answer.bind(state) if answer else None
+
+        def step(sel: Selection) -> int | None:
+            parts = list(_alike(sel, numbers, counts))
+            if len(parts) == 1:
+                part, one, expected = parts[0]
+                return flow.arrive(part, one, pc, expected, wait, complete)
+            for part, one, expected in parts:
+                if flow.arrive(part, one, pc, expected, wait, complete) is None:
+                    flow.go(pc + 1, flow.mask(part))
+            return LEFT
+
+        return step
+
+    return bind
+
+
+def _alike(sel: Selection, numbers: Array, counts: Array | None) -> Iterator[tuple[Selection, int, int]]:
+    """Threads that name the same barrier and the same number of threads, with both."""
+    for one in _values(sel, numbers):
+        if one > _MOST:
+            _fault(sel.where(numbers == one), f"expected a barrier from 0 to {_MOST}, got {one}")
+        part = sel if _same(sel, numbers) else sel.where(numbers == one)
+        if counts is None:
+            yield part, one, 0
+            continue
+        for count in _values(part, counts):
+            some = part if _same(part, counts) else part.where(counts == count)
+            _check_count(count, partial(_fault, some))
+            yield some, one, count
+
+
+def _check_count(count: int, fail: Callable[[str], NoReturn]) -> None:
+    if count <= 0 or count % LANES:
+        fail(f"expected a number of threads that is a positive multiple of {LANES}, got {count}")
+
+
+def _fault(sel: Selection, message: str) -> NoReturn:
+    raise FaultError(message, _first(sel))
+
+
+def _same(sel: Selection, values: Array) -> bool:
+    picked = sel.pick(values)
+    return bool((picked == picked[0]).all())
+
+
+def _values(sel: Selection, values: Array) -> list[int]:
+    picked = sel.pick(values)
+    return [int(picked[0])] if _same(sel, values) else [int(v) for v in np.unique(picked)]
+
+
+@meaning("barrier.cluster.arrive")
+def cluster_arrive(ctx: Context, bound: Bindings) -> Action:
+    """These threads come to the cluster's barrier, and go on."""
+    return lambda state: state.cluster_barrier.arrive
+
+
+@meaning("barrier.cluster.wait")
+def cluster_wait(ctx: Context, bound: Bindings) -> Action:
+    """These threads wait until all of the cluster have come."""
+    pc = ctx.pc
+
+    def bind(state: State) -> BoundStep:
+        barrier = state.cluster_barrier
+        return lambda sel: barrier.wait(sel, pc)
+
+    return bind
+
+
+def _first(sel: Selection) -> int:
+    return 0 if sel.lanes is None else int(sel.lanes[0])
+
+
+# Barriers in shared memory: PTX ISA 9.7.13.15.
+
+Find: TypeAlias = Callable[[Selection], Array]
+"""The numbers of the 64-bit words of shared memory that some threads name."""
+
+
+def objects(ctx: Context, operand: Operand, space: str, kind: AccessKind = "atomic") -> Callable[[State], Find]:
+    """Where the objects of an address operand lie."""
+    place = locate(ctx, operand, space, kind)
+
+    def bind(state: State) -> Find:
+        find, shared = place(state), state.memory.shared.buffer
+
+        return lambda sel: in_shared(find(sel, 8), shared, sel, "an mbarrier object lies")
+
+    return bind
+
+
+def in_shared(parts: tuple[Part, ...], shared: Buffer, sel: Selection, what: str) -> Array:
+    """The numbers of the words that accesses are to, which all have to be in shared memory.
+
+    Raises:
+        FaultError: `what` that is not so, and that the address leads elsewhere.
+    """
+    away = next((part for part in parts if part.buffer is not shared), None)
+    if away is not None:
+        first = 0 if away.chosen is None else int(away.chosen[0])
+        thread = first if sel.lanes is None else int(sel.lanes[first])
+        raise FaultError(f"{what} in shared memory; the address leads elsewhere", thread)
+    return parts[0].index
+
+
+@meaning("mbarrier.init")
+def init(ctx: Context, bound: Bindings) -> Action:
+    """Makes an object."""
+    where, n = ctx.operands
+    place, count = objects(ctx, where, space_of(bound), "store"), ctx.source(n, "u32")
+
+    def bind(state: State) -> BoundStep:
+        find, counts, barriers = place(state), count(state), state.mbarriers
+        return lambda sel: barriers.init(find(sel), sel.pick(counts).astype(np.int64), sel)
+
+    return bind
+
+
+@meaning("mbarrier.inval")
+def inval(ctx: Context, bound: Bindings) -> Action:
+    """Ends an object."""
+    place = objects(ctx, ctx.operands[0], space_of(bound), "store")
+
+    def bind(state: State) -> BoundStep:
+        find, barriers = place(state), state.mbarriers
+        return lambda sel: barriers.inval(find(sel), sel)
+
+    return bind
+
+
+@meaning("mbarrier.arrive")
+def arrive(ctx: Context, bound: Bindings) -> Action:
+    """Takes arrivals off a phase. The state that the object had before is what the threads can wait with."""
+    operands, form = ctx.operands, bound.get("F", "")
+    drop, complete, expects = bound["K"] == "arrive_drop", form != "noComplete", form == "expect_tx"
+    dropped = operands[0] == Symbol("_")
+    dest = None if dropped else ctx.dest(operands[0], "b64")
+    place = objects(ctx, operands[1], space_of(bound))
+    given = ctx.source(operands[2], "u32") if len(operands) == 3 else None
+
+    def bind(state: State) -> BoundStep:
+        find, barriers = place(state), state.mbarriers
+        out, numbers = dest(state) if dest else None, given(state) if given else None
+
+        def step(sel: Selection) -> None:
+            ones = np.ones(sel.count, np.int64)
+            number = ones if numbers is None else sel.pick(numbers).astype(np.int64)
+            arrivals, transactions = (ones, number) if expects else (number, None)
+            found = barriers.arrive(find(sel), sel, arrivals, transactions, drop, complete)
+            if out is not None:
+                sel.put(out, found)
+
+        return step
+
+    return bind
+
+
+@meaning("mbarrier.expect_tx")
+def transact(ctx: Context, bound: Bindings) -> Action:
+    """More transactions to wait for, or fewer."""
+    where, n = ctx.operands
+    place, count = objects(ctx, where, space_of(bound)), ctx.source(n, "u32")
+    sign = 1 if bound["K"] == "expect_tx" else -1
+
+    def bind(state: State) -> BoundStep:
+        find, counts, barriers = place(state), count(state), state.mbarriers
+        return lambda sel: barriers.transact(find(sel), sel, sign * sel.pick(counts).astype(np.int64))
+
+    return bind
+
+
+@meaning("mbarrier.test_wait")
+def wait(ctx: Context, bound: Bindings) -> Action:
+    """Whether a phase is complete. The time that `try_wait` may take has no meaning here."""
+    operands, parity, pc = ctx.operands, "F" in bound, ctx.pc
+    dest, place = ctx.dest(operands[0], "pred"), objects(ctx, operands[1], space_of(bound))
+    given: Source = ctx.source(operands[2], "u32" if parity else "b64")
+    if len(operands) == 4:
+        ctx.source(operands[3], "u32")
+
+    def bind(state: State) -> BoundStep:
+        out, find, values, barriers = dest(state), place(state), given(state), state.mbarriers
+
+        def step(sel: Selection) -> int | None:
+            return barriers.wait(find(sel), sel, sel.pick(values).astype(np.uint64), parity, out, pc)
+
+        return step
+
+    return bind
+
+
+@meaning("mbarrier.pending_count")
+def pending_count(ctx: Context, bound: Bindings) -> Action:
+    """The arrivals that were missing when a state was taken."""
+    d, a = ctx.operands
+    dest, source = ctx.dest(d, "u32"), ctx.source(a, "b64")
+
+    def bind(state: State) -> BoundStep:
+        out, states = dest(state), source(state)
+        return lambda sel: sel.put(out, mbarriers.pending(sel.pick(states)))
+
+    return bind
+
+
+@meaning("cp.async.mbarrier.arrive")
+def arrive_later(ctx: Context, bound: Bindings) -> Action:
+    """An arrival when copies are complete. Without `.noinc` the phase waits for one arrival more, which is this one."""
+    more = not bound["F"]
+    place = objects(ctx, ctx.operands[0], space_of(bound))
+
+    def bind(state: State) -> BoundStep:
+        find, barriers = place(state), state.mbarriers
+
+        def step(sel: Selection) -> None:
+            index = find(sel)
+            if more:
+                barriers.expect_more(index, sel)
+            barriers.arrive_later(index, sel)
+
+        return step
+
+    return bind
+
+
+# Control flow and fences: PTX ISA 9.7.12 and 9.7.13.4.
+
+
+@meaning("bra")
+def bra(ctx: Context, bound: Bindings) -> Action:
+    """To a label. The machine splits the threads where a guard holds for some only."""
+    (label,) = ctx.operands
+    target = ctx.label(label)
+    return lambda state: lambda sel: target
+
+
+@meaning("ret", "exit")
+def leave(ctx: Context, bound: Bindings) -> Action:
+    """The end of these threads, or of a function."""
+    if ctx.frame is not None and ctx.row.root == "ret":
+        return return_(ctx, ctx.frame)
+    return lambda state: state.flow.exit
+
+
+@meaning("trap")
+def trap(ctx: Context, bound: Bindings) -> Action:
+    """Ends the launch with an error."""
+
+    def bind(state: State) -> BoundStep:
+        def step(sel: Selection) -> int | None:
+            thread = _first(sel)
+            raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)
+
+        return step
+
+    return bind
+
+
+@meaning("brkpt", "membar", "fence")
+def in_order_already(ctx: Context, bound: Bindings) -> Action:
+    """Steps happen one after the other, so fences have nothing to do; of some, who looks on wants the address."""
+    for operand in ctx.operands:
+        if isinstance(operand, Address):
+            ctx.address(operand, np.uint64)
+    return lambda state: lambda sel: None
+
+
+# Addresses of shared memory in a cluster of CTAs: PTX ISA 9.7.9.23 and .24.
+
+
+@meaning("mapa")
+def mapa(ctx: Context, bound: Bindings) -> Action:
+    """The address of a shared variable in another CTA of the cluster."""
+    generic, type = not bound["P"], bound["T"]
+    d, a, rank = ctx.operands
+    if generic and isinstance(a, Symbol):
+        ctx.fail("expected a generic address in a 64-bit register; others are for .shared::cluster")
+    dest, source, ranks = ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32")
+    word = np.dtype(f"u{bits_of(type) // 8}")
+
+    def bind(state: State) -> BoundStep:
+        out, values, numbers = dest(state), source(state), ranks(state)
+        most = state.geometry.cluster_size
+
+        def step(sel: Selection) -> None:
+            address, number = sel.pick(values).view(word).astype(np.uint64), sel.pick(numbers).astype(np.uint64)
+            _check_rank(number, most, sel)
+            window = np.uint64(SHARED_WINDOW if generic else 0)
+            if generic and not np.all(_in_shared(address)):
+                _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
+            plain = address - window & np.uint64((1 << RANK_BITS) - 1)
+            sel.put(out, window + plain + (number << np.uint64(RANK_BITS)))
+
+        return step
+
+    return bind
+
+
+@meaning("getctarank")
+def getctarank(ctx: Context, bound: Bindings) -> Action:
+    """The rank of the CTA whose shared memory an address is of."""
+    generic, type = not bound["P"], bound["T"]
+    d, a = ctx.operands
+    dest, source = ctx.dest(d, "u32"), ctx.source(a, type)
+    word = np.dtype(f"u{bits_of(type) // 8}")
+
+    def bind(state: State) -> BoundStep:
+        out, values = dest(state), source(state)
+
+        def step(sel: Selection) -> None:
+            address = sel.pick(values).view(word).astype(np.uint64)
+            if generic and not np.all(_in_shared(address)):
+                _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
+            sel.put(out, address - np.uint64(SHARED_WINDOW if generic else 0) >> np.uint64(RANK_BITS))
+
+        return step
+
+    return bind
+
+
+def _in_shared(address: Array) -> Array:
+    return address >> np.uint64(32) == np.uint64(SHARED_WINDOW >> 32)
+
+
+def _check_rank(number: Array, most: int, sel: Selection) -> None:
+    if int(number.max(initial=0)) >= most:
+        _fail_first(number >= most, sel, f"expected a CTA from 0 to {most - 1} of the cluster, got {{}}", number)
+
+
+def _fail_first(bad: Array, sel: Selection, message: str, values: Array) -> None:
+    first = int(np.flatnonzero(bad)[0])
+    raise FaultError(message.format(int(values[first])), first if sel.lanes is None else int(sel.lanes[first]))

@@ -1,0 +1,495 @@
+"""Copies of boxes of tensors, and tensor maps that a kernel edits. PTX ISA 9.7.9.25.5, 9.7.9.27."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ....dialect.isa.tensor_map import (
+    MAP_ALIGNMENT,
+    ORDERED,
+    SIZE,
+    Edit,
+    EditError,
+    PixelBox,
+    TensorMapError,
+    TensorMapFields,
+    edits,
+    most_offset,
+)
+from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
+from ...numerics.array import Array
+from ..machine.decode import Context, meaning
+from ..machine.events import AccessKind, BoundStep, MemoryAccess, Selection, tell
+from ..machine.memory import FaultError, Part, check_writable
+from ..machine.state import Action, Source, State
+from .access import Locate, locate, seen_as, space_of, updates
+from .bulk import one_by_one, shifts
+from .synchronisation import objects
+
+# Where a copy of a box of a tensor reads and writes: the map, the coordinates, global and shared memory.
+#
+# A map is 128 bytes in memory, which are read when a copy is issued. In im2col mode the box is one of pixels: PTX ISA
+# 5.5.4.
+
+ALIGNMENT = 128
+"""Bytes that addresses in shared memory are multiples of."""
+
+
+class Box(NamedTuple):
+    """A box that a thread copies: what the map says, where the box begins, and how far behind the filter's corner its
+    pixels lie; fastest dimension first."""
+
+    fields: TensorMapFields
+    start: tuple[int, ...]
+    offsets: tuple[int, ...] = ()
+
+    def elements(self) -> tuple[Array, Array]:
+        """The addresses of the elements, (rows, fastest), and which of them lie in the tensor."""
+        fields, box = self.fields, self.fields.box
+        rows, inside = self._pixels(box) if isinstance(box, PixelBox) else self._rows()
+        along = self.start[0] + np.arange(fields.copied[0], dtype=np.int64)
+        return (
+            rows[:, None] + along * fields.element.size,
+            inside[:, None] & (along >= 0) & (along < fields.sizes[0]),
+        )
+
+    def _rows(self) -> tuple[Array, Array]:
+        """Where rows along the fastest dimension begin, and which lie in the tensor."""
+        fields, counts = self.fields, self.fields.copied
+        address, inside = np.full(1, fields.address, np.int64), np.ones(1, np.bool_)
+        for axis in range(len(counts) - 1, 0, -1):
+            at = self.start[axis] + np.arange(counts[axis], dtype=np.int64) * fields.steps[axis]
+            address = (address[:, None] + at * fields.strides[axis - 1]).reshape(-1)
+            inside = (inside[:, None] & (at >= 0) & (at < fields.sizes[axis])).reshape(-1)
+        return address, inside
+
+    def _pixels(self, box: PixelBox) -> tuple[Array, Array]:
+        """The same of pixels."""
+        fields, at = self.fields, self._pixel_coordinates(box)
+        inside: Array = np.logical_and.reduce((at >= 0) & (at < np.array(fields.sizes[1:])), axis=1)
+        return fields.address + at @ np.array(fields.strides), inside
+
+    def _pixel_coordinates(self, box: PixelBox) -> Array:
+        """Of each pixel the coordinates in the image, then the number of the image."""
+        corners = np.array(list(box.corners(self.fields.sizes, self.fields.steps, self.start[1:])), np.int64)
+        return corners + np.array([*self.offsets, *[0] * (corners.shape[1] - len(self.offsets))])
+
+    @property
+    def leaves_image(self) -> bool:
+        """Whether some pixel lies beside its image."""
+        if not isinstance(box := self.fields.box, PixelBox):
+            return False
+        at = self._pixel_coordinates(box)[:, :-1]
+        return bool(((at < 0) | (at >= np.array(self.fields.sizes[1:-1]))).any())
+
+    def units(self, address: int) -> Array:
+        """The addresses in shared memory of the units of the box, whose place without a swizzle begins at `address`."""
+        fields = self.fields
+        row = np.arange(0, fields.copied[0] * fields.element.size, UNIT, dtype=np.int64)
+        rows = np.arange(address, address + fields.extent, fields.pitch, dtype=np.int64)
+        return MatrixDescriptor(0, 0, 0, fields.swizzle).swizzled((rows[:, None] + row).reshape(-1))
+
+
+@dataclass(frozen=True)
+class BoxOperand:
+    """The operand `[map, {c0, ...}]`: whose address and where the box begins, fastest dimension first; for a copy in
+    im2col mode also `{o0, ...}`."""
+
+    address: Source
+    coordinates: tuple[Source, ...]
+    offsets: tuple[Source, ...] | None
+
+    @staticmethod
+    def of(ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> BoxOperand:
+        """From a decoded instruction, whose row binds the mode.
+
+        Raises:
+            DecodeError: for an operand of another kind.
+        """
+        if not isinstance(operand, Indexed) or len(operand.items) != 2:
+            ctx.fail("expected a tensor map and coordinates, such as [%rd1, {%r1, %r2}]")
+        base, where = operand.items
+        if not isinstance(base, Register | Symbol | Immediate):
+            ctx.fail("expected the address of a tensor map")
+        by = () if offsets is None else tuple(ctx.source(o, "u16") for o in ctx.items(offsets))
+        pixels = mode in ("im2col", "im2col_no_offs")
+        coordinates = tuple(ctx.source(c, "b32") for c in ctx.items(where))
+        return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None)
+
+    def bind(self, state: State) -> Callable[[int], Box]:
+        """Reads the map, the coordinates and the offsets of a thread."""
+        addresses, starts = self.address(state), [c(state) for c in self.coordinates]
+        offsets = None if self.offsets is None else [o(state) for o in self.offsets]
+
+        def read(thread: int) -> Box:
+            fields = _fields(state, int(addresses[thread]), thread)
+            start = tuple(int(s[thread].view(np.int32)) for s in starts)
+            by = None if offsets is None else tuple(int(o[thread]) for o in offsets)
+            if problem := _problem(fields, start, by):
+                raise FaultError(problem, thread)
+            return Box(fields, start, by or ())
+
+        return read
+
+
+def _fields(state: State, address: int, thread: int) -> TensorMapFields:
+    if address % MAP_ALIGNMENT:
+        raise FaultError(f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes, got {address:#x}", thread)
+    places = np.arange(address, address + SIZE, 8, dtype=np.uint64)
+    words = np.empty(places.size, np.uint64)
+    for part in state.memory.memory.parts(places, 8, np.full(places.size, thread)):
+        words[... if part.chosen is None else part.chosen] = part.buffer.view(8)[part.index]
+    try:
+        return _decoded(words.tobytes())
+    except TensorMapError as error:
+        raise FaultError(str(error), thread) from None
+
+
+@lru_cache(256)
+def _decoded(data: bytes) -> TensorMapFields:
+    return TensorMapFields.decode(data)
+
+
+def _problem(fields: TensorMapFields, start: tuple[int, ...], offsets: tuple[int, ...] | None) -> str | None:
+    """Why a copy cannot begin there; `offsets` is None for one in tile mode."""
+    box = fields.box
+    if len(fields.sizes) != len(start):
+        return f"the tensor map has {len(fields.sizes)} dimensions, the copy {len(start)}"
+    if fields.interleave:
+        return f"the interpreter copies no interleaved tensors; the map has an interleave of {fields.interleave} bytes"
+    if isinstance(box, PixelBox) is (offsets is None):
+        modes = ("tile", "im2col") if offsets is None else ("im2col", "tile")
+        return f"the copy is one of {modes[0]} mode, the tensor map of {modes[1]} mode"
+    if start[0] * fields.element.size % UNIT:
+        return (
+            f"the box begins {start[0] * fields.element.size} bytes along the fastest dimension, which is no "
+            f"multiple of {UNIT}: an illegal instruction on the GPU"
+        )
+    return _pixel_problem(box, fields.sizes, start, offsets or ()) if isinstance(box, PixelBox) else None
+
+
+def _pixel_problem(
+    box: PixelBox, sizes: tuple[int, ...], start: tuple[int, ...], offsets: tuple[int, ...]
+) -> str | None:
+    most = most_offset(len(sizes))
+    for by in offsets:
+        if by > most:
+            return f"expected an im2col offset of 0 to {most} for {len(sizes)} dimensions, got {by}"
+    for axis, (at, first, last) in enumerate(zip(start[1:], box.lower, box.last(sizes), strict=False), 1):
+        if not first <= at <= last:
+            return (
+                f"coordinate {axis} is outside of the bounding box of the tensor map: {at}, expected {first} to {last}"
+            )
+    return None
+
+
+class Home:
+    """The shared memory of a CTA, by its addresses, where a box of so many bytes begins at byte `at` of the buffer."""
+
+    def __init__(self, state: State, at: int, thread: int, size: int) -> None:
+        window = state.memory.shared
+        stride = window.buffer.size // state.geometry.ctas
+        self.base, self.address = at // stride * stride, at % stride
+        if self.address % ALIGNMENT:
+            raise FaultError(
+                f"misaligned shared access: address {self.address:#x} is not a multiple of {ALIGNMENT}", thread,
+                self.address,
+            )  # fmt: skip
+        if self.address + size > window.size:
+            raise FaultError(
+                f"shared access out of bounds: {size} bytes at address {self.address:#x}, of {window.size} bytes",
+                thread, self.address,
+            )  # fmt: skip
+
+
+# Copies of boxes of tensors between global and shared memory: PTX ISA 9.7.9.25.5.
+#
+# The map is read from memory when the copy is issued, and so is the source. What goes to shared memory arrives when
+# its mbarrier is looked at, which is as late as it may be; what goes to global memory is there at once.
+
+_NAN = 0x7FF7
+"""What fills floating-point elements outside the tensor, 16 bits at a time, as an H200 does it."""
+
+_TF32_NAN = np.uint32(0x7FFFE000)
+
+
+# Loads
+
+
+@meaning("tensor.load")
+def load(ctx: Context, bound: Bindings) -> Action:
+    """A box to shared memory, of this CTA or of those of the cluster that a mask names."""
+    target, where, barrier, *rest = ctx.operands
+    offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
+    mask = ctx.source(rest[0], "u16") if bound.get("C") else None
+    operand = BoxOperand.of(ctx, where, bound["MODE"], offsets)
+    space = space_of(bound)
+    put, arrive, pc = locate(ctx, target, space, None), objects(ctx, barrier, space), ctx.pc
+
+    def bind(state: State) -> BoundStep:
+        read, place, find = operand.bind(state), put(state), arrive(state)
+        masks = mask(state) if mask else None
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                box = read(thread)
+                (part,) = place(one, UNIT)
+                home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+                data = _read(state, box, pc, thread)
+                units = box.units(home.address) + home.base
+                wanted, index = None if masks is None else int(masks[thread]), find(one)
+                for shift in shifts(state, part.buffer, home.base, wanted, thread):
+                    if state.observer is not None:
+                        by = np.full(units.size, thread)
+                        state.observer.access(MemoryAccess(pc, "copy", part.buffer, units + shift, UNIT, by))
+                    state.mbarriers.complete_later(index + shift // 8, one, part.buffer, units + shift, data)
+
+        return step
+
+    return bind
+
+
+def _read(state: State, box: Box, pc: int, thread: int) -> Array:
+    """The bytes of a box, unit by unit: (units, 16)."""
+    fields, size = box.fields, box.fields.element.size
+    addresses, inside = box.elements()
+    fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
+    found = np.full(addresses.shape, fill, f"u{size}")
+    values = np.empty(np.count_nonzero(inside), found.dtype)
+    for part in _parts(state, addresses[inside], size, thread):
+        values[... if part.chosen is None else part.chosen] = part.buffer.view(size)[part.index]
+    _tell(state, pc, "load", box, thread)
+    found[inside] = _converted(fields.element.name, values)
+    return found.view(np.uint8).reshape(-1, UNIT)
+
+
+def _parts(state: State, addresses: Array, width: int, thread: int) -> tuple[Part, ...]:
+    return state.memory.memory.parts(addresses.astype(np.uint64), width, np.full(addresses.size, thread))
+
+
+def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values: Array | None = None) -> None:
+    """Reports what a thread accesses in global memory: units that lie in the tensor whole, elements of the others.
+    `values` are the elements that it stores, (rows, fastest)."""
+    if state.observer is None:
+        return
+    size = box.fields.element.size
+    each = UNIT // size
+    addresses, inside = (found.reshape(-1, each) for found in box.elements())
+    words = None if values is None else values.reshape(-1, each)
+    whole: Array = np.logical_and.reduce(inside, axis=1)
+    rest = inside & ~whole[:, None]
+    for found, chosen, width in ((addresses[whole, 0], whole, UNIT), (addresses[rest], rest, size)):
+        data = None if words is None else np.ascontiguousarray(words[chosen]).view(np.uint8).reshape(-1, width)
+        for part in _parts(state, found, width, thread) if found.size else ():
+            some = data if data is None or part.chosen is None else data[part.chosen]
+            by = np.full(part.index.size, thread)
+            state.observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, by, some))
+
+
+def _converted(type: str, words: Array) -> Array:
+    """What a load makes of the words of a tensor: `tf32` is rounded to nearest even. An H200 flushes nothing, not with
+    `.ftz` either."""
+    if not type.startswith("tf32"):
+        return words
+    rounded = words + np.uint32(0xFFF) + (words >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
+    return np.where((words & np.uint32(0x7FFFFFFF)) > 0x7F800000, _TF32_NAN, rounded)
+
+
+# Stores and reductions
+
+
+@meaning("tensor.store")
+def store(ctx: Context, bound: Bindings) -> Action:
+    """A box from shared memory; what lies outside the tensor is not written. With an operation it is combined."""
+    operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"])
+    take, operation, pc = locate(ctx, ctx.operands[1], "shared", None), bound.get("OP", ""), ctx.pc
+
+    def bind(state: State) -> BoundStep:
+        read, place = operand.bind(state), take(state)
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                box = read(thread)
+                _check_stored(box, thread)
+                (part,) = place(one, UNIT)
+                home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+                units = box.units(home.address) + home.base
+                if state.observer is not None:
+                    state.observer.access(
+                        MemoryAccess(pc, "load", part.buffer, units, UNIT, np.full(units.size, thread))
+                    )
+                _write(state, box, part.buffer.view(8, 2)[units // UNIT], operation, pc, thread)
+
+        return step
+
+    return bind
+
+
+def _check_stored(box: Box, thread: int) -> None:
+    """Refuses boxes that an H200 stores nowhere."""
+    if min(box.start) < 0:
+        message = f"a store begins at the negative coordinate {min(box.start)}: an illegal instruction on the GPU"
+        raise FaultError(message, thread)
+    if box.leaves_image:
+        raise FaultError("a store has pixels beside the image: an illegal instruction on the GPU", thread)
+
+
+def _write(state: State, box: Box, units: Array, operation: str, pc: int, thread: int) -> None:
+    fields, size = box.fields, box.fields.element.size
+    addresses, inside = box.elements()
+    elements = np.ascontiguousarray(units).view(f"u{size}").reshape(addresses.shape)
+    values, parts = elements[inside], _parts(state, addresses[inside], size, thread)
+    check_writable(parts)
+    _tell(state, pc, "store", box, thread, None if operation else elements)
+    for part in parts:
+        new = values if part.chosen is None else values[part.chosen]
+        view = part.buffer.view(size)
+        if not operation:
+            view[part.index] = new
+            continue
+        type = _type(fields, operation, thread)
+        seen = seen_as(type)
+        view = view.view(seen)
+        view[part.index] = updates(operation, type)(False)(view[part.index], new.view(seen), new.view(seen))
+
+
+_BITWISE = ("and", "or", "xor")
+
+_OPERATIONS = {
+    "add": ("u32", "s32", "u64", "f32", "f16", "bf16"),
+    "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    **dict.fromkeys(_BITWISE, ("u32", "s32", "u64")),
+}
+"""The element types of a map that an operation takes; the bitwise ones are those that an H200 does not refuse."""
+
+
+def _type(fields: TensorMapFields, operation: str, thread: int) -> str:
+    """The type that a reduction works on."""
+    name = fields.element.name.removesuffix(".ftz")
+    if name not in _OPERATIONS[operation]:
+        raise FaultError(f"{operation} takes {', '.join(_OPERATIONS[operation])}, the map has {name}", thread)
+    return f"b{8 * fields.element.size}" if operation in _BITWISE else name
+
+
+@meaning("tensor.unmodelled")
+def unmodelled(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("the interpreter runs tile and im2col mode; im2col::w, gathered rows and pairs of CTAs it does not")
+
+
+@meaning("tensor.prefetch")
+def prefetch(ctx: Context, bound: Bindings) -> Action:
+    """A hint, of which the map is looked at."""
+    offsets = ctx.operands[1] if bound["MODE"] == "im2col" else None
+    operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"], offsets)
+
+    def bind(state: State) -> BoundStep:
+        read = operand.bind(state)
+
+        def step(sel: Selection) -> None:
+            for _, thread in one_by_one(sel):
+                read(thread)
+
+        return step
+
+    return bind
+
+
+# Tensor maps that a kernel makes of others: PTX ISA 9.7.9.27, 9.7.13.16.1.
+#
+# The bytes are changed where they lie; whether other threads, or the asynchronous proxy, see it in time is not looked
+# at.
+
+
+@meaning("tensor.replace")
+def replace(ctx: Context, bound: Bindings) -> Action:
+    """Another value for one field of a map in global or shared memory."""
+    field = bound["FIELD"]
+    where, *more = ctx.operands
+    ordinal = ctx.integer(more.pop(0)) if field in ORDERED else 0
+    _check(ctx, field, ordinal, more[0])
+    place, value = locate(ctx, where, space_of(bound), None), ctx.source(more[0], bound["T"])
+
+    def bind(state: State) -> BoundStep:
+        find, values = place(state), value(state)
+
+        def step(sel: Selection) -> None:
+            for one, thread in one_by_one(sel):
+                _aligned(find(one, UNIT)[0], thread)
+                for edit in edits(field, ordinal, int(values[thread])):
+                    _write_edit(state, ctx.pc, find, one, edit)
+
+        return step
+
+    return bind
+
+
+@meaning("tensor.replace later")
+def replace_later(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("the interpreter has the tensor maps of sm_90a, which have no such field or value")
+
+
+def _check(ctx: Context, field: str, ordinal: int, value: Operand) -> None:
+    try:
+        edits(field, ordinal, ctx.integer(value) if isinstance(value, Immediate) else 0)
+    except EditError as error:
+        ctx.fail(str(error))
+
+
+def _aligned(part: Part, thread: int) -> None:
+    if int(part.index[0]) * UNIT % MAP_ALIGNMENT:
+        raise FaultError(f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes", thread)
+
+
+def _write_edit(state: State, pc: int, find: Locate, one: Selection, edit: Edit) -> None:
+    (part,) = parts = find(one, 4, edit.byte)
+    check_writable(parts)
+    view = part.buffer.view(4)
+    word = (view[part.index] & np.uint32(~edit.mask & 0xFFFFFFFF)) | np.uint32(edit.bits)
+    tell(state.observer, pc, "load", parts, 4, one)
+    tell(state.observer, pc, "store", parts, 4, one, word)
+    view[part.index] = word
+
+
+@meaning("tensor.copy map")
+def copy(ctx: Context, bound: Bindings) -> Action:
+    """A map from shared to global memory, once by each warp."""
+    target, source, _ = ctx.operands
+    put, take = locate(ctx, target, "global", None), locate(ctx, source, "shared", None)
+
+    def bind(state: State) -> BoundStep:
+        into, of = put(state), take(state)
+
+        def step(sel: Selection) -> None:
+            warps: set[int] = set()
+            for one, thread in one_by_one(sel):
+                if thread % state.warps in warps:
+                    continue
+                warps.add(thread % state.warps)
+                for shift in range(0, SIZE, UNIT):
+                    held, parts = of(one, UNIT, shift), into(one, UNIT, shift)
+                    _aligned(into(one, UNIT)[0], thread)
+                    check_writable(parts)
+                    words = held[0].buffer.view(8, 2)[held[0].index]
+                    tell(state.observer, ctx.pc, "load", held, UNIT, one)
+                    tell(state.observer, ctx.pc, "store", parts, UNIT, one, words)
+                    parts[0].buffer.view(8, 2)[parts[0].index] = words
+
+        return step
+
+    return bind

@@ -1,0 +1,354 @@
+"""Asynchronous products of warpgroups: `wgmma.mma_async`, its fence and its groups. PTX ISA 9.7.15.
+
+A product is executed when a `wgmma.wait_group` covers it, which is as late as it may be: what is in its registers and
+in shared memory then is what it takes, and until then its results are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ....dialect.isa.form import CONSTANT, DESCRIPTOR
+from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
+from ....dialect.layouts.layout import Layout, accumulator
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
+from ...numerics.array import Array
+from ...numerics.product import MatrixProduct, SideOperands
+from ..machine.decode import Context, meaning
+from ..machine.events import LANES, BoundStep, MemoryAccess, Selection
+from ..machine.flow import parted
+from ..machine.memory import FaultError
+from ..machine.state import Action, Source, State
+from .matrix import elements, form, gather, model, packed, rows_of, stored_columns
+
+
+def _groups(state: State, sel: Selection, what: str) -> Array:
+    """The warpgroups that execute an instruction together.
+
+    Raises:
+        FaultError: if some threads of one do and others do not.
+    """
+    warps = state.flow.check_whole_warps(sel, what)
+    per_cta = state.geometry.warps_per_cta
+    chosen = np.full(state.warps, warps is None)
+    if warps is not None:
+        chosen[warps] = True
+    some = chosen.reshape(-1, WARPS)
+    apart = some.any(axis=1) & ~some.all(axis=1)
+    if apart.any():
+        group = int(np.flatnonzero(apart)[0])
+        missing, has = WARPS * group + int(np.flatnonzero(~some[group])[0]), state.geometry.warps_with_threads
+        if missing % per_cta >= has:
+            first = WARPS * group + int(np.flatnonzero(some[group])[0])
+            raise FaultError(f"{what} takes warpgroups of {WARPS} warps; the CTA has {has} warps", first)
+        raise FaultError(parted(what, missing % per_cta), missing)
+    return np.flatnonzero(some[:, 0])
+
+
+def _warps(groups: Array) -> Array:
+    """The numbers of the warps of warpgroups."""
+    return (groups[:, None] * WARPS + np.arange(WARPS)).reshape(-1)
+
+
+@meaning("wgmma.fence")
+def fence(ctx: Context, bound: Bindings) -> Action:
+    """Orders registers before the products that follow: there is nothing to do, as those take them later."""
+    what = ctx.instruction.opcode
+
+    def bind(state: State) -> BoundStep:
+        def step(sel: Selection) -> None:
+            _groups(state, sel, what)
+
+        return step
+
+    return bind
+
+
+@meaning("setmaxnreg")
+def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
+    """How many registers a warp may have, which are not counted here. The four warps of a warpgroup come to different
+    instructions in what Triton makes: the machine takes warp by warp, and a check looks at what they have."""
+    what = ctx.instruction.opcode
+
+    def bind(state: State) -> BoundStep:
+        def step(sel: Selection) -> None:
+            state.flow.check_whole_warps(sel, what)
+
+        return step
+
+    return bind
+
+
+@meaning("wgmma.commit_group")
+def commit_group(ctx: Context, bound: Bindings) -> Action:
+    """Closes a group of products."""
+    what = ctx.instruction.opcode
+    return lambda state: lambda sel: state.warpgroups.commit(_groups(state, sel, what))
+
+
+@meaning("wgmma.wait_group")
+def wait_group(ctx: Context, bound: Bindings) -> Action:
+    """Waits until at most so many groups of products are on their way."""
+    what, keep = ctx.instruction.opcode, ctx.integer(ctx.operands[0])
+    return lambda state: lambda sel: state.warpgroups.wait(_groups(state, sel, what), keep)
+
+
+@meaning("wgmma.mma_async")
+def mma_async(ctx: Context, bound: Bindings) -> Action:
+    """D = A * B + D, later."""
+    instruction = _Instruction.of(ctx)
+
+    def bind(state: State) -> BoundStep:
+        run = instruction.bind(state)
+
+        def step(sel: Selection) -> None:
+            groups = _groups(state, sel, instruction.opcode)
+            state.warpgroups.issue(groups, run(groups))
+
+        return step
+
+    return bind
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """One `wgmma.mma_async` decoded: its operands by name."""
+
+    opcode: str
+    pc: int
+    row: Wgmma
+    compute: MatrixProduct
+    d: tuple[Source, ...]
+    registers: tuple[Source, ...]
+    descriptors: dict[str, Source]
+    metadata: Source | None
+    scale_d: tuple[Source, bool] | None
+    constants: dict[str, int]
+
+    @staticmethod
+    def of(ctx: Context) -> _Instruction:
+        row = form(ctx, Wgmma)
+        wanted = next(s for s in row.signatures if (s[1].kind == DESCRIPTOR) == _in_one_register(ctx))
+        operands = {o.name: given for o, given in zip(wanted, ctx.operands, strict=True)}
+        descriptors = {o.name: ctx.source(operands[o.name], "b64") for o in wanted if o.kind == DESCRIPTOR}
+        a = () if "a" in descriptors else tuple(ctx.source(i, "b32") for i in ctx.items(operands["a"]))
+        d = ctx.items(operands["d"])
+        for item in d:
+            ctx.source(item, "b32")
+        constants = {o.name: ctx.integer(operands[o.name]) for o in wanted if o.kind == CONSTANT}
+        scale = operands["scale_d"]
+        if isinstance(scale, Immediate):
+            constants["scale_d"] = ctx.integer(scale)
+        return _Instruction(
+            ctx.instruction.opcode,
+            ctx.pc,
+            row,
+            model(ctx, row),
+            tuple(ctx.dest(item, "b32") for item in d),
+            a,
+            descriptors,
+            ctx.source(_single(ctx, operands["e"]), "b32") if row.metadata else None,
+            None if isinstance(scale, Immediate) else ctx.predicate(scale),
+            constants,
+        )
+
+    def bind(self, state: State) -> Callable[[Array], Callable[[Array], None]]:
+        """For the warpgroups that issue it, what is to be done once it is waited for."""
+        d = [rows_of(s(state)) for s in self.d]
+        a = [rows_of(s(state)) for s in self.registers]
+        words = {role: s(state) for role, s in self.descriptors.items()}
+        metadata = None if self.metadata is None else rows_of(self.metadata(state))
+        shared = _Shared(state)
+
+        def issue(groups: Array) -> Callable[[Array], None]:
+            operands = {role: _uniform(state, w, groups, role) for role, w in words.items()}
+            scale = self._scale_d(state, groups)
+            place = np.full(state.warpgroups.count, -1)
+            place[groups] = np.arange(groups.size)
+            for role, given in operands.items():
+                for word in np.unique(given):
+                    mine = groups[given == word]
+                    places = self._places(shared, role, int(word), int(mine[0]))
+                    if state.observer is not None:
+                        state.observer.access(shared.fetch(self.pc, places, self._size(role), mine))
+
+            def execute(done: Array) -> None:
+                own = {role: word[place[done]] for role, word in operands.items()}
+                left = self._left(shared, a, own.get("a"), done)
+                right = self._matrix(shared, "b", own["b"], done)
+                keep = scale[place[done]]
+                c = _accumulators(d, self.row, done)
+                c[..., ~keep] = 0
+                extras = None
+                if metadata is not None:
+                    extras = SideOperands(stored_columns(self.row, _of_threads(metadata, done), self.constants["f"]))
+                _put(d, self.row, self.compute(left, right, c, extras), done)
+
+            return execute
+
+        return issue
+
+    def _scale_d(self, state: State, groups: Array) -> Array:
+        """Whether D is added to, warpgroup by warpgroup."""
+        if self.scale_d is None:
+            return np.full(groups.size, self.constants["scale_d"] == 1)
+        source, negated = self.scale_d
+        return _uniform(state, source(state), groups, "scale-d") ^ negated
+
+    def _left(self, shared: _Shared, registers: list[Array], words: Array | None, groups: Array) -> Array:
+        if words is not None:
+            return self._matrix(shared, "a", words, groups)
+        layout = self.row.layout("a")
+        alone = Layout(layout.lane, layout.element)
+        found = gather([r[:, _warps(groups)] for r in registers], alone, self.row.a.bits, transpose=True)
+        return self._signed(_stacked(found.swapaxes(0, 1)).swapaxes(0, 1), "a")
+
+    def _matrix(self, shared: _Shared, role: str, words: Array, groups: Array) -> Array:
+        """Operand "a" or "b" from shared memory: (k, m or n, groups)."""
+        found: Array | None = None
+        for word in np.unique(words):
+            mine = np.flatnonzero(words == word)
+            part = shared.read(
+                self._places(shared, role, int(word), int(groups[mine[0]])), self._size(role), groups[mine]
+            )
+            if mine.size == words.size:
+                return self._signed(part, role)
+            found = np.empty((*part.shape[:2], words.size), part.dtype) if found is None else found
+            found[..., mine] = part
+        return self._signed(found if found is not None else np.empty((0, 0, 0), np.uint8), role)
+
+    def _places(self, shared: _Shared, role: str, word: int, group: int) -> Array:
+        """Where the elements (k, m or n) of a matrix lie in the shared memory of a CTA, in units of an element.
+
+        Raises:
+            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
+        """
+        row, size = self.row, self._size(role)
+        extent, depth = (M, row.stored_k) if role == "a" else (row.shape.n, row.shape.k)
+        depth = depth * row.element(role).bits // (8 * size)
+        return shared.places(word, (depth, extent), size, bool(self.constants.get(f"trans_{role}")), group)
+
+    def _size(self, role: str) -> int:
+        """Bytes of an element; single bits are read 32 at a time."""
+        bits = self.row.element(role).bits
+        return 4 if bits == 1 else bits // 8
+
+    def _signed(self, matrix: Array, role: str) -> Array:
+        if self.constants.get(f"scale_{role}", 1) == 1:
+            return matrix
+        return matrix ^ matrix.dtype.type(1 << 8 * matrix.dtype.itemsize - 1)
+
+
+def _in_one_register(ctx: Context) -> bool:
+    """Whether A is given by a descriptor."""
+    return not isinstance(ctx.operands[1], Vector)
+
+
+def _single(ctx: Context, operand: Operand) -> Operand:
+    return ctx.items(operand)[0]
+
+
+def _uniform(state: State, register: Array, groups: Array, what: str) -> Array:
+    """A value that all threads of a warpgroup agree on, warpgroup by warpgroup.
+
+    Raises:
+        FaultError: if they do not.
+    """
+    values = register.reshape(LANES, -1, WARPS)[:, groups]
+    first = values[0, :, 0].copy()
+    other = values != first[:, None]
+    if other.any():
+        lane, group, warp = (int(i[0]) for i in np.nonzero(other))
+        thread = lane * state.warps + int(groups[group]) * WARPS + warp
+        raise FaultError(f"operand {what} must be the same in all threads of a warpgroup", thread)
+    return first
+
+
+class _Shared:
+    """Matrices in the shared memory of the CTAs in flight."""
+
+    def __init__(self, state: State) -> None:
+        self.window = state.memory.shared
+        self.warps = state.warps
+
+    def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, group: int) -> Array:
+        """Where the elements of `size` bytes of a matrix (k, mn) lie, by its descriptor, in units of an element."""
+        try:
+            found = _places(word, shape, size, along_mn)
+        except DescriptorError as error:
+            raise FaultError(str(error), group * WARPS) from None
+        last = int(found.max()) * size
+        if last + size > self.window.size:
+            message = (
+                f"the matrix descriptor reaches byte {last + size - 1:#x} of shared memory, which has "
+                f"{self.window.size} bytes"
+            )
+            raise FaultError(message, group * WARPS, last)
+        return found
+
+    def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
+        """What an observer is told of elements that warpgroups will read: by lane 0 of each warp, 16 bytes each."""
+        units = np.unique(places * size // UNIT) * UNIT
+        warps = _warps(groups)
+        start = units[None] + self.window.base[warps][:, None]
+        return MemoryAccess(pc, "fetch", self.window.buffer, start.reshape(-1), UNIT, np.repeat(warps, units.size))
+
+    def read(self, places: Array, size: int, groups: Array) -> Array:
+        """The elements of `size` bytes at some places, for warpgroups: (k, mn, groups)."""
+        base = self.window.base[groups * WARPS] // size
+        return self.window.buffer.view(size)[places[..., None] + base]
+
+
+def _of_threads(register: Array, groups: Array) -> Array:
+    """A register of the threads of warpgroups: (128, groups)."""
+    return register.reshape(LANES, -1, WARPS)[:, groups].transpose(2, 0, 1).reshape(LANES * WARPS, -1)
+
+
+def _stacked(parts: Array) -> Array:
+    """Rows of each warp, (16, ..., warps), as rows of warpgroups: (64, ..., groups)."""
+    split = parts.reshape(*parts.shape[:-1], -1, WARPS)
+    return np.moveaxis(split, -1, 0).reshape(WARPS * parts.shape[0], *split.shape[1:-1])
+
+
+def _order(layout: Layout) -> Array:
+    """Where each element of 16 x 8 lies among the words of a fragment of D, element by element, lane by lane."""
+    order = np.empty(16 * 8, np.intp)
+    for element in range(layout.elements):
+        for lane in range(LANES):
+            r, c = layout.position(lane, element)
+            order[r * 8 + c] = element * LANES + lane
+    return order
+
+
+@lru_cache(256)
+def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
+    descriptor = MatrixDescriptor.decode(word)
+    k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
+    offsets = descriptor.offset(mn[None], k[:, None], size, along_mn=along_mn)
+    return descriptor.swizzled(offsets + descriptor.address) // size
+
+
+_ORDER = _order(accumulator(16, 8))
+_PLACE = np.argsort(_ORDER)
+
+
+def _accumulators(registers: list[Array], row: Wgmma, groups: Array) -> Array:
+    """D as it is in registers: (64, n, groups)."""
+    words = elements([r[:, _warps(groups)] for r in registers], row.d.bits)
+    tiles = words.reshape(row.shape.n // 8, -1, words.shape[-1]).take(_ORDER, axis=1)
+    by_row = tiles.reshape(-1, 16, 8, words.shape[-1]).transpose(1, 0, 2, 3)
+    return _stacked(by_row.reshape(16, row.shape.n, -1))
+
+
+def _put(registers: list[Array], row: Wgmma, matrix: Array, groups: Array) -> None:
+    """Writes D (64, n, groups)."""
+    by_warp = matrix.reshape(WARPS, 16, row.shape.n, -1).transpose(1, 2, 3, 0).reshape(16, row.shape.n // 8, 8, -1)
+    words = by_warp.transpose(1, 0, 2, 3).reshape(row.shape.n // 8, 16 * 8, -1).take(_PLACE, axis=1)
+    warps = _warps(groups)
+    for register, value in zip(registers, packed(words.reshape(-1, words.shape[-1]), row.d.bits), strict=True):
+        register[:, warps] = value

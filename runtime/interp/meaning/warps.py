@@ -1,0 +1,269 @@
+"""Instructions by which the lanes of a warp exchange values: PTX ISA 9.7.9.8 and 9.7.13.5 and on.
+
+Lanes meet those that name the same members; lanes that have exited are not waited for. A lane outside of its own
+members takes part all the same, as on an H200, where such masks give a result of all lanes that came together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.ptx.text.syntax import Immediate, Operand
+from ...numerics import floats
+from ...numerics.array import Array
+from ..machine.decode import Context, meaning
+from ..machine.events import LANES, LEFT, BoundStep, Selection
+from ..machine.names import integer_range
+from ..machine.state import Action, State
+
+_BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
+
+Work: TypeAlias = Callable[[State], Callable[[Selection, Array], None]]
+"""Gets the threads that have met, and for each thread in flight the lanes that it has met, as 32 bits."""
+
+
+def _collective(ctx: Context, mask: Operand, work: Work) -> Action:
+    """An instruction for which the member lanes of a warp wait for each other."""
+    members, alike, pc = ctx.source(mask, "u32"), isinstance(mask, Immediate), ctx.pc
+
+    def bind(state: State) -> BoundStep:
+        named, do, flow = members(state), work(state), state.flow
+
+        def step(sel: Selection) -> int | None:
+            met = flow.meet(sel, named, pc, alike)
+            if met is None:
+                return LEFT
+            threads, lanes = met
+            do(threads, lanes)
+            if threads is sel:
+                return None
+            flow.go(pc + 1, flow.mask(threads))
+            return LEFT
+
+        return step
+
+    return bind
+
+
+@meaning("bar.warp.sync")
+def warp_barrier(ctx: Context, bound: Bindings) -> Action:
+    """Nothing but the waiting."""
+    (members,) = ctx.operands
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        state.flow.anywhere.add(ctx.pc)
+        return lambda sel, lanes: None
+
+    return _collective(ctx, members, work)
+
+
+def _lane_bits(flags: Array) -> Array:
+    """Flags (threads) as one word per warp."""
+    return (flags.reshape(LANES, -1) * _BIT).sum(axis=0, dtype=np.uint32)
+
+
+def _spread(per_warp: Array) -> Array:
+    return np.tile(per_warp, LANES)
+
+
+@meaning("activemask")
+def activemask(ctx: Context, bound: Bindings) -> Action:
+    """The lanes that execute this together."""
+    (d,) = ctx.operands
+    dest = ctx.dest(d, "u32")
+
+    def bind(state: State) -> BoundStep:
+        out = dest(state)
+        return lambda sel: sel.put(out, sel.pick(_spread(_lane_bits(state.flow.mask(sel)))))
+
+    return bind
+
+
+def _without_sync(work: Work) -> Action:
+    """As the lanes that execute it together do it: nobody waits."""
+
+    def bind(state: State) -> BoundStep:
+        do = work(state)
+        return lambda sel: do(sel, _spread(_lane_bits(state.flow.mask(sel))))
+
+    return bind
+
+
+@meaning("vote")
+def vote(ctx: Context, bound: Bindings) -> Action:
+    """A question to all member lanes or, without `.sync`, to those that execute it."""
+    mode = bound["MODE"]
+    d, a, *mask = ctx.operands
+    source, negated = ctx.predicate(a)
+    dest = ctx.dest(d, "u32" if mode == "ballot" else "pred")
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        values, out = source(state), dest(state)
+
+        def do(sel: Selection, here: Array) -> None:
+            yes = _spread(_lane_bits(values ^ negated)) & here
+            answer = {"ballot": yes, "any": yes != 0, "all": yes == here, "uni": (yes == here) | (yes == 0)}[mode]
+            sel.put(out, sel.pick(answer))
+
+        return do
+
+    return _collective(ctx, mask[0], work) if mask else _without_sync(work)
+
+
+@meaning("shfl")
+def shfl(ctx: Context, bound: Bindings) -> Action:
+    """A value of another lane, within segments of the warp."""
+    first, a, b, c, *mask = ctx.operands
+    targets = ctx.pair(first)
+    dest = ctx.dest(targets[0], "b32")
+    valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
+    value, lane, clamp = (ctx.source(o, t) for o, t in ((a, "b32"), (b, "u32"), (c, "u32")))
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        out, flag = dest(state), valid(state) if valid else None
+        values, lanes, bounds = value(state), lane(state), clamp(state)
+        own = state.geometry.lane()
+        warp = np.tile(np.arange(state.warps), LANES)
+
+        def do(sel: Selection, here: Array) -> None:
+            source, inside = shuffle_source(bound["MODE"], own, lanes, bounds)
+            found = values[source * state.warps + warp]
+            sel.put(out, sel.pick(found))
+            if flag is not None:
+                sel.put(flag, sel.pick(inside))
+
+        return do
+
+    return _collective(ctx, mask[0], work) if mask else _without_sync(work)
+
+
+def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """The lane each lane reads, and whether it lies in bounds; out of bounds, a lane reads itself."""
+    offset, segment, bound = (b & 31).astype(np.int64), (c >> np.uint32(8) & 31).astype(np.int64), (c & 31)
+    top = (own & segment) | (bound.astype(np.int64) & ~segment)
+    low = own & segment
+    source = {
+        "up": own - offset,
+        "down": own + offset,
+        "bfly": own ^ offset,
+        "idx": low | (offset & ~segment),
+    }[mode]
+    inside = source >= top if mode == "up" else source <= top
+    return np.where(inside, source, own), inside
+
+
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+@meaning("redux")
+def redux(ctx: Context, bound: Bindings) -> Action:
+    """One value from all member lanes."""
+    name, type = bound["OP"], bound["T"]
+    d, a, mask = ctx.operands
+    source, dest = ctx.source(a, type), ctx.dest(d, type)
+    reduce = _floats(name, bound) if type == "f32" else _integers(name, type)
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        values, out = source(state), dest(state)
+
+        def do(sel: Selection, here: Array) -> None:
+            rows, groups = values.reshape(LANES, -1), here.reshape(LANES, -1)
+            total, left = np.empty_like(rows), np.ones(rows.shape, np.bool_)
+            if sel.mask is not None:
+                left &= sel.mask.reshape(LANES, -1)
+            while left.any():
+                group = np.take_along_axis(groups, left.argmax(axis=0)[None], axis=0)
+                inside = (group & _BIT) != 0
+                np.copyto(total, reduce(rows, inside), where=inside)
+                left &= ~inside
+            sel.put(out, sel.pick(total.reshape(-1)))
+
+        return do
+
+    return _collective(ctx, mask, work)
+
+
+Reduction: TypeAlias = Callable[[Array, Array], Array]
+"""Of values (32 lanes, warps) those chosen, to one for each warp."""
+
+
+def _integers(name: str, type: str) -> Reduction:
+    low, top = integer_range("u32" if type == "b32" else type)
+    neutral = {"min": top, "max": low, "and": top}.get(name, 0)
+    ufunc = _REDUCTIONS[name]
+    return lambda rows, inside: ufunc.reduce(np.where(inside, rows, neutral), axis=0, dtype=rows.dtype)
+
+
+def _floats(name: str, bound: Bindings) -> Reduction:
+    """The least or greatest number, -0 below +0, among the numbers or, with `.NaN`, a NaN where there is one."""
+    nan = np.uint32(floats.NAN["f32"])
+    sign, neutral = np.uint32(1 << 31), np.uint32(0xFFFFFFFF if name == "min" else 0)
+
+    def reduce(rows: Array, inside: Array) -> Array:
+        words = np.abs(rows).view(np.uint32) if bound["ABS"] else rows.view(np.uint32)
+        keys = np.where(words & sign, ~words, words | sign)
+        number = inside & (rows == rows)
+        key: Array = _REDUCTIONS[name].reduce(np.where(number, keys, neutral), axis=0)
+        found = np.where(key & sign, key ^ sign, ~key)
+        bad = (inside & ~number).any(axis=0) if bound["NAN"] else ~number.any(axis=0)
+        return np.where(bad, nan, found).view(np.float32)
+
+    return reduce
+
+
+@meaning("match")
+def match(ctx: Context, bound: Bindings) -> Action:
+    """Which lanes hold the value of each lane, or whether all hold one."""
+    mode = bound["MODE"]
+    first, a, mask = ctx.operands
+    targets = ctx.pair(first)
+    dest = ctx.dest(targets[0], "b32")
+    flag = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
+    value = ctx.source(a, bound["T"])
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        values, out = value(state), dest(state)
+        all_alike = flag(state) if flag else None
+
+        def do(sel: Selection, here: Array) -> None:
+            rows = values.reshape(LANES, -1)
+            alike = np.stack([_lane_bits(rows == rows[lane]) for lane in range(LANES)]).reshape(-1) & here
+            whole = alike == here
+            sel.put(out, sel.pick(alike if mode == "any" else np.where(whole, here, np.uint32(0))))
+            if all_alike is not None:
+                sel.put(all_alike, sel.pick(whole))
+
+        return do
+
+    return _collective(ctx, mask, work)
+
+
+@meaning("elect")
+def elect(ctx: Context, bound: Bindings) -> Action:
+    """One lane of the members, the lowest, and who it is."""
+    both, mask = ctx.operands
+    lane_of, elected = ctx.pair(both)
+    dest, flag = ctx.dest(lane_of, "b32"), ctx.dest(elected, "pred")
+
+    def work(state: State) -> Callable[[Selection, Array], None]:
+        out, chosen, lane = dest(state), flag(state), state.geometry.lane()
+
+        def do(sel: Selection, here: Array) -> None:
+            leader = np.bitwise_count((here & (~here + np.uint32(1))) - np.uint32(1))
+            sel.put(out, sel.pick(leader))
+            sel.put(chosen, sel.pick(lane == leader))
+
+        return do
+
+    return _collective(ctx, mask, work)

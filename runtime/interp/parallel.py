@@ -1,0 +1,166 @@
+"""CTAs side by side: batches of a launch in processes of their own, when no CTA can see what another does.
+
+The processes are forked, and work on copies of the writable arrays in shared memory, which are copied back at the end.
+So results are the same words whatever their number. Where one batch goes wrong, those before it end, and the first
+error is raised, as when one batch follows the other.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import multiprocessing
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from .cores import CORES, cores
+from .machine.memory import Buffer, GlobalBuffers, InterpreterError
+
+Work = Callable[[int], Any]
+"""Runs the batch of a number; what it returns goes to the launching process."""
+
+
+@dataclass
+class _Worker:
+    """A process, where it tells how far it is, and the batch it works on."""
+
+    process: Any
+    told: Connection
+    batch: int = -1
+
+
+def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[Any], None]) -> bool:
+    """Runs batches 0 to `count` - 1 side by side; `done` is called with what each returned. False if they cannot be:
+    this process may have no children, or arrays overlap.
+
+    Raises:
+        InterpreterError: what the first batch raised that went wrong.
+    """
+    buffers = [b for b in memory.buffers() if b.writable and b.size]
+    if multiprocessing.current_process().daemon or _overlap(buffers):
+        return False
+    context = multiprocessing.get_context("fork")
+    following = context.Value("q", 0)
+    with _in_shared_memory(buffers):
+        workers = [_start(context, work, following, count) for _ in range(min(cores(), count))]
+        try:
+            _gather(workers, following, count, done)
+        finally:
+            for worker in workers:
+                worker.process.kill()
+                worker.process.join()
+                worker.told.close()
+    return True
+
+
+def _overlap(buffers: Sequence[Buffer]) -> bool:
+    """Whether some of them are partly the same memory: copies of them would not be."""
+    spans = sorted((b.data.ctypes.data, b.data.ctypes.data + b.size) for b in buffers)
+    return any(end > start for (_, end), (start, _) in pairwise(spans))
+
+
+@contextmanager
+def _in_shared_memory(buffers: Sequence[Buffer]) -> Generator[None]:
+    """Within, the bytes of buffers are those that all processes see; behind, their owners have them."""
+    owned = [buffer.data for buffer in buffers]
+    for buffer in buffers:
+        place = np.frombuffer(mmap.mmap(-1, buffer.size), np.uint8)
+        place[...] = buffer.data
+        buffer.move(place)
+    try:
+        yield
+    finally:
+        for buffer, data in zip(buffers, owned, strict=True):
+            if not np.array_equal(data, buffer.data):
+                data[...] = buffer.data
+            buffer.move(data)
+
+
+def _start(context: Any, work: Work, following: Any, count: int) -> _Worker:
+    told, tell = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(work, following, count, tell), daemon=True)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # who launched stops the process
+    try:
+        with warnings.catch_warnings():  # of threads that may hold locks, of which the process takes none
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        tell.close()
+    return _Worker(process, told)
+
+
+def _serve(work: Work, following: Any, count: int, tell: Connection) -> None:
+    """In a process of its own: takes batch after batch."""
+    gc.freeze()  # what is there is the launching process's too, and copied where it is touched
+    batch = -1
+    try:
+        while True:
+            with following.get_lock():
+                batch = following.value
+                following.value += 1
+            if batch >= count:
+                return
+            tell.send((batch, None, None))
+            tell.send((batch, work(batch), None))
+    except BaseException as error:
+        tell.send((batch, None, _told(error)))
+
+
+def _told(error: BaseException) -> Exception:
+    """An error as the launching process is told of it."""
+    if isinstance(error, MemoryError):
+        return InterpreterError(f"a process that ran CTAs of the launch had no memory left; {_ALONE}")
+    if isinstance(error, InterpreterError):
+        return error
+    return RuntimeError("".join(traceback.format_exception(error)))
+
+
+_ALONE = f"{CORES}=1 runs them in this one"
+
+
+def _ended(code: int) -> str:
+    """How a process ended that told of no error."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"was killed by {name}{', as is done where memory is short' if name == 'SIGKILL' else ''}"
+
+
+def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callable[[Any], None]) -> None:
+    """Waits for all batches; once one went wrong, for those before it."""
+    wrong: dict[int, BaseException] = {}
+    by_pipe = {worker.told: worker for worker in workers}
+    while by_pipe:
+        first = min(wrong, default=count)
+        for pipe in [pipe for pipe, worker in by_pipe.items() if worker.batch > first]:
+            del by_pipe[pipe]
+        for ready in wait(list(by_pipe)) if by_pipe else ():
+            worker = by_pipe[ready]  # pyright: ignore[reportArgumentType]
+            try:
+                worker.batch, result, error = worker.told.recv()
+            except EOFError:
+                del by_pipe[worker.told]
+                worker.process.join()
+                if worker.process.exitcode:
+                    raise InterpreterError(
+                        f"a process that ran CTAs of the launch {_ended(worker.process.exitcode)}; {_ALONE}"
+                    ) from None
+                continue
+            if error is not None:
+                wrong[worker.batch] = error
+                with following.get_lock():
+                    following.value = count
+            elif result is not None:
+                done(result)
+    if wrong:
+        raise wrong[min(wrong)]

@@ -1,0 +1,280 @@
+"""A module ready to be launched on the CPU, and the bytes of its parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from ...dialect.isa.targets import TARGETS
+from ...dialect.isa.tensor_map import SIZE
+from ...dialect.ptx.text.syntax import Function, Module, Variable
+from ..arguments.arrays import Argument
+from ..arguments.launch_values import Packed, in_memory, pack, reachable, values
+from ..base.errors import ArgumentError
+from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
+from ..numerics.array import Array
+from .batches import run
+from .machine.functions import Functions
+from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, size_of
+from .machine.machine import KernelRun, Stats
+from .machine.memory import (
+    Buffer,
+    DecodeError,
+    Finding,
+    GlobalBuffers,
+    Heap,
+    InterpreterError,
+    initial,
+    static_addresses,
+)
+from .machine.names import NameScope, VariablePlace
+from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State
+
+# The bytes of a kernel's parameters; arrays get addresses.
+
+
+def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object], memory: GlobalBuffers) -> Array:
+    """Puts arrays into memory, and all arguments where the kernel finds its parameters.
+
+    Raises:
+        InterpreterError: for arguments that the parameters do not take.
+    """
+    try:
+        passed = values(function, args)
+    except ArgumentError as error:
+        raise InterpreterError(str(error)) from error
+    declared = kernel.layout.parameters
+    owners = {at: i for i in reversed(range(len(declared))) for at in reachable(passed, i)}
+    addresses: dict[int, int] = {}
+    for i, value in enumerate(passed):
+        if isinstance(value, Argument):
+            owner = owners.get(i, i)
+            addresses[i] = memory.add(_buffer(value, declared[owner][0], owner))
+    for i in in_memory(passed):
+        held, owner = cast(Packed, passed[i]), owners[i]
+        data = np.frombuffer(bytearray(held.filled(addresses.__getitem__)), np.uint8)
+        what = f"struct of {data.size} bytes" if len(held.maps) * SIZE != data.size else f"{len(held.maps)} tensor maps"
+        addresses[i] = memory.add(Buffer(f"argument {owner} ({declared[owner][0].name}, {what})", data))
+    data = np.zeros(kernel.layout.parameter_bytes, np.uint8)
+    for i, (variable, offset) in enumerate(declared):
+        value = passed[i]
+        if isinstance(value, Argument) or i in addresses:
+            words = addresses[i].to_bytes(8, "little")
+        elif isinstance(value, Packed):
+            words = value.filled(addresses.__getitem__)
+        else:
+            words = pack(variable, value)
+        data[offset : offset + len(words)] = np.frombuffer(words, np.uint8)
+    return data
+
+
+def _buffer(argument: Argument, variable: Variable, position: int) -> Buffer:
+    """An array as memory, with a name for messages."""
+    data, what = argument.array(), str(argument)
+    if isinstance(argument.owner, np.ndarray):
+        owner = cast(Array, argument.owner)
+        what = f"{'x'.join(map(str, owner.shape)) or 'scalar'} {owner.dtype}"
+    return Buffer(f"argument {position} ({variable.name}, {what})", data, bool(data.flags.writeable))
+
+
+# A module ready to be launched on the CPU.
+
+_CLUSTER = 16
+_CLUSTER_SM = 90
+
+
+def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Program:
+    """A module to launch kernels of, decoded when first launched; the only kernel of a module at once.
+
+    `arch` is the target whose matrix arithmetic is meant, such as "sm_80"; without it the module's own `.target`.
+
+    Raises:
+        InterpreterError: with file, line and column, at the first instruction that is not supported.
+    """
+    program = Program(module, name, arch)
+    if len(program.kernels) == 1:
+        program.kernel(program.kernels[0])
+    return program
+
+
+def refused(module: Module, name: str = "<ptx>", arch: str | None = None) -> list[Finding]:
+    """What of the kernels of a module, and of the functions they call, cannot be run: each statement once.
+
+    Raises:
+        InterpreterError: for a target that is none.
+    """
+    program = Program(module, name, arch)
+    found = [finding for kernel in program.kernels for finding in program.refused(kernel)]
+    return list({(f.line, f.column, f.message): f for f in reversed(found)}.values())[::-1]
+
+
+class Program:
+    """A decoded module. Its `.global` and `.const` variables keep their values from launch to launch."""
+
+    def __init__(self, module: Module, name: str, arch: str | None) -> None:
+        self.name = name
+        self.target = arch or (module.targets[0] if module.targets else "sm_90")
+        self._check_target()
+        variables = {v.name: v for v in module.items if isinstance(v, Variable)}
+        names = NameScope()
+        self._variables: dict[str, Buffer] = {}
+        self._heap = Heap()
+        self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
+        functions = Functions.of(module)
+        self._known = functions.addresses | self._places
+        for function, address in functions.addresses.items():
+            names.places[function] = VariablePlace("code", lambda _, at=address: at, code=address)
+        for variable in variables.values():
+            if variable.space in ("global", "const"):
+                self._declare(variable, names)
+        self._callable, self._names, self._declared = functions, names, variables
+        self._functions = {f.name: f for f in module.functions.values() if f.entry}
+        self._kernels: dict[str, DecodedKernel] = {}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels."""
+        return tuple(self._functions)
+
+    def refused(self, kernel: str) -> list[Finding]:
+        """What of a kernel, and of the functions it calls, cannot be run."""
+        decoder = KernelDecoder(self._functions[kernel], self._names, self.name, self.target, self._callable)
+        return decoder.refused(self._declared)
+
+    def kernel(self, name: str) -> DecodedKernel:
+        """A kernel, decoded at its first use: others may hold what is not supported.
+
+        Raises:
+            InterpreterError: if there is none, or at its first instruction that is not supported.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            listed = ", ".join(self._functions) or "none"
+            raise InterpreterError(f"no kernel '{name}' in {self.name}; it has {listed}")
+        if name not in self._kernels:
+            decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable)
+            self._kernels[name] = decoder.decode(self._declared)
+        return self._kernels[name]
+
+    def _check_target(self) -> None:
+        if not re.fullmatch(r"sm_\d+[af]?", self.target):
+            raise InterpreterError(f"unknown target '{self.target}'; a target is written like sm_90a")
+
+    def _declare(self, variable: Variable, names: NameScope) -> None:
+        try:
+            size, _ = size_of(variable)
+            data = initial(variable, size, self._known.get)
+        except (DecodeError, ValueError) as error:
+            names.places[variable.name] = _unusable(InterpreterError(f"{self.name}:{variable.line}:1: error: {error}"))
+            return
+        self._variables[variable.name] = Buffer(f"variable {variable.name}", data)
+        names.places[variable.name] = VariablePlace("global", lambda state: state.addresses[variable.name])
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[object],
+        shared: int = 0,
+        progress: Progress | None = None,
+        max_steps: int | None = None,
+        observer: Observer | None = None,
+        cluster: Dim3 | None = None,
+        checks: str | Sequence[str] = (),
+        output: Sink | None = None,
+    ) -> Stats:
+        """Runs a kernel to its end.
+
+        Arrays are passed as pointers to their bytes and written in place; scalars by value. `shared` is bytes of
+        dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `max_steps`
+        steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
+        the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
+        `output` is called with what the kernel prints, which otherwise goes to standard output.
+        `checks` are names as in `checks.CHECKS`; a kernel they find fault with runs to its end.
+
+        Raises:
+            InterpreterError: for a launch that cannot be, or when a thread does something wrong; `findings` has what.
+            ArgumentError: for a name of no check.
+        """
+        decoded = self.kernel(kernel)
+        self._check_sizes(decoded, grid, block, shared)
+        cluster = self._cluster(decoded, grid, cluster)
+        memory = GlobalBuffers(self._heap)
+        for name, buffer in self._variables.items():
+            memory.put(self._places[name], buffer)
+        words = parameters(decoded, self._functions[kernel], args, memory)
+        meeting = memory.add(Buffer("where the CTAs of a cooperative launch meet", np.zeros(WORKSPACE_BYTES, np.uint8)))
+        sizes = (decoded, grid, block, memory, words, {**self._places, WORKSPACE: meeting}, shared)
+        launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output)
+        return _checked(launched, checks) if checks else run(launched)
+
+    def _cluster(self, kernel: DecodedKernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
+        """The clusters of a launch; None if it has none."""
+        where, required = f"kernel {kernel.name}", kernel.cluster.required
+        cluster = asked or required
+        if cluster is None:
+            if kernel.cluster.explicit:
+                raise InterpreterError(f"{where}: .explicitcluster asks for a launch with a cluster")
+            return None
+        if required and cluster != required:
+            raise InterpreterError(f"{where}: .reqnctapercluster asks for a cluster of {required}, got {cluster}")
+        size, limit = cluster[0] * cluster[1] * cluster[2], kernel.cluster.limit or _CLUSTER
+        if int(re.sub(r"\D", "", self.target)) < _CLUSTER_SM:
+            raise InterpreterError(f"{where}: clusters need sm_{_CLUSTER_SM}, the target is {self.target}")
+        if min(cluster) < 1 or size > limit:
+            raise InterpreterError(f"{where}: expected a cluster of at most {limit} CTAs, got {cluster}")
+        if any(n % c for n, c in zip(grid, cluster, strict=True)):
+            raise InterpreterError(f"{where}: expected a grid that is a multiple of the cluster {cluster}, got {grid}")
+        return cluster
+
+    def _check_sizes(self, kernel: DecodedKernel, grid: Dim3, block: Dim3, shared: int) -> None:
+        where = f"kernel {kernel.name}"
+        for what, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, BLOCK_LIMIT)):
+            if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
+                raise InterpreterError(f"{where}: expected {what} from (1, 1, 1) to {limits}, got {sizes}")
+        threads = block[0] * block[1] * block[2]
+        limit = min(kernel.block_limit or THREADS_LIMIT, THREADS_LIMIT)
+        if threads > limit:
+            raise InterpreterError(f"{where}: a block has at most {limit} threads here, got {threads}")
+        required = kernel.block_required
+        if required and tuple(block) != (*required, 1, 1)[:3]:
+            raise InterpreterError(f"{where}: .reqntid asks for a block of {(*required, 1, 1)[:3]}, got {block}")
+        target, static = TARGETS.get(self.target), kernel.layout.shared
+        if target is not None and static > target.static_shared:
+            raise InterpreterError(
+                f"{where}: {static} bytes of static shared memory; ptxas takes at most {target.static_shared} for "
+                f"{self.target}{', dynamic shared memory may be larger' * (target.suffix != 'a')}"
+            )
+        total = static + shared
+        if shared < 0 or (target is not None and total > target.shared):
+            has = f"; a CTA on {self.target} has at most {target.shared}" if target else ""
+            raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for{has}")
+
+
+def _checked(launch: KernelRun, names: str | Sequence[str]) -> Stats:
+    from .watch.checks import CheckObserver
+
+    checks = CheckObserver(names)
+    others = () if launch.observer is None else (launch.observer,)
+    try:
+        stats = run(replace(launch, observer=Observers((checks, *others))))
+    except InterpreterError as fault:
+        raise checks.findings.error(fault) or fault from fault
+    error = checks.findings.error()
+    if error is not None:
+        raise error
+    return replace(stats, notes=checks.findings.notes())
+
+
+def _unusable(error: InterpreterError) -> VariablePlace:
+    """A variable that a kernel is refused for when it comes to use it."""
+
+    def address(state: State) -> int:
+        raise error
+
+    return VariablePlace("global", address)

@@ -1,1 +1,0 @@
-"""Traces of a running kernel: what each warp does over time, in modelled cycles."""

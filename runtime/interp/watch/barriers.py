@@ -1,0 +1,359 @@
+"""Barriers, transactions, clusters and `setmaxnreg`: threads that do not agree. PTX ISA 9.7.13."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.text.syntax import Immediate
+from ..machine.copies import BARRIER as CLUSTER_BARRIER
+from ..machine.events import LANES
+from ..machine.mbarriers import Phases, live
+from .findings import Check
+from .shared import SharedCheck
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.kernel import DecodedKernel
+    from ..machine.memory import Buffer
+    from ..machine.state import State
+
+# Bytes that arrive at mbarrier objects, and that nobody expects: a phase then completes before its data is there.
+
+
+class Transactions(Check):
+    """Looks, when CTAs are done, at the objects at which copies arrived."""
+
+    name = "barriers"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self._too_many()
+        super().begin(state, kernel)
+        self.issued: dict[int, int] = {}
+        self.landing = False
+        self.arrived: dict[int, tuple[int, int]] = {}
+
+    def end(self) -> None:
+        self._too_many()
+
+    def watch(self, pc: int) -> Look | None:
+        if not self.kernel.code[pc].traits.completes_transactions:
+            return None
+
+        def look(sel: Selection) -> None:
+            threads = sel.threads
+            self.issued.update(dict.fromkeys(threads.tolist(), pc))
+
+        return look
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        self.landing = True
+
+    def arrive(self, start: Array, threads: Array) -> None:
+        """Keeps the last copy that arrived at an object: its instruction and thread."""
+        landing, self.landing = self.landing, False
+        thread = int(threads[0])
+        if landing and thread in self.issued:
+            self.arrived[int(start[0])] = (self.issued[thread], thread)
+
+    def _too_many(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        flying: Counter[int] = Counter()
+        for copy in self.state.mbarriers.bulk:
+            start = int(copy.index[0]) * 8
+            flying[start] += copy.data.size
+            self.arrived[start] = (self.issued.get(copy.thread, 0), copy.thread)
+        for start, (pc, thread) in self.arrived.items():
+            word = self.state.mbarriers.words[start // 8 : start // 8 + 1]
+            more = flying[start] - int(Phases.of(word).transactions[0])
+            if live(word)[0] and more > 0:
+                address = start % (self.state.memory.shared.buffer.size // self.state.geometry.ctas)
+                text = f"{more} bytes more than were expected have arrived at the mbarrier object at {address:#x}"
+                self.report(pc, text, thread, address, about="bytes")
+        self.arrived = {}
+
+
+# CTAs that leave their cluster while others still access their shared memory. PTX ISA 9.7.13.3, 5.1.5.
+#
+# An access to the shared memory of another CTA must be ordered before one of that CTA's threads ends, which is what a
+# last `barrier.cluster` is for.
+
+
+class Departures(SharedCheck):
+    """Keeps the last access of each CTA of a cluster to the memory of each other one."""
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        geometry = state.geometry
+        self.size = geometry.cluster_size
+        self.per_cta = geometry.warps_per_cta
+        self.gone = np.zeros(geometry.ctas, np.bool_)
+        self.time = np.zeros((geometry.ctas, self.size * self.per_cta), np.int32)
+        self.by = np.zeros((*self.time.shape, 2), np.int64)
+        if self.size > 1:
+            state.flow.on_exit.append(self._exits)
+
+    def access(self, access: MemoryAccess) -> None:
+        if self.size == 1 or access.buffer is not self.state.memory.shared.buffer or not access.start.size:
+            return
+        warp = access.threads % self.state.warps
+        home = access.start // self.shared.stride
+        away = np.flatnonzero(home != warp // self.per_cta)
+        if not away.size:
+            return
+        home, warp, threads = home[away], warp[away], access.threads[away]
+        column = warp % self.time.shape[1]
+        self.time[home, column] = self.shared.clocks.now
+        self.by[home, column] = np.stack([np.full_like(threads, access.pc), threads], axis=1)
+        for cta in np.unique(home[self.gone[home]]).tolist():
+            self._tell(access.pc, int(threads[home == cta][0]), cta)
+
+    def _exits(self) -> None:
+        """Looks at the CTAs whose last threads have just ended."""
+        live = np.logical_or.reduce(self.state.live.reshape(-1, self.state.geometry.ctas, self.per_cta), axis=(0, 2))
+        left = np.flatnonzero(~live & ~self.gone)
+        self.gone |= ~live
+        clocks = self.shared.clocks
+        for cta in left.tolist():
+            warps = np.arange(cta * self.per_cta, (cta + 1) * self.per_cta)
+            known: Array = np.maximum.reduce(clocks.seen[warps])
+            for column in np.flatnonzero(self.time[cta] > known).tolist():
+                self._tell(int(self.by[cta, column, 0]), int(self.by[cta, column, 1]), cta)
+
+    def _tell(self, pc: int, thread: int, cta: int) -> None:
+        where = self.state.geometry.cta_index(self.state.geometry.first + cta)
+        text = f"accesses the shared memory of CTA {where}, which may be gone: nothing orders its end behind this"
+        self.report(pc, text, thread, about="left")
+
+
+# `setmaxnreg`: a warpgroup that asks for more registers than its CTA will ever have waits for ever; and its warps have
+# alike many. PTX ISA 9.7.19.5.
+#
+# How many a thread has at entry is known where `.maxnreg` says so, or the number of threads together with
+# `.minnctapersm`; elsewhere the assembler drops the instruction, and nothing is told.
+
+REGISTERS = 65536
+"""Registers of 32 bits that a multiprocessor has."""
+
+_MORE = "setmaxnreg.inc"
+
+
+def at_entry(kernel: DecodedKernel, threads: int) -> int | None:
+    """Registers of a thread at entry, by the directives of the kernel: as many as fit, in eights, and not more than it
+    asks for later. None where the directives do not say."""
+    if kernel.register_limit is not None:
+        return kernel.register_limit
+    if kernel.ctas_required is None or (kernel.block_required is None and kernel.block_limit is None):
+        return None
+    asked = [_immediate_count(d.source.operands[0]) for d in kernel.code if d.traits.name == _MORE]
+    return min(REGISTERS // (threads * max(kernel.ctas_required, 1)) // 8 * 8, max(asked, default=REGISTERS))
+
+
+class RegisterPool(Check):
+    """Follows how many registers each warp has; whether all fit is looked at when the CTAs are done."""
+
+    name = "barriers"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self._too_many()
+        super().begin(state, kernel)
+        self.entry = at_entry(kernel, state.geometry.threads_per_cta)
+        self.has = np.full(state.warps, self.entry or 0)
+        self.asked: dict[int, tuple[int, int]] = {}
+        self.last = np.full(state.warps, -1)
+
+    def end(self) -> None:
+        self._too_many()
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        if self.entry is None or decoded.row.means != "setmaxnreg":
+            return None
+        grows, count = decoded.traits.name == _MORE, _immediate_count(decoded.source.operands[0])
+
+        def look(sel: Selection) -> None:
+            threads = sel.threads
+            warps = np.unique(threads % self.state.warps)
+            wrong = warps[self.has[warps] > count if grows else self.has[warps] < count]
+            if wrong.size:
+                has = int(self.has[wrong[0]])
+                text = f"the warp has {has} registers a thread, {'more' if grows else 'fewer'} than {count}"
+                self.report(pc, text, int(wrong[0]), about="count", count=int(wrong.size))
+            self.has[warps], self.last[warps] = count, pc
+            if grows:
+                self.asked.update({w // self.state.geometry.warps_per_cta: (pc, w) for w in warps.tolist()})
+
+        return look
+
+    def _too_many(self) -> None:
+        """Once all have let go what they do, the CTA must not have more than it began with."""
+        for cta, (pc, warp) in getattr(self, "asked", {}).items():
+            each = self.state.geometry.warps_per_cta
+            total, pool = int(self.has[cta * each : (cta + 1) * each].sum()), (self.entry or 0) * each
+            if total > pool:
+                text = f"waits for ever: the warps ask for {total * LANES} registers, the CTA has {pool * LANES}"
+                self.report(pc, text, warp, about="pool")
+        self.asked = {}
+        self._alike()
+
+    def _alike(self) -> None:
+        """The warps of a warpgroup must have executed the same instructions."""
+        last: Array = getattr(self, "last", np.zeros(0, np.int64))
+        per_cta = self.state.geometry.warps_with_threads if last.size else 1
+        for first in range(0, last.size, WARPS):
+            has = self.has[first : first + WARPS]
+            apart = np.flatnonzero(has != has[0])
+            if apart.size and first % self.state.geometry.warps_per_cta + WARPS <= per_cta:
+                at = first + int(np.argmax(last[first : first + WARPS]))
+                warp = (first + int(apart[0])) % self.state.geometry.warps_per_cta
+                text = f"the warps of a warpgroup have {has[0]} and, from warp {warp} on, {has[apart[0]]} registers"
+                self.report(int(last[at]), text, at, about="alike")
+        self.last = last[:0]
+
+
+def _immediate_count(operand: object) -> int:
+    return int(operand.value) if isinstance(operand, Immediate) else 0
+
+
+# Barriers of a CTA whose threads do not agree on them. PTX ISA 9.7.13.1: a barrier takes the number of threads that is
+# given, or all threads of the CTA, and each of them once.
+#
+# What leaves threads waiting for ever, or divides a warp at an `.aligned` barrier, is a fault without this check.
+
+
+@dataclass
+class _Pending:
+    """Of one barrier: who came, where they came to it, and how many threads they expect (0: all)."""
+
+    here: Array
+    pc: Array
+    expected: Array
+
+
+class Barriers(Check):
+    """Follows who comes to which barrier."""
+
+    name = "barriers"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.pc = 0
+        self.cta = state.geometry.cta()
+        self.there = state.live.copy()
+        self.pending: dict[int, _Pending] = {}
+
+    def watch(self, pc: int) -> Look | None:
+        if not self.kernel.code[pc].traits.is_barrier:
+            return None
+
+        def look(sel: Selection) -> None:
+            self.pc = pc
+
+        return look
+
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        """Lanes that are not their own members, and members that have exited."""
+        geometry = self.state.geometry
+        outside = threads.pick((members >> geometry.lane().astype(np.uint32) & 1) == 0)
+        if outside.any():
+            thread = int(threads.threads[outside][0])
+            text = (
+                f"executed by lane {thread // self.state.warps}, which its member mask {int(members[thread]):#x} lacks"
+            )
+            self.report(pc, text, thread, about="outside", count=int(outside.sum()))
+        gone = threads.pick(members & ~lanes)
+        if gone.any():
+            thread = int(threads.threads[gone != 0][0])
+            lane = int(members[thread] & ~lanes[thread])
+            text = (
+                f"the member mask {int(members[thread]):#x} names lane {(lane & -lane).bit_length() - 1}, which has "
+                "exited or never was, and is not waited for"
+            )
+            self.report(pc, text, thread, about="gone", count=int(np.count_nonzero(gone)), note=True)
+
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        if number == CLUSTER_BARRIER:
+            return
+        known = self.pending.get(number)
+        if known is None:
+            empty = np.zeros(threads.size, np.int32)
+            known = self.pending[number] = _Pending(np.zeros_like(threads), empty, empty.copy())
+        self._again(number, known, threads)
+        self._expectations(number, expected, known, threads)
+        known.here |= threads
+        known.pc[threads] = self.pc
+        known.expected[threads] = expected
+        if expected:
+            self._too_many(number, expected, known, threads)
+
+    def _again(self, number: int, known: _Pending, threads: Array) -> None:
+        again = threads & known.here
+        if again.any():
+            thread = int(np.flatnonzero(again)[0])
+            line = self._line(int(known.pc[thread]))
+            text = f"comes to barrier {number} again before it is complete; it came there at line {line}"
+            self.report(self.pc, text, thread, about=("again", number), count=int(again.sum()))
+
+    def _expectations(self, number: int, expected: int, known: _Pending, threads: Array) -> None:
+        """Whether those that wait there want as many, and whether there can be so many."""
+        most = self.state.geometry.warps_with_threads * LANES
+        first = int(np.flatnonzero(threads)[0])
+        if expected > most:
+            text = f"barrier {number} expects {expected} threads, the CTA has {int(self._per_cta(self.there)[0])}"
+            self.report(self.pc, text, first, about=("more", number))
+        different = known.here & (known.expected != expected)
+        clash = threads & (self._per_cta(different) > 0)[self.cta]
+        if clash.any():
+            thread = int(np.flatnonzero(clash)[0])
+            other = int(np.flatnonzero(different & (self.cta == self.cta[thread]))[0])
+            theirs = f"{_count(int(known.expected[other]))} at line {self._line(int(known.pc[other]))}"
+            text = f"barrier {number} expects {_count(expected)} here and {theirs}"
+            self.report(self.pc, text, thread, about=("different", number))
+
+    def _too_many(self, number: int, expected: int, known: _Pending, threads: Array) -> None:
+        count = self._per_cta(known.here)
+        over = threads & (count > expected)[self.cta]
+        if over.any():
+            thread = int(np.flatnonzero(over)[0])
+            came = int(count[self.cta[thread]])
+            text = f"{came} threads come to barrier {number}, which expects {expected}"
+            self.report(self.pc, text, thread, about=("many", number))
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        known = self.pending.get(number)
+        if known is None:
+            return
+        known.here &= ~arrived
+        thread = int(np.flatnonzero(arrived)[0])
+        if known.expected[thread] == 0:
+            self._exited(number, arrived, known)
+
+    def _exited(self, number: int, arrived: Array, known: _Pending) -> None:
+        """A barrier for all threads of the CTA that some can never come to."""
+        missing = self._per_cta(self.there) - self._per_cta(arrived)
+        short = arrived & (missing > 0)[self.cta]
+        if short.any():
+            thread = int(np.flatnonzero(short)[0])
+            gone = self.there & ~arrived & (self.cta == self.cta[thread])
+            _, warp, lane = self.state.geometry.place(int(np.flatnonzero(gone)[0]))
+            text = (
+                f"barrier {number} is for all threads of the CTA, of which {int(gone.sum())} have exited, "
+                f"the first of them warp {warp}, lane {lane}; they are not waited for"
+            )
+            self.report(int(known.pc[thread]), text, thread, about=("exited", number), note=True)
+
+    def _line(self, pc: int) -> int:
+        return self.kernel.code[pc].source.line
+
+    def _per_cta(self, mask: Array) -> Array:
+        return np.bincount(self.cta[mask], minlength=self.state.geometry.ctas)
+
+
+def _count(expected: int) -> str:
+    return f"{expected} threads" if expected else "all threads"

@@ -1,0 +1,86 @@
+"""Checks of a running kernel, by name.
+
+What costs nothing is always looked at and ends a launch: accesses out of bounds or misaligned, stores to read-only
+arrays, divergence around `.aligned` instructions, deadlocks, metadata that means nothing. The checks here are asked for
+by name; the kernel runs on to its end, and all findings are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ...base.errors import ArgumentError
+from ..machine.kernel import Observer, Observers
+from .accesses import Bounds, InitialisedObjects, PendingReads, Proxies
+from .barriers import Barriers, Departures, RegisterPool, Transactions
+from .findings import CheckError, Findings
+from .registers import UninitialisedRegisters
+from .shared import SharedMemory
+from .warpgroups import WarpgroupRegisters
+from .wmma_fragments import WmmaFragments
+from .writers import GlobalProxies, GlobalWriters, TensorMaps
+
+CHECKS = {
+    "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
+    "orders; data of copies that nobody has waited for; what wgmma and stores of copies still read, or cannot see yet",
+    "uninitialised": "registers, shared and local memory that are read before they are written",
+    "barriers": "threads that do not agree on a barrier or a member mask: counts, repeated arrivals, lanes outside; "
+    "bytes that no mbarrier expects; setmaxnreg that waits for ever",
+    "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
+    "wmma": "fragments of wmma used as if their arrangement were known",
+    "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
+}
+"""What each check looks for."""
+
+
+def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The checks that names mean: one, several (in one string, with commas between), or "all". The beginning of a
+    name will do.
+
+    Raises:
+        ArgumentError: for a name that means no check, or several.
+    """
+    if not isinstance(cast("object", names), str | Sequence):
+        raise ArgumentError(f"expected checks among {', '.join(CHECKS)} and all, got {names!r}")
+    words = names.split(",") if isinstance(names, str) else names
+    found: list[str] = []
+    for word in words:
+        fits = list(CHECKS) if word == "all" else [name for name in CHECKS if word and name.startswith(word)]
+        if not fits or (len(fits) > 1 and word != "all"):
+            raise ArgumentError(f"expected checks among {', '.join(CHECKS)} and all, got '{word}'")
+        found += fits
+    return tuple(dict.fromkeys(found))
+
+
+class CheckObserver(Observers):
+    """An observer that makes the checks named, and keeps what they find."""
+
+    def __init__(self, names: str | Sequence[str]) -> None:
+        self.findings = Findings()
+        wanted = chosen(names)
+        members: list[Observer] = []
+        registers = UninitialisedRegisters(self.findings) if "uninitialised" in wanted else None
+        if registers is not None:
+            members.append(registers)
+        if "races" in wanted or registers is not None:
+            shared = SharedMemory(self.findings, "races" in wanted, registers)
+            members.append(shared)
+            if "races" in wanted:
+                writers = GlobalWriters(self.findings, shared)
+                members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
+                members += (
+                    member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
+                )
+        if "barriers" in wanted:
+            members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
+        if "bounds" in wanted:
+            members.append(Bounds(self.findings))
+        if "wmma" in wanted:
+            members.append(WmmaFragments(self.findings))
+        if "wgmma" in wanted:
+            members.append(WarpgroupRegisters(self.findings))
+        super().__init__(members)
+
+
+__all__ = ["CHECKS", "CheckError", "CheckObserver", "chosen"]

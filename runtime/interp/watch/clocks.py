@@ -1,0 +1,348 @@
+"""What is ordered before what: vector clocks of warps and of the lanes of a warp.
+
+Time counts the events a check is told of. Between warps, `seen[w, j]` is the last time up to which all that warp j of
+the same cluster did is ordered before what warp w does now. Between lanes of one warp, `whole[w]` is the last time at
+which all its lanes were ordered, `lanes[l, w, m]` that up to which lane m's deeds are ordered before lane l's.
+
+Barriers order by the warp: that one lane arrives counts for its warp, as where one lane is elected to arrive for all.
+
+Between CTAs, words in global memory order what a fence or a release covers: see `GridClocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from ...numerics.array import Array
+from ..machine.copies import BARRIER as CLUSTER_BARRIER
+from ..machine.events import LANES
+
+if TYPE_CHECKING:
+    from ..machine.state import State
+
+
+class Clocks:
+    """The clocks of all warps in flight. `now` is the time; `floor` one up to which everything is ordered."""
+
+    def __init__(self, state: State) -> None:
+        self.now = 1
+        self.floor = 0
+        self.warps = state.warps
+        self.per_cta = state.geometry.warps_per_cta
+        self.each = self.per_cta * state.geometry.cluster_size
+        self._state = state
+        self.seen = np.zeros((state.warps, self.each), np.int32)
+        self.whole = np.zeros(state.warps, np.int32)
+        self.lanes: Array | None = None
+        self._fenced = np.zeros(state.warps, np.int32)
+        self._due: Array | None = None
+        self._gathered: dict[int, Array] = {}
+        self._at_barrier: dict[int, Array] = {}
+        self._complete: dict[int, Array] = {}
+        self._at_object: dict[int, _Object] = {}
+
+    def tick(self) -> int:
+        """The time of a new event."""
+        self.now += 1
+        return self.now
+
+    # Barriers of a CTA
+
+    def come(self, number: int, threads: Array) -> None:
+        """Threads (a mask) bring what their warps know to a barrier."""
+        self.tick()
+        here = _any_lane(threads)
+        known = self._at_barrier.get(number)
+        if known is None:
+            known = self._at_barrier[number] = np.zeros_like(self.seen)
+        np.maximum(known, self._told(), out=known, where=here[:, None])
+
+    def _told(self) -> Array:
+        """What each warp could tell now: what it has seen, and all of its own."""
+        told = self.seen.copy()
+        told[np.arange(self.warps), np.arange(self.warps) % self.each] = self.now
+        return told
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        """A barrier completes: those that waited get to know what was brought there."""
+        brought = self._at_barrier[number]
+        here, wait = _any_lane(arrived), _any_lane(waiting)
+        who = self.each if number == CLUSTER_BARRIER else self.per_cta
+        together = np.where(here[:, None], brought, 0).reshape(-1, who, self.each).max(axis=1)
+        gained = np.repeat(together, who, axis=0)
+        some = np.logical_or.reduce(gained, axis=1)[:, None]
+        gained = self._complete[number] = np.where(some, gained, self._complete.get(number, 0))
+        np.maximum(self.seen, gained, out=self.seen, where=wait[:, None])
+        brought[here] = 0
+        self._join_lanes(waiting)
+        # At the cluster's barrier, threads go on between their arrival and their wait: that is not ordered.
+        if number != CLUSTER_BARRIER and who == self.each and np.array_equal(waiting, self._state.live):
+            self._level()
+
+    def _level(self) -> None:
+        """All threads there are have met in their clusters."""
+        self.floor = self.now
+        self.seen[:] = self.whole[:] = self.now
+
+    # Lanes of a warp
+
+    def meet(self, threads: Array) -> None:
+        """Lanes (a mask of threads) that are ordered with the others of their warp."""
+        self.tick()
+        self._join_lanes(threads)
+
+    def gather(self, pc: int, threads: Array | None) -> None:
+        """Lanes (a mask of threads, one group of each warp; None: all) exchange values at an instruction. That orders
+        no memory but what those values depend on."""
+        times = self._gathered.get(pc)
+        if times is None:
+            times = self._gathered[pc] = np.zeros((LANES, self.warps), np.int32)
+        times[... if threads is None else threads.reshape(LANES, -1)] = self.tick()
+
+    def _join_lanes(self, threads: Array) -> None:
+        rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
+        some = rows.any(axis=0)
+        every = some & ~(live & ~rows).any(axis=0)
+        self.whole[every] = self.now
+        part = np.flatnonzero(some & ~every)
+        if not part.size:
+            return
+        if self.lanes is None:
+            self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
+        mine = rows[:, part]
+        known = np.where(mine[:, :, None], self.lanes[:, part], 0).max(axis=0)
+        known = np.where(mine.T, self.now, known)
+        self.lanes[:, part] = np.where(mine[:, :, None], np.maximum(self.lanes[:, part], known), self.lanes[:, part])
+
+    # Fences, and words through which threads tell each other
+
+    def fence(self, warps: Array) -> None:
+        """What these warps did is told by what they write next; what they read before becomes known."""
+        self._fenced[warps] = self.tick()
+        if self._due is not None:
+            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+
+    def published(self, warps: Array, release: bool) -> Array:
+        """The time up to which a strong write of these warps tells what they did."""
+        return np.full(warps.size, self.now, np.int32) if release else self._fenced[warps]
+
+    def learn(self, warps: Array, writers: Array, times: Array, updated: Array, acquire: bool) -> None:
+        """Warps read words that others wrote, which tell of all that those did up to `times`. Where they `updated` them
+        (read, changed and wrote), the words go on to tell what they told before, as in observation order."""
+        others = (warps != writers) & (warps // self.each == writers // self.each)
+        theirs = others & (times > 0)
+        if not theirs.any() and (self._due is None or not (others & updated).any()):
+            return
+        if self._due is None:
+            self._due = np.zeros_like(self.seen)
+        passed = others & updated
+        np.maximum.at(self._due, warps[passed], self._due[writers[passed]])
+        np.maximum.at(self._due, (warps[theirs], writers[theirs] % self.each), times[theirs])
+        np.maximum.at(self._due, warps[theirs], self.seen[writers[theirs]])
+        if acquire:
+            warps = warps[theirs | passed]
+            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+
+    # mbarrier objects
+
+    def arrive(self, places: Array, warps: Array, phases: Array) -> None:
+        """Warps arrive at objects, which are in these phases."""
+        self.tick()
+        told = self._told()
+        for place in np.unique(places):
+            mine = places == place
+            thing = self._at_object.setdefault(int(place), _Object(self.each))
+            thing.move_to(int(phases[mine][0]))
+            np.maximum(thing.coming, told[warps[mine]].max(axis=0), out=thing.coming)
+
+    def passed(self, places: Array, threads: Array, phases: Array) -> None:
+        """Threads have seen objects complete the phase before these."""
+        for place in np.unique(places):
+            mine = places == place
+            thing = self._at_object.get(int(place))
+            if thing is not None:
+                thing.move_to(int(phases[mine][0]))
+                warps = threads[mine] % self.warps
+                self.seen[warps] = np.maximum(self.seen[warps], thing.complete)
+                if thing.complete[warps % self.each].any():
+                    self._learn_lanes(threads[mine] // self.warps, warps, thing.complete[warps % self.each])
+
+    def _learn_lanes(self, lanes: Array, warps: Array, times: Array) -> None:
+        """These lanes of warps learn what all lanes of their warp did up to some times."""
+        if self.lanes is None:
+            self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
+        self.lanes[lanes, warps] = np.maximum(self.lanes[lanes, warps], times[:, None])
+
+    # Questions
+
+    def before(self, warps: Array, others: Array) -> Array:
+        """The times up to which other warps' deeds are ordered before those of these warps."""
+        return self.seen[warps, others % self.each]
+
+    def before_lanes(self, lanes: Array, warps: Array, others: Array) -> Array:
+        """The same for lanes of one warp."""
+        if self.lanes is None:
+            return self.whole[warps]
+        return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
+
+    def before_gathered(self, lanes: Array, warps: Array, others: Array, at: Collection[int] | None = None) -> Array:
+        """The times at which these lanes last exchanged values, at some instructions (None: at any), where those with
+        others (negative: all that have not exited) did so in one group, and 0 elsewhere."""
+        found = np.zeros(warps.size, np.int32)
+        for pc, times in self._gathered.items():
+            if at is not None and pc not in at:
+                continue
+            mine: Array = times[lanes, warps]
+            alike: Array = np.equal(times[:, warps], mine)
+            every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
+            one: Array = alike[others, np.arange(warps.size)]
+            np.maximum(found, np.where(np.where(others < 0, every, one), mine, 0), out=found)
+        return found
+
+    def before_some(self, lanes: Array, warps: Array) -> Array:
+        """The last times at which these lanes of warps were ordered with any other lane."""
+        if self.lanes is None:
+            return self.whole[warps]
+        known = self.lanes[lanes, warps].copy()
+        known[np.arange(lanes.size), lanes] = 0
+        return np.maximum(self.whole[warps], known.max(axis=1))
+
+
+def _any_lane(threads: Array) -> Array:
+    """A mask of threads as one of warps."""
+    return np.logical_or.reduce(threads.reshape(LANES, -1), axis=0)
+
+
+class _Object:
+    """What arrivals brought to an mbarrier object: to phases that are complete, and to the one that is not."""
+
+    def __init__(self, each: int) -> None:
+        self.phase = -1
+        self.coming = np.zeros(each, np.int32)
+        self.complete = np.zeros(each, np.int32)
+
+    def move_to(self, phase: int) -> None:
+        if phase != self.phase:
+            np.maximum(self.complete, self.coming, out=self.complete)
+            self.coming[:] = 0
+            self.phase = phase
+
+
+Told: TypeAlias = "dict[int, Array]"
+"""Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
+
+_TOGETHER = 64
+"""Words of one instruction beyond which all are taken to tell the same."""
+
+
+class GridClocks:
+    """What CTAs know of each other through strong writes to words of global memory. PTX ISA 8.10.
+
+    A strong write tells of what its warp did, or knew of by barriers, before some warp that knew it too executed a
+    fence for more than the CTA; with such a `.release` of all of it. Who reads the word knows, and so does its CTA:
+    fences behind reads are not asked for. An atomic operation goes on with what the word told before. Times are those
+    of `Clocks` while the CTAs were in flight.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Told] = [{}]
+        self._known: dict[int, Told] = {}
+        self._learned: set[tuple[int, int]] = set()
+        self._joined: dict[frozenset[int], int] = {}
+
+    def begin(self, clocks: Clocks, first: int) -> None:
+        """Other CTAs are in flight: their clocks, and the number of their first cluster."""
+        self._clocks, self._first, self._quiet = clocks, first, True
+        self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
+        self._last: dict[int, tuple[Array, Told | None, int]] = {}
+
+    @property
+    def silent(self) -> bool:
+        """Whether no word tells anything, and none will but by a release."""
+        return self._quiet and len(self._messages) == 1
+
+    def fence(self, warps: Array) -> None:
+        """These warps of those in flight execute a fence."""
+        clocks, self._quiet = self._clocks, False
+        np.maximum.at(self._fenced, warps // clocks.each, clocks.seen[warps])
+        self._fenced[warps // clocks.each, warps % clocks.each] = clocks.now
+
+    def messages(self, warps: Array, ctas: Array, release: bool) -> Array:
+        """The numbers of what strong writes of warps, of these CTAs, tell; 0 for nothing."""
+        if self._quiet and not release:
+            return np.zeros(warps.size, np.int32)
+        warps, first, which = np.unique(warps, return_index=True, return_inverse=True)
+        ctas, found, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
+        rows = clocks.seen[warps]
+        rows[np.arange(warps.size), warps % clocks.each] = clocks.now
+        if not release:
+            np.minimum(rows, self._fenced[warps // clocks.each], out=rows)
+        for i in np.flatnonzero(np.logical_or.reduce(rows, axis=1)).tolist():
+            found[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
+        return found[which]
+
+    def _message(self, warp: int, cta: int, row: Array) -> int:
+        known, last = self._known.get(cta), self._last.get(warp)
+        if last is None or last[1] is not known or not np.array_equal(last[0], row):
+            cluster = self._first + warp // self._clocks.each
+            self._messages.append(_merged(known or {}, {cluster: row}))
+            last = self._last[warp] = (row, known, len(self._messages) - 1)
+        return last[2]
+
+    def join(self, words: Array, before: Array, mine: Array) -> Array:
+        """What words tell behind atomic operations on them, by several threads perhaps, that tell `mine`."""
+        told = np.zeros(words.size, np.int32)
+        if not (before.any() or mine.any()):
+            return told
+        unique, which = np.unique(words, return_inverse=True)
+        if unique.size > _TOGETHER:
+            which = np.zeros_like(which)
+        for number in np.unique(which[(before > 0) | (mine > 0)]).tolist():
+            some = which == number
+            told[some] = self._join(frozenset(np.unique([before[some], mine[some]]).tolist()) - {0})
+        return told
+
+    def _join(self, numbers: frozenset[int]) -> int:
+        if len(numbers) == 1:
+            return next(iter(numbers))
+        if numbers not in self._joined:
+            joined: Told = {}
+            for number in numbers:
+                joined = _merged(joined, self._messages[number])
+            self._messages.append(joined)
+            self._joined[numbers] = len(self._messages) - 1
+        return self._joined[numbers]
+
+    def learn(self, ctas: Array, told: Array) -> None:
+        """CTAs read words that tell something."""
+        some = told > 0
+        pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
+        for cta, number in pairs - self._learned:
+            self._learned.add((cta, number))
+            self._known[cta] = _merged(self._known.get(cta, {}), self._messages[number])
+
+    def before(self, ctas: Array, warps: Array) -> Array:
+        """The times up to which CTAs know what warps did, by their numbers in the grid."""
+        each = self._clocks.each
+        if not (self._known and ctas.size):
+            return np.zeros(ctas.size, np.int32)
+        clusters, columns = np.divmod(warps, each)
+        pairs, which = np.unique(np.stack([ctas, clusters]), axis=1, return_inverse=True)
+        nothing: Told = {}
+        rows = [self._known.get(cta, nothing).get(cluster) for cta, cluster in pairs.T.tolist()]
+        table = np.stack([np.zeros(each, np.int32) if row is None else row for row in rows])
+        return table[which.reshape(-1), columns]
+
+
+def _merged(one: Told, other: Told) -> Told:
+    """What both know."""
+    if not one or not other:
+        return one or other
+    result = dict(one)
+    for cluster, row in other.items():
+        mine = result.get(cluster)
+        result[cluster] = row if mine is None or mine is row else np.maximum(mine, row)
+    return result

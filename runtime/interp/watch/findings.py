@@ -1,0 +1,95 @@
+"""What checks found, collected while a kernel runs on, and the base of all checks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..machine.kernel import Observer
+from ..machine.memory import Finding, InterpreterError
+
+if TYPE_CHECKING:
+    from ..machine.kernel import DecodedKernel
+    from ..machine.state import State
+
+LISTED = 10
+"""Findings of each check that are listed; more are counted."""
+
+
+class CheckError(InterpreterError):
+    """A kernel ran, and checks found something: `findings` in the order in which they were seen."""
+
+
+class Findings:
+    """Findings by what they are about: one that is seen again is counted."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Finding] = {}
+        self._places: dict[Hashable, set[tuple[int, int]]] = {}
+
+    def add(self, key: Hashable, finding: Finding) -> None:
+        """Keeps a finding, or adds its count and place to those of an earlier one of the same key."""
+        known, places = self._found.get(key), self._places.setdefault(key, set())
+        places.add((finding.line, finding.column))
+        if known is None:
+            self._found[key] = finding
+        else:
+            self._found[key] = replace(known, count=known.count + finding.count, places=len(places))
+
+    def all(self) -> list[Finding]:
+        """Each once."""
+        return list(self._found.values())
+
+    def notes(self) -> tuple[Finding, ...]:
+        """What is no error."""
+        return tuple(f for f in self.all() if f.severity == "note")
+
+    def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
+        """What to raise at the end: None if nothing but notes was found. `last` is what ended the launch early."""
+        found = sorted(self.all(), key=lambda f: f.severity)
+        if not found or (last is None and found[0].severity == "note"):
+            return last
+        lines: list[str] = []
+        for check in dict.fromkeys(f.check for f in found):
+            mine = [f for f in found if f.check == check]
+            lines += [str(f) for f in mine[:LISTED]]
+            if len(mine) > LISTED:
+                lines.append(f"{mine[0].file}: {mine[-1].severity}: {check}: {len(mine) - LISTED} more findings")
+        if last is not None:
+            lines.append(str(last))
+        return CheckError("\n".join(lines), [*found, *(last.findings if last else ())])
+
+
+class Check(Observer):
+    """An observer that reports findings under its name."""
+
+    name = ""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self.state = state
+        self.kernel = kernel
+
+    def report(
+        self,
+        pc: int,
+        message: str,
+        thread: int | None,
+        address: int | None = None,
+        *,
+        about: Hashable = (),
+        count: int = 1,
+        check: str = "",
+        note: bool = False,
+        together: bool = False,
+    ) -> None:
+        """Adds a finding at an instruction, of which there is one for each place in the file and `about`; with
+        `together` one for each `about`, whatever the place."""
+        text = f"{self.kernel.code[pc].source.opcode}: {message}"
+        finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
+        place = None if together else (finding.line, finding.column)
+        key = (finding.check, self.kernel.name, place, about, note)
+        self.findings.add(key, replace(finding, count=count, severity="note" if note else "error"))

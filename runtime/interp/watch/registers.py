@@ -1,0 +1,295 @@
+"""Registers that are used before they are written.
+
+Reading such a register is no error by itself: compilers let lanes compute with what they loaded nothing into, and drop
+the result. What is computed from it counts as unwritten too; it is reported where it does something: as a value that
+is stored, an operand of a matrix instruction, an address, the guard of an instruction. `selp` passes on the state of
+the operand that it chooses, `shfl` that of the lane it reads, a load that of what it reads in local or shared
+memory. It is known byte by byte: see `bytes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa.moves import LoadMatrix
+from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
+from ..machine.events import LANES
+from ..machine.state import RegisterSlot
+from ..meaning.warps import shuffle_source
+from .bytes import lanes_read, passed, stored, whole
+from .findings import Check, Findings
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.kernel import Decoded, DecodedKernel
+    from ..machine.state import State
+
+_NOTHING = np.zeros((), np.uint16)
+
+
+class UninitialisedRegisters(Check):
+    """Keeps, for each register and thread, which bytes have not been written, or are computed from such.
+
+    `full` are the registers that all threads have written; `changes` counts how often one ceased to be full.
+    """
+
+    name = "uninitialised"
+
+    def __init__(self, findings: Findings) -> None:
+        super().__init__(findings)
+        self.full: set[RegisterSlot] = set()
+        self.changes = 0
+        self.origin: dict[RegisterSlot, tuple[str, int]] = {}
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        slots = kernel.layout.slots.items()
+        self.lacks = {bits: np.full((n, state.threads), whole(bits), np.uint16) for bits, n in slots}
+        self.full = set()
+        self.origin = {}
+        self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
+        for offset, size in kernel.layout.arguments:  # Calls copy these without an access.
+            self.local[:, offset : offset + size] = True
+        self._exchanges = {pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.row.root == "shfl"}
+
+    def issue(self, pc: int) -> Look | None:
+        guard = self.kernel.code[pc].guard
+        return None if guard is None else _Registers(self, pc, {guard: None}, (), False).look
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        root = decoded.row.root
+        if root == "shfl" or not (decoded.reads or decoded.writes):
+            return None
+        some = lanes_read(decoded)
+        reads = {slot: some.get(slot.name) for slot in decoded.reads}
+        kind = {"selp": _Choice, "wgmma": _Product}.get(root, _Registers)
+        return kind(self, pc, reads, decoded.writes, decoded.traits.computes).look
+
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        if pc in self._exchanges:
+            self._exchanges[pc].look(threads, lanes)
+
+    def access(self, access: MemoryAccess) -> None:
+        """Local memory: a load of what nobody has written gives registers that count as unwritten."""
+        if access.buffer is not self.state.memory.local.buffer or not access.start.size:
+            return
+        written = self.local.reshape(-1)
+        where = access.start[:, None] + np.arange(access.width)
+        if access.kind == "load":
+            self.load(access.pc, access.threads, ~written[where], "local memory")
+        else:
+            written[where] = True
+
+    def load(self, pc: int, threads: Array, unwritten: Array, name: str) -> bool:
+        """A load, of whose bytes (accesses x bytes) some are unwritten: so are the registers they come to. `name` is
+        where they lie. False for an instruction of which it is not known which bytes come to which register."""
+        decoded = self.kernel.code[pc]
+        form = decoded.form
+        if isinstance(form, LoadMatrix):
+            lacking = _arranged(form, self.state.warps, threads, unwritten)
+            for slot, bad in zip(decoded.writes, lacking, strict=True):
+                self._lack(slot, np.flatnonzero(bad), bad[bad != 0], (name, decoded.source.line))
+        elif decoded.row.root == "ld":
+            each: int = unwritten.shape[1] // len(decoded.writes)
+            for i, slot in enumerate(decoded.writes):
+                mine: Array = unwritten[:, i * each : (i + 1) * each]
+                bad: Array = np.add.reduce(np.left_shift(mine, np.arange(each)), axis=1)
+                given: Array = np.where(slot.bits == 8 * each, bad, whole(slot.bits))
+                self._lack(slot, threads[bad != 0], given[bad != 0], (name, decoded.source.line))
+        else:
+            return False
+        return True
+
+    def _lack(self, slot: RegisterSlot, threads: Array, lacking: Array, origin: tuple[str, int]) -> None:
+        """Some bytes of a register are unwritten, in these threads."""
+        if threads.size:
+            self.lacks[slot.bits][slot.index][threads] = lacking
+            self.origin[slot] = origin
+            self.changes += slot in self.full
+            self.full.discard(slot)
+
+    def lacking(self, slot: RegisterSlot) -> Array:
+        """The bytes of a register that each thread has not written."""
+        return self.lacks[slot.bits][slot.index]
+
+    def use(self, pc: int, slot: RegisterSlot, bad: Array, sel: Selection) -> None:
+        """Some of the threads (a mask over those selected) use a register that is not written."""
+        threads = np.flatnonzero(bad) if sel.lanes is None else sel.lanes[bad]
+        self.report(pc, self._what(slot), int(threads[0]), about=slot, count=threads.size)
+        self.lacks[slot.bits][slot.index][threads] = 0
+
+    def _what(self, slot: RegisterSlot) -> str:
+        if slot not in self.origin:
+            return f"{slot.name} is read before it is written"
+        name, line = self.origin[slot]
+        if not name:
+            return f"{slot.name} comes from the shfl at line {line}, of a lane that takes no part in it"
+        return f"{slot.name} comes from {name}, which is read at line {line} before it is written"
+
+    def write(
+        self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: tuple[Array, ...] | None,
+        origin: tuple[str, int] | None,
+    ) -> None:  # fmt: skip
+        """The selected threads write registers; some bytes of each (`bad`) are made of nothing that was written."""
+        for i, slot in enumerate(slots):
+            sel.put(self.lacks[slot.bits][slot.index], _NOTHING if bad is None else bad[i])
+            if bad is not None and origin is not None and bad[i].any():
+                self.origin[slot] = origin
+                self.changes += slot in self.full
+                self.full.discard(slot)
+        if bad is None and (sel.mask is None or sel.count == int(np.count_nonzero(self.state.live))):
+            self.full.update(slots)
+            for slot in slots:
+                self.origin.pop(slot, None)
+
+
+class _Registers:
+    """The registers of one instruction. Those that cannot be wrong any more are not looked at."""
+
+    def __init__(
+        self,
+        check: UninitialisedRegisters,
+        pc: int,
+        reads: dict[RegisterSlot, Array | None],
+        writes: tuple[RegisterSlot, ...],
+        computes: bool,
+    ) -> None:
+        self.check = check
+        self.pc = pc
+        self.all = (reads, writes)
+        self.reads, self.writes = self.all
+        self.computes = computes
+        self.stored, self.low = stored(check.kernel.code[pc])
+        self._changes = 0
+
+    def look(self, sel: Selection) -> None:
+        check = self.check
+        if self._changes != check.changes:
+            self._changes = check.changes
+            self.reads, self.writes = self.all
+        bad, origin = self._read(sel) if self.reads else (None, None)
+        if self.writes:
+            check.write(self.writes, sel, bad, origin)
+            if bad is None and check.full.issuperset(self.writes) and not self.reads:
+                self.writes = ()
+
+    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
+        """In which of the selected threads an operand matters (None: in all)."""
+        lanes = self.all[0][slot]
+        return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
+
+    def _read(self, sel: Selection) -> tuple[tuple[Array, ...] | None, tuple[str, int] | None]:
+        """Which bytes of the results are made of what was not written, in the selected threads; where that began."""
+        check, origin = self.check, None
+        found: dict[str, Array] = {}
+        for slot in self.reads:
+            if slot in check.full:
+                continue
+            bad = sel.pick(check.lacking(slot))
+            counts = self.counts(slot, sel) if bad.any() else None
+            if counts is not None:
+                bad = np.where(counts, bad, _NOTHING)
+            if slot.name in self.stored:
+                bad = bad & np.uint16(self.low)
+            if not bad.any():
+                continue
+            if self.computes:
+                found[slot.name] = bad
+                origin = check.origin.get(slot, (slot.name, check.kernel.code[self.pc].source.line))
+            else:
+                check.use(self.pc, slot, bad != 0, sel)
+        if not check.full.isdisjoint(self.reads):
+            self.reads = {slot: lanes for slot, lanes in self.reads.items() if slot not in check.full}
+        if not found or not self.writes:
+            return None, None
+        return passed(check.kernel.code[self.pc], found, [slot.bits for slot in self.writes]), origin
+
+
+class _Choice(_Registers):
+    """`selp`: of two operands, the one that a predicate chooses."""
+
+    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
+        decoded = self.check.kernel.code[self.pc]
+        _, first, second, predicate = decoded.source.operands
+        if slot.bits == 1 or first == second:
+            return None
+        taken = sel.pick(_values(self.check.state, decoded, predicate)) != 0
+        return taken if first == Register(slot.name) else ~taken
+
+
+class _Product(_Registers):
+    """`wgmma.mma_async`: accumulators matter where they are added to, which an integer or a predicate says."""
+
+    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
+        decoded = self.check.kernel.code[self.pc]
+        if slot not in decoded.writes:
+            return None
+        scale = decoded.named()["scale_d"]
+        negated = isinstance(scale, Not)
+        taken = _values(self.check.state, decoded, scale.register if negated else scale) != 0
+        return sel.pick(taken ^ negated)
+
+
+class _Exchange:
+    """`shfl`: its result is that of another lane."""
+
+    def __init__(self, check: UninitialisedRegisters, pc: int) -> None:
+        self.check = check
+        self.pc = pc
+        self.decoded = check.kernel.code[pc]
+        self.mode = self.decoded.traits.bindings["MODE"]
+
+    def look(self, sel: Selection, met: Array) -> None:
+        check, state = self.check, self.check.state
+        _, value, lane, clamp, _ = self.decoded.source.operands
+        slot = next((s for s in self.decoded.reads if value == Register(s.name)), None)
+        for other in self.decoded.reads:
+            if other != slot and other not in check.full:
+                bad = sel.pick(check.lacking(other))
+                if bad.any():
+                    check.use(self.pc, other, bad != 0, sel)
+        lanes, bounds = (_values(state, self.decoded, operand) for operand in (lane, clamp))
+        source, _ = shuffle_source(self.mode, state.geometry.lane(), lanes, bounds)
+        absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
+        line = self.decoded.source.line
+        bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
+        if slot is not None and slot not in check.full:
+            given = check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]
+            bad = np.where(absent, _NOTHING, sel.pick(given))
+            origin = check.origin.get(slot, (slot.name, line)) if bad.any() else origin
+        writes = self.decoded.writes
+        made = tuple(np.where(absent, np.uint16(whole(d.bits)), bad & np.uint16(whole(d.bits))) for d in writes)
+        check.write(writes, sel, made if any(m.any() for m in made) else None, origin)
+
+
+def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) -> Iterator[Array]:
+    """The unwritten bytes of each register of `ldmatrix`, in all threads, where some bytes of the rows are whose
+    addresses these threads give."""
+    layout, size = form.layout, form.element_bits // 8
+    rows = np.zeros((form.addresses * warps, layout.columns), np.bool_)
+    if form.source:  # Elements of less than a byte.
+        rows[threads] = np.logical_or.reduce(unwritten, axis=1)[:, None]
+    else:
+        rows[threads] = np.logical_or.reduce(unwritten.reshape(threads.size, layout.columns, size), axis=2)
+    places, each = layout.positions(), 4 // size
+    matrices = rows.reshape(form.count, layout.rows, warps, layout.columns)
+    for matrix, first in product(matrices, range(0, layout.elements, each)):
+        lacking = np.zeros((LANES, warps), np.uint16)
+        for i in range(each):
+            row, column = places[:, first + i, 0], places[:, first + i, 1]
+            lacking |= np.where(matrix[row, :, column], np.uint16(whole(8 * size) << i * size), _NOTHING)
+        yield lacking.reshape(-1)
+
+
+def _values(state: State, decoded: Decoded, operand: Operand) -> Array:
+    """What an operand is in each thread."""
+    if isinstance(operand, Immediate):
+        return np.full(state.threads, int(operand.value) & 0xFFFFFFFF, np.uint32)
+    slot = next((s for s in decoded.reads if operand == Register(s.name)), None)
+    return np.zeros(state.threads, np.uint32) if slot is None else state.banks[slot.bits][slot.index]

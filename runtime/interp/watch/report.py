@@ -1,0 +1,157 @@
+"""What an interpreted launch did, instruction by instruction: what one opens a profiler for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ...base.launch import Problem
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One instruction of the text: how many warps executed it, and how many of their lanes, those aside for which its
+    guard does not hold."""
+
+    line: int
+    column: int
+    opcode: str
+    warps: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """The shared memory accesses of one instruction.
+
+    `kind` is load, store, atomic or copy. `ideal` is how many wavefronts the requests of the warps would take without
+    bank conflicts, `worst` how many that request took that took most.
+    """
+
+    line: int
+    column: int
+    opcode: str
+    kind: str
+    requests: int
+    wavefronts: int
+    ideal: int
+    worst: int
+
+    @property
+    def extra(self) -> int:
+        """Wavefronts that bank conflicts add."""
+        return self.wavefronts - self.ideal
+
+
+@dataclass(frozen=True)
+class GlobalAccess:
+    """The global memory accesses of one instruction.
+
+    `sectors` are the pieces of 32 bytes that the requests of the warps touch, `ideal` the fewest that could hold the
+    bytes that they ask for.
+    """
+
+    line: int
+    column: int
+    opcode: str
+    kind: str
+    requests: int
+    sectors: int
+    ideal: int
+
+    @property
+    def extra(self) -> int:
+        """Sectors that a denser layout would not touch."""
+        return self.sectors - self.ideal
+
+
+@dataclass(frozen=True)
+class MatrixProducts:
+    """How often one `mma`, `mma.sp` or `wmma.mma` was executed, and of what shape it is (of a sparse A, as if it were
+    dense). A warp computes `side_by_side` such products at once."""
+
+    opcode: str
+    shape: Problem
+    side_by_side: int
+    warps: int
+
+    @property
+    def multiply_adds(self) -> int:
+        return self.warps * self.side_by_side * self.shape.multiply_adds
+
+    def needed(self, problem: Problem) -> int:
+        """The fewest of these instructions that make a product."""
+        tiles = -(-problem.m // self.shape.m) * -(-problem.n // self.shape.n) * -(-problem.k // self.shape.k)
+        return -(-tiles * problem.batch // self.side_by_side)
+
+
+@dataclass(frozen=True)
+class LaunchReport:
+    """The counts of one launch, for each instruction. docs/report.md says what is counted.
+
+    - `instructions`: the instructions that were executed, and by how many warps and lanes.
+    - `shared`, `global_`: the accesses of each instruction to shared and to global memory.
+    - `products`: the matrix instructions.
+    - `uncounted`: the instructions whose accesses are not counted, and why.
+    - `problem`: the product that the launch computes, if that is known.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    instructions: tuple[Executed, ...]
+    shared: tuple[SharedAccess, ...]
+    global_: tuple[GlobalAccess, ...]
+    products: tuple[MatrixProducts, ...]
+    uncounted: tuple[str, ...] = ()
+    problem: Problem | None = None
+
+    def against(self, problem: Problem | None) -> LaunchReport:
+        """The same report, compared with the product that the launch computes."""
+        return replace(self, problem=problem)
+
+    @property
+    def mix(self) -> dict[str, int]:
+        """How many warps executed each opcode. The most frequent opcode comes first."""
+        found: dict[str, int] = {}
+        for item in self.instructions:
+            found[item.opcode] = found.get(item.opcode, 0) + item.warps
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of all matrix instructions that were executed."""
+        return sum(item.multiply_adds for item in self.products)
+
+    @property
+    def useful(self) -> float | None:
+        """The fraction of the multiply-adds that the problem needs. It is None without a problem or without matrix
+        instructions."""
+        if self.problem is None or not self.multiply_adds:
+            return None
+        return self.problem.multiply_adds / self.multiply_adds
+
+    def as_json(self) -> dict[str, Any]:
+        """The report and its totals as JSON objects."""
+        found = asdict(self)
+        found["global"] = found.pop("global_")
+        found["problem"] = self.problem and str(self.problem)
+        for item, product in zip(found["products"], self.products, strict=True):
+            item |= {"shape": str(product.shape), "multiply_adds": product.multiply_adds}
+            item["needed"] = self.problem and product.needed(self.problem)
+        return {
+            **found,
+            "mix": self.mix,
+            "multiply_adds": self.multiply_adds,
+            "useful": self.useful,
+            "wavefronts": total(self.shared, "wavefronts"),
+            "wavefronts_extra": total(self.shared, "extra"),
+            "sectors": total(self.global_, "sectors"),
+            "sectors_extra": total(self.global_, "extra"),
+        }
+
+
+def total(items: Sequence[SharedAccess | GlobalAccess], name: str) -> int:
+    """The sum of one of the counts."""
+    return sum(getattr(item, name) for item in items)

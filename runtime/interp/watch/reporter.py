@@ -1,0 +1,366 @@
+"""The observer that counts what a launch does, and what accesses to memory cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.wmma import WmmaMma
+from ....dialect.ptx.traits import traits
+from ...base.launch import Dim3, Problem
+from ...numerics.array import Array
+from ..machine.calls import RETURN
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.kernel import Decoded, DecodedKernel, Observer
+from ..machine.memory import SPAN_BITS
+from ..machine.state import State
+from .report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
+
+# What accesses to memory cost: wavefronts of shared memory, sectors of global memory.
+#
+# Shared memory has 32 banks of 4 bytes, of which each delivers one word a wavefront, to any number of lanes. A warp's
+# accesses of up to 4 bytes are served together; those of 8 bytes half-warp by half-warp, those of 16 bytes, as the
+# rows of `ldmatrix`, eight lanes at a time (CUDA C++ Programming Guide, compute capability 5.x and later; CUDA C++
+# Best Practices Guide, shared memory). Global memory is moved in sectors of 32 bytes.
+#
+# A request is what one warp asks for with one instruction. Pairs of lanes that load the same words of 16 bytes can
+# take fewer wavefronts on some GPUs than said here.
+
+BANKS = 32
+BANK_BYTES = 4
+SECTOR_BYTES = 32
+WAVEFRONT_BYTES = BANKS * BANK_BYTES
+
+
+def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool = False) -> tuple[Array, Array]:
+    """What the accesses of some lanes to shared memory take: for each warp among them, the wavefronts, and how many
+    there would be without conflicts.
+
+    `start` is the first byte of each access, counted from a multiple of 128 bytes; each is `width` bytes long and
+    aligned. With `alone`, lanes that want the same word are served one after the other, as atomic operations are.
+    """
+    together = min(LANES, WAVEFRONT_BYTES // width)
+    phases = LANES // together
+    if (rows := _rows(start // max(width, BANK_BYTES), warps, lanes)) is not None:
+        return _wavefronts(rows.reshape(-1, together), max(1, width // BANK_BYTES), phases, alone)
+    group = warps * phases + lanes // together
+    words = (start // BANK_BYTES)[:, None] + np.arange(max(1, width // BANK_BYTES))
+    span = int(words.max(initial=0)) + 1
+    wanted = (group[:, None] * span + words).reshape(-1)
+    if not alone:
+        wanted = np.unique(wanted)
+    group, word = np.divmod(wanted, span)
+    count = int(warps.max(initial=-1)) + 1
+    by_bank = np.bincount(group * BANKS + word % BANKS, minlength=count * phases * BANKS)
+    by_phase = by_bank.reshape(count, phases, BANKS).max(axis=-1)
+    found = by_phase.sum(axis=-1)
+    asking = found > 0
+    return found[asking], np.count_nonzero(by_phase[asking], axis=-1)
+
+
+def _rows(numbers: Array, warps: Array, lanes: Array) -> Array | None:
+    """Numbers of lanes as rows of warps, -1 where a lane has none; None if one has several."""
+    place = warps * LANES + lanes
+    rows = np.full((int(warps.max(initial=-1)) + 1) * LANES, -1, np.int64)
+    rows[place] = numbers
+    found = rows.reshape(-1, LANES)
+    return found if np.count_nonzero(found >= 0) == place.size else None
+
+
+def _distinct(rows: Array) -> Array:
+    """Which numbers of sorted rows are there for the first time; -1 stands for none."""
+    new = rows >= 0
+    new[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    return new
+
+
+def _wavefronts(rows: Array, banks: int, phases: int, alone: bool) -> tuple[Array, Array]:
+    """Those of rows of accesses that are served together, `phases` of them for a warp. Each access, by its number in
+    units of its size, takes as many banks from a multiple of that on: two meet in all of them or in none."""
+    if not alone:
+        rows = np.sort(rows, axis=1)
+    wanted, groups = rows >= 0 if alone else _distinct(rows), BANKS // banks
+    places = (np.arange(len(rows))[:, None] * groups + rows % groups)[wanted]
+    by_group = np.bincount(places, minlength=len(rows) * groups)
+    by_phase = by_group.reshape(-1, phases, groups).max(axis=-1)
+    found = by_phase.sum(axis=-1)
+    asking = found > 0
+    return found[asking], np.count_nonzero(by_phase[asking], axis=-1)
+
+
+def sectors(start: Array, width: Array, warps: Array, lanes: Array) -> tuple[Array, Array]:
+    """What the accesses of some lanes to global memory take: for each warp among them, the sectors, and the fewest
+    that could hold the bytes it asks for.
+
+    Each access is aligned to its width, and so lies in one sector.
+    """
+    alike = width.size and int(width.min()) == int(width.max())
+    if alike and (rows := _rows(start, warps, lanes)) is not None:
+        rows = np.sort(rows, axis=1)
+        found = np.count_nonzero(_distinct(rows // SECTOR_BYTES), axis=1)
+        wanted = np.count_nonzero(_distinct(rows), axis=1) * int(width[0])
+        asking = found > 0
+        return found[asking], -(-wanted[asking] // SECTOR_BYTES)
+    count = int(warps.max(initial=-1)) + 1
+    span = int(start.max(initial=0)) + 1
+    touched = np.unique(warps * span + start // SECTOR_BYTES) // span
+    accesses = np.unique(np.stack([warps, start, width]), axis=1)
+    wanted = np.bincount(accesses[0], weights=accesses[2], minlength=count).astype(np.int64)
+    found = np.bincount(touched, minlength=count)
+    asking = found > 0
+    return found[asking], -(-wanted[asking] // SECTOR_BYTES)
+
+
+# The observer that counts what a launch does, for a `LaunchReport`.
+
+OPAQUE = "the ISA leaves open which lane accesses what"
+
+
+PATTERNS = 512
+"""Patterns of addresses of which the cost is kept."""
+
+
+@dataclass
+class _Cost:
+    """What the requests of one instruction to one space took, summed up: how many, their wavefronts or sectors, the
+    fewest, and the most of one request."""
+
+    requests: int = 0
+    units: int = 0
+    ideal: int = 0
+    worst: int = 0
+
+    @staticmethod
+    def of(units: Array, ideal: Array) -> _Cost:
+        """That of requests: of each, the wavefronts or sectors, and the fewest."""
+        return _Cost(units.size, int(units.sum()), int(ideal.sum()), int(units.max(initial=0)))
+
+    def add(self, other: _Cost) -> None:
+        self.requests += other.requests
+        self.units += other.units
+        self.ideal += other.ideal
+        self.worst = max(self.worst, other.worst)
+
+
+Costs: TypeAlias = "dict[tuple[int, str], _Cost]"
+"""By the instruction's place in the code, and the kind of access."""
+
+
+class Counts(NamedTuple):
+    """What was counted of some CTAs, for a launch of a grid of blocks: by instruction, the warps and lanes that came to
+    it, and those that met there; what accesses took."""
+
+    grid: Dim3
+    block: Dim3
+    warps: list[int]
+    lanes: list[int]
+    met: list[list[int]]
+    shared: Costs
+    outside: Costs
+
+
+class Reporter(Observer):
+    """Counts; `report` says what was found once the launch is over."""
+
+    merges = True
+
+    def __init__(self) -> None:
+        self.kernel: DecodedKernel | None = None
+        self._code: tuple[Decoded, ...] = ()
+        self._pending: list[MemoryAccess] = []
+        self._shared: Costs = {}
+        self._global: Costs = {}
+        self._patterns: dict[tuple[int, bool, int, bytes, bytes], _Cost] = {}
+        self._counted: tuple[Selection | None, int] = (None, 0)
+        self._warps_in_flight = 0
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        """Counts go on from one batch of CTAs to the next."""
+        self._settle()
+        self._know(kernel, state.geometry.grid, state.geometry.block)
+        self.state = state
+        memory = state.memory
+        self._own = (memory.shared.buffer, memory.local.buffer, memory.param.buffer)
+        self._counted = (None, 0)
+        if self._warps_in_flight != state.warps:
+            self._patterns.clear()
+        self._warps_in_flight = state.warps
+
+    def _know(self, kernel: DecodedKernel, grid: Dim3, block: Dim3) -> None:
+        if self.kernel is None:
+            size = len(kernel.code)
+            self._warps, self._lanes, self._met = [0] * size, [0] * size, [[0, 0] for _ in range(size)]
+        self.kernel, self._grid, self._block, self._code = kernel, grid, block, kernel.code
+
+    def take(self) -> Counts:
+        """What was counted since the last time, to be added in another process."""
+        self._settle()
+        found = Counts(self._grid, self._block, self._warps, self._lanes, self._met, self._shared, self._global)
+        self.kernel, self._shared, self._global = None, {}, {}
+        return found
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        if not isinstance(found, Counts):
+            raise TypeError(f"expected counts of another reporter, got {found!r}")
+        self._know(kernel, found.grid, found.block)
+        for pc, (warps, lanes, met) in enumerate(zip(found.warps, found.lanes, found.met, strict=True)):
+            self._warps[pc] += warps
+            self._lanes[pc] += lanes
+            self._met[pc] = [a + b for a, b in zip(self._met[pc], met, strict=True)]
+        for costs, others in ((self._shared, found.shared), (self._global, found.outside)):
+            for key, cost in others.items():
+                costs.setdefault(key, _Cost()).add(cost)
+
+    # What is executed
+
+    def issue(self, pc: int) -> Look:
+        """Warps count whatever their guard."""
+
+        counts, count = self._warps, self._count
+
+        def look(sel: Selection) -> None:
+            counts[pc] += count(sel)
+
+        return look
+
+    def watch(self, pc: int) -> Look:
+        """Lanes count if their guard holds. What the last instruction accessed is complete."""
+
+        counts = self._lanes
+
+        def look(sel: Selection) -> None:
+            counts[pc] += sel.count
+            if self._pending:
+                self._settle()
+
+        return look
+
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        """Lanes that waited were counted as they came; they execute together."""
+        met = self._met[pc]
+        met[0] += self._count(threads)
+        met[1] += threads.count
+
+    def _count(self, sel: Selection) -> int:
+        if sel.mask is None:
+            return self.state.warps
+        if self._counted[0] is not sel:  # One selection goes through many instructions.
+            self._counted = (sel, int(np.count_nonzero(sel.mask.reshape(LANES, -1).any(axis=0))))
+        return self._counted[1]
+
+    # What is accessed
+
+    def access(self, access: MemoryAccess) -> None:
+        """Accesses of one instruction may come in several parts: they are looked at together."""
+        self._pending.append(access)
+
+    def _settle(self) -> None:
+        """Counts what the last instruction accessed."""
+        found, self._pending = self._pending, []
+        if len(found) == 1:
+            if found[0].threads.size and self._code[found[0].pc].row.root != "wmma":
+                self._request(found[0].kind, found)
+            return
+        for kind in dict.fromkeys(access.kind for access in found):
+            some = [access for access in found if access.kind == kind and access.threads.size]
+            if some and self._code[some[0].pc].row.root != "wmma":
+                self._request(kind, some)
+
+    def _request(self, kind: str, accesses: list[MemoryAccess]) -> None:
+        shared, local, param = self._own
+        pc = accesses[0].pc
+        for a in accesses:
+            if a.buffer is shared:
+                cost = self._once(a, kind, WAVEFRONT_BYTES, self._wavefronts)
+                self._shared.setdefault((pc, kind), _Cost()).add(cost)
+        outside = [a for a in accesses if a.buffer is not shared and a.buffer is not local and a.buffer is not param]
+        if not outside or self._code[pc].traits.space == "const":
+            return
+        first, *others = outside
+        cost = _Cost.of(*self._sectors(outside)) if others else self._once(first, kind, SECTOR_BYTES, self._sectors_of)
+        self._global.setdefault((pc, kind), _Cost()).add(cost)
+
+    def _once(self, access: MemoryAccess, kind: str, unit: int, cost: Callable[[MemoryAccess], _Cost]) -> _Cost:
+        """The cost of accesses, computed once for those that differ by a multiple of `unit` bytes alone."""
+        relative, threads = access.start - int(access.start[0]) // unit * unit, access.threads
+        if access.buffer.size <= 1 << 31:
+            relative, threads = relative.astype(np.int32), threads.astype(np.int32)
+        key = (unit, kind == "atomic", access.width, relative.tobytes(), threads.tobytes())
+        found = self._patterns.get(key)
+        if found is None:
+            if len(self._patterns) >= PATTERNS:
+                self._patterns.clear()
+            found = self._patterns[key] = cost(access)
+        return found
+
+    def _wavefronts(self, a: MemoryAccess) -> _Cost:
+        lanes, warps = np.divmod(a.threads, self.state.warps)
+        return _Cost.of(*wavefronts(a.start, a.width, warps, lanes, alone=a.kind == "atomic"))
+
+    def _sectors_of(self, a: MemoryAccess) -> _Cost:
+        return _Cost.of(*self._sectors([a]))
+
+    def _sectors(self, accesses: list[MemoryAccess]) -> tuple[Array, Array]:
+        """Those of accesses to several buffers, each of which has addresses of its own."""
+        buffers = list({id(a.buffer): a.buffer for a in accesses}.values())
+        start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
+        widths = np.concatenate([np.full(a.start.size, a.width) for a in accesses])
+        lanes, warps = np.divmod(np.concatenate([a.threads for a in accesses]), self.state.warps)
+        return sectors(start, widths, warps, lanes)
+
+    # What was found
+
+    def report(self) -> LaunchReport:
+        """What the launch did.
+
+        Raises:
+            ValueError: if none was observed.
+        """
+        if self.kernel is None:
+            raise ValueError("no launch was observed")
+        self._settle()
+        done = tuple(self._executed(self.kernel))
+        code = [d.source for d in self.kernel.code]
+        return LaunchReport(
+            self.kernel.name,
+            self._grid,
+            self._block,
+            done,
+            tuple(
+                SharedAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst)
+                for (s, kind), cost in (((code[pc], kind), cost) for (pc, kind), cost in sorted(self._shared.items()))
+            ),
+            tuple(
+                GlobalAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal)
+                for (s, kind), cost in (((code[pc], kind), cost) for (pc, kind), cost in sorted(self._global.items()))
+            ),
+            _products(done),
+            tuple(f"line {d.line}: {d.opcode}: {OPAQUE}" for d in done if traits(d.opcode).name in _OPAQUE),
+        )
+
+    def _executed(self, kernel: DecodedKernel) -> Iterator[Executed]:
+        # The last instruction is the `ret` that every kernel gets, written or not.
+        for pc, decoded in enumerate(kernel.code[:-1]):
+            warps, lanes = self._met[pc] if self._met[pc][0] else (self._warps[pc], self._lanes[pc])
+            source = decoded.source
+            if warps and source.opcode != RETURN:
+                yield Executed(source.line, source.column, source.opcode, warps, lanes)
+
+
+_OPAQUE = ("wmma.load", "wmma.store")
+
+
+def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
+    """The matrix products among the instructions, by opcode."""
+    found: dict[str, MatrixProducts] = {}
+    for item in done:
+        row = traits(item.opcode).form
+        if isinstance(row, Mma | MmaSparse | WmmaMma):
+            before = found[item.opcode].warps if item.opcode in found else 0
+            side_by_side = row.products if isinstance(row, Mma) else 1
+            found[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), side_by_side, before + item.warps)
+    return tuple(found.values())

@@ -1,0 +1,193 @@
+"""The shadow of memory: who wrote and read each piece last, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ...numerics.array import Array
+
+if TYPE_CHECKING:
+    from ..machine.memory import Buffer
+
+# What is known of each piece of shared memory: who wrote and who read it last, and when.
+#
+# Pieces are as small as the smallest access so far, and split when a smaller one comes.
+
+UNWAITED = np.iinfo(np.int32).max
+"""The time of a write by an asynchronous copy that nobody has waited for."""
+
+MANY = -1
+"""The lane of several lanes."""
+
+_PIECES = (
+    *("written", "write_time", "writer", "write_pc", "write_strong", "tells"),
+    *("read_time", "reader", "read_pc", "read_strong"),
+)
+
+
+class Shadow:
+    """Arrays of one entry for each piece; those of reads also one for each warp of the CTA.
+
+    The last write: `written` (whether there was one), its time, thread, instruction, whether it was `strong` (atomic
+    or ordered), and up to when it `tells` of its warp. The last read of each warp: time, lane, instruction, strong.
+    """
+
+    def __init__(self, size: int, warps: int) -> None:
+        self.size = size
+        self.width = 16
+        n = -(-size // self.width)
+        self.written = np.zeros(n, np.bool_)
+        self.write_time = np.zeros(n, np.int32)
+        self.writer = np.zeros(n, np.int32)
+        self.write_pc = np.zeros(n, np.int32)
+        self.write_strong = np.zeros(n, np.bool_)
+        self.tells = np.zeros(n, np.int32)
+        self.read_time = np.zeros((n, warps), np.int32)
+        self.reader = np.zeros((n, warps), np.int8)
+        self.read_pc = np.zeros((n, warps), np.int32)
+        self.read_strong = np.zeros((n, warps), np.bool_)
+
+    def pieces(self, start: Array, width: int, *given: Array) -> tuple[Array, ...]:
+        """The pieces that accesses touch, and what is given of each access, once for each piece."""
+        if (smallest := width & -width) < self.width:
+            self._split(smallest)
+        each = width // self.width
+        first = start // self.width
+        if each == 1:
+            return first, *given
+        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in given)
+
+    def _split(self, width: int) -> None:
+        times = self.width // width
+        for name in _PIECES:
+            old: Array = getattr(self, name)
+            setattr(self, name, np.repeat(old, times, axis=0))
+        self.width = width
+
+
+# Who accessed each piece of a buffer last: what the check of global memory remembers; and what stores change.
+
+NOBODY = -1
+
+
+class LastAccesses:
+    """Of each piece of a buffer: who accessed it last, when, by the launch's time and by the clocks of the CTAs in
+    flight, by which instruction, and whether strongly. Takes memory from the first access on."""
+
+    def __init__(self, pieces: int) -> None:
+        self._pieces = pieces
+        self._rows: Array | None = None
+
+    def split(self, parts: int) -> None:
+        """Makes so many pieces of each."""
+        self._pieces *= parts
+        if self._rows is not None:
+            self._rows = np.repeat(self._rows, parts, axis=0)
+
+    def who(self, piece: Array) -> Array:
+        """The threads by their numbers in the grid, `NOBODY` where there was no access."""
+        return self._column(piece, 0)
+
+    def time(self, piece: Array) -> Array:
+        """When, by the launch's time."""
+        return self._column(piece, 1)
+
+    def clock(self, piece: Array) -> Array:
+        """When, by the clocks of the CTAs in flight."""
+        return self._column(piece, 2)
+
+    def pc(self, piece: Array) -> Array:
+        """The instructions."""
+        return self._column(piece, 3) >> 1
+
+    def strong(self, piece: Array) -> Array:
+        """Whether the accesses were strong."""
+        return (self._column(piece, 3) & 1).astype(np.bool_)
+
+    def _column(self, piece: Array, number: int) -> Array:
+        return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
+
+    def put(self, piece: Array, who: Array, time: int, clock: int | Array, pc: int, strong: bool) -> None:
+        """Accesses of one instruction; of several to one piece, the last is remembered."""
+        rows = np.empty((piece.size, 4), np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = who, time, clock, 2 * pc + strong
+        self._written()[piece] = rows
+
+    def take(self, piece: Array, other: LastAccesses) -> None:
+        """Remembers of pieces what another does."""
+        if piece.size and other._rows is not None:
+            self._written()[piece] = other._rows[piece]
+
+    def forget(self, piece: Array) -> None:
+        """Nobody accessed these pieces."""
+        if self._rows is not None:
+            self._rows[piece, 0] = NOBODY
+
+    def _written(self) -> Array:
+        if self._rows is None:
+            self._rows = np.full((self._pieces, 4), NOBODY, np.int32)
+        return self._rows
+
+
+class BufferHistory:
+    """Who stored each piece of a buffer last, and the last two threads that read it since: so that one that reads and
+    then stores does not hide another. Of more, the earlier ones are forgotten. Pieces split when a smaller access
+    comes."""
+
+    def __init__(self, size: int) -> None:
+        self.width = 16
+        pieces = -(-size // self.width)
+        self.stored, self.read, self.other = (LastAccesses(pieces) for _ in range(3))
+
+    def pieces(self, start: Array, width: int) -> Array:
+        """The pieces of accesses: (accesses, pieces of each)."""
+        smallest = width & -width
+        if smallest < self.width:
+            for known in (self.stored, self.read, self.other):
+                known.split(self.width // smallest)
+            self.width = smallest
+        return (start // self.width)[:, None] + np.arange(width // self.width)
+
+    def put_read(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Reads of one instruction."""
+        before = self.read.who(piece)
+        self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
+        self.read.put(piece, who, time, clock, pc, strong)
+        beside = self.read.who(piece) != who
+        if beside.any():
+            self.other.put(piece[beside], who[beside], time, clock, pc, strong)
+
+    def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Stores of one instruction. Who read before them does not race with what comes after."""
+        self.stored.put(piece, who, time, clock, pc, strong)
+        self.read.forget(piece)
+        self.other.forget(piece)
+
+
+class Stored(Protocol):
+    """Pieces, and the bytes that are stored there, where they are known."""
+
+    piece: Array
+    values: Array | None
+
+
+def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
+    """Which pieces of a buffer hold these bytes; none where they are not known."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    width = values.shape[1]
+    if buffer.size % width:
+        return (buffer.data[(piece * width)[:, None] + np.arange(width)] == values).all(axis=1)
+    return (buffer.data.reshape(-1, width)[piece] == values).all(axis=1)
+
+
+def agreeing(touch: Stored) -> Array:
+    """Which pieces get the bytes that the last access to them stores there; none where they are not known."""
+    if touch.values is None:
+        return np.zeros(touch.piece.size, np.bool_)
+    pieces, number = np.unique(touch.piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.intp)
+    last[number] = np.arange(touch.piece.size)
+    return (touch.values == touch.values[last[number]]).all(axis=1)

@@ -1,0 +1,383 @@
+"""Shared memory: races between threads, data of copies that nobody has waited for, bytes that nobody has written.
+
+Two accesses to a byte by different threads, of which one writes, are a race unless something orders them: a barrier
+of the CTA, an mbarrier, `bar.warp.sync` between lanes of one warp, or a strong write (atomic, volatile, release, ...)
+that the other thread reads, with fences or release and acquire on both sides. Strong accesses do not race with each
+other. Lanes that write one byte in the same instruction are not reported: one of them wins, as the ISA says. A store of
+the value that is there already, or that others store with it, over theirs is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa.form import Form
+from ....dialect.isa.moves import LoadMatrix
+from ....dialect.ptx.traits import Traits
+from ...numerics.array import Array
+from ..machine.events import LANES
+from ..machine.mbarriers import phase
+from .bytes import MULTIPLYING, Exchanges
+from .clocks import Clocks
+from .findings import Check, Findings
+from .registers import UninitialisedRegisters
+from .shadow import MANY, UNWAITED, Shadow, agreeing, unchanged
+
+if TYPE_CHECKING:
+    from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.kernel import DecodedKernel
+    from ..machine.memory import Buffer
+    from ..machine.state import State
+
+WRITING = ("store", "atomic", "copy")
+"""The kinds of accesses that write."""
+
+_INVALIDATES = "mbarrier.inval"
+_ROW_ELEMENTS = 16
+"""Elements of a row of `ldmatrix` that are less than a byte; what follows them is padding (PTX ISA 9.7.14.5.15)."""
+
+_BYTES_PER_PIECE = 16
+_BYTES_PER_READER = 10
+
+
+def _nowhere(touch: _Touch) -> Array:
+    return np.zeros(touch.piece.size, np.bool_)
+
+
+@dataclass
+class _Touch:
+    """Pieces that one instruction touches: which, by whom, how its accesses are meant, and the bytes that it stores
+    there, where they are known."""
+
+    pc: int
+    piece: Array
+    thread: Array
+    warp: Array
+    lane: Array
+    strong: bool
+    traits: Traits
+    values: Array | None
+
+
+def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
+    """Accesses to one piece by two warps, as pairs of positions: the first of one, and a later one of the other."""
+    key = piece.astype(np.int64) << 32 | warp
+    _, first = np.unique(key, return_index=True)
+    last = key.size - 1 - np.unique(key[::-1], return_index=True)[1]
+    for apart in range(1, first.size):
+        low = np.flatnonzero(piece[first[apart:]] == piece[first[:-apart]])
+        if not low.size:
+            return
+        for one, other in ((low, low + apart), (low + apart, low)):
+            some = first[one] < last[other]
+            yield first[one[some]], last[other[some]]
+
+
+class SharedMemory(Check):
+    """Follows each access to shared memory. `races` says whether these are wanted; `registers` gets what loads of
+    unwritten bytes bring, and is None where that is not wanted."""
+
+    def __init__(self, findings: Findings, races: bool, registers: UninitialisedRegisters | None) -> None:
+        super().__init__(findings)
+        self.races = races
+        self.registers = registers
+
+    def weight(self, shared: int, warps: int) -> int:
+        """For pieces of 4 bytes, the smallest that are common."""
+        return shared // 4 * (_BYTES_PER_PIECE + _BYTES_PER_READER * warps)
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.buffer = state.memory.shared.buffer
+        self.clocks = Clocks(state)
+        self.exchanges = Exchanges(kernel.code)
+        self.shadow = Shadow(self.buffer.size, self.clocks.each)
+        self.stride = self.buffer.size // state.geometry.ctas
+        if kernel.layout.reserves:  # The system fills its part with zeros.
+            ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
+            ctas[:, state.reserved // self.shadow.width :] = True
+        self.updates = np.array([d.traits.updates for d in kernel.code])
+        self.widths = [_data_bytes(d.form) for d in kernel.code]
+
+    # What orders
+
+    def watch(self, pc: int) -> Look | None:
+        traits = self.kernel.code[pc].traits
+        if traits.name in MULTIPLYING:
+            return lambda sel: self.clocks.gather(pc, sel.mask)
+        if not traits.is_fence:
+            return None
+        return lambda sel: self.clocks.fence(np.unique(sel.threads % self.clocks.warps))
+
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        self.clocks.come(number, threads)
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        self.clocks.join(number, arrived, waiting)
+
+    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
+        if self.kernel.code[pc].traits.is_barrier:
+            self.clocks.meet(self.state.flow.mask(threads))
+        else:
+            self.clocks.gather(pc, threads.mask)
+
+    def arrive(self, start: Array, threads: Array) -> None:
+        self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
+
+    def passed(self, start: Array, threads: Array) -> None:
+        self.clocks.passed(start, threads, self._phases(start))
+
+    def _phases(self, start: Array) -> Array:
+        return phase(self.state.mbarriers.words[start // 8])
+
+    # What is ordered
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        if buffer is not self.buffer or not start.size:
+            return
+        shadow, now = self.shadow, self.clocks.tick()
+        piece, thread = shadow.pieces(start, width, np.arange(self.state.threads) if threads is None else threads)
+        mine = piece[(shadow.write_time[piece] == UNWAITED) & (shadow.writer[piece] == thread)]
+        shadow.write_time[mine] = now
+        shadow.written[mine] = True
+
+    def access(self, access: MemoryAccess) -> None:
+        if access.buffer is not self.buffer or not access.start.size:
+            return
+        self.clocks.tick()
+        warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
+        width = self.widths[access.pc] or access.width
+        piece, thread = self.shadow.pieces(access.start, width, access.threads)
+        strong = access.kind == "atomic" or traits.strong
+        values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
+        touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
+        self._after_write(touch, access.kind)
+        if access.kind not in WRITING or access.kind == "atomic":
+            self._initialised(touch, access)
+        if access.kind in WRITING:
+            self._after_reads(touch, access.kind)
+        if strong and access.kind != "store" and not traits.on_mbarrier:
+            self._learn(touch)
+            if access.kind == "atomic":
+                self._learn_in_turn(touch)
+        if access.kind in ("load", "atomic"):
+            self._mark_read(touch)
+        if access.kind in WRITING:
+            self._mark_write(touch, access.kind)
+
+    def _initialised(self, touch: _Touch, access: MemoryAccess) -> None:
+        """Unwritten bytes make registers unwritten; what reads them for anything else is told of at once."""
+        if self.registers is None:
+            return
+        bad = ~self.shadow.written[touch.piece]
+        bad &= self.shadow.write_time[touch.piece] != UNWAITED
+        if not bad.any():
+            return
+        unwritten = np.repeat(bad.reshape(access.start.size, -1), self.shadow.width, axis=1)
+        where = f"shared memory at {int(touch.piece[bad][0]) * self.shadow.width % self.stride:#x}"
+        if access.kind != "load" or not self.registers.load(touch.pc, access.threads, unwritten, where):
+            self._tell(touch, bad, "uninitialised", "shared memory is read before anything is written there")
+            self.shadow.written[touch.piece[bad]] = True
+
+    def _after_write(self, touch: _Touch, kind: str) -> None:
+        """This access against the last write of its pieces."""
+        shadow, clocks = self.shadow, self.clocks
+        time = shadow.write_time[touch.piece]
+        if int(time.max()) <= clocks.floor:
+            return
+        writer = shadow.writer[touch.piece]
+        other = writer % clocks.warps
+        lane = writer // clocks.warps
+        unwaited = time == UNWAITED
+        between = (other != touch.warp) & (time > clocks.before(touch.warp, other))
+        inside = (other == touch.warp) & (lane != touch.lane)
+        inside &= time > clocks.before_lanes(touch.lane, touch.warp, lane)
+        if touch.traits.name == _INVALIDATES:  # libcu++ elects the lane that ends an object's life by match.sync alone.
+            inside &= time > clocks.before_gathered(touch.lane, touch.warp, lane)
+        race = (between | inside) & ~unwaited
+        if touch.strong:
+            race &= ~shadow.write_strong[touch.piece]
+        self._tell_unwaited(touch, unwaited, kind)
+        pcs = shadow.write_pc[touch.piece]
+        self._tell_race(touch, race, writer, pcs, f"{_DEED[kind]} what", "writes", self._unchanged)
+
+    def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
+        """Reads of data on their way are found by either check, writes over them are races."""
+        if not bad.any() or not (self.races or (self.registers and kind not in ("store", "copy"))):
+            return
+        line = self._line(self.shadow.write_pc, touch, bad)
+        name = "races" if self.races else "uninitialised"
+        copy = _copy_of(self.kernel.code[int(self.shadow.write_pc[touch.piece[bad][0]])].traits)
+        text = f"{_DEED[kind]} where the {copy} at line {line} writes, which has not been waited for"
+        self._tell(touch, bad, name, text, line)
+
+    def _after_reads(self, touch: _Touch, kind: str) -> None:
+        """A write against the last reads of its pieces."""
+        shadow, clocks = self.shadow, self.clocks
+        times = shadow.read_time[touch.piece]
+        if int(times.max()) <= clocks.floor:
+            return
+        late = times > clocks.seen[touch.warp]
+        own = touch.warp % clocks.each
+        rows = np.arange(own.size)
+        reader = shadow.reader[touch.piece, own].astype(np.int64)
+        known = np.where(
+            reader == MANY,
+            clocks.before_some(touch.lane, touch.warp),
+            clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0)),
+        )
+        if touch.traits.name == _INVALIDATES:
+            known = np.maximum(known, clocks.before_gathered(touch.lane, touch.warp, reader))
+        late[rows, own] = (reader != touch.lane) & (times[rows, own] > known)
+        if touch.strong:
+            late &= ~shadow.read_strong[touch.piece]
+        race: Array = np.logical_or.reduce(late, axis=1)
+        if not race.any():
+            return
+        self._exchanged(touch, late, reader)
+        race = np.logical_or.reduce(late, axis=1)
+        if not race.any():
+            return
+        first = late.argmax(axis=1)
+        lanes = shadow.reader[touch.piece, first].astype(np.int64)  # `MANY` makes the number negative.
+        readers = lanes * clocks.warps + touch.warp - own + first
+        pcs = shadow.read_pc[touch.piece, first]
+        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
+
+    def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
+        """Takes out of the reads that are `late` those by lanes of the same warp on which what is written depends."""
+        shadow, clocks, own = self.shadow, self.clocks, touch.warp % self.clocks.each
+        at = np.flatnonzero(late[np.arange(own.size), own])
+        pcs = shadow.read_pc[touch.piece[at], own[at]]
+        for pc in np.unique(pcs).tolist():
+            if between := self.exchanges.between(pc, touch.pc):
+                some = at[pcs == pc]
+                known = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
+                late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > known
+
+    def _learn(self, touch: _Touch) -> None:
+        shadow = self.shadow
+        told = shadow.write_strong[touch.piece]
+        if not told.any():
+            return
+        pieces = touch.piece[told]
+        writers = shadow.writer[pieces] % self.clocks.warps
+        updated = self.updates[shadow.write_pc[pieces]]
+        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], updated, touch.traits.acquires)
+
+    def _learn_in_turn(self, touch: _Touch) -> None:
+        """Threads that update one word in one step take turns: each knows what those before it told."""
+        times = self.clocks.published(touch.warp, touch.traits.releases)
+        if not times.any():
+            return
+        for earlier, later in _in_turn(touch.piece, touch.warp):
+            updated = np.ones(earlier.size, np.bool_)
+            self.clocks.learn(touch.warp[later], touch.warp[earlier], times[earlier], updated, touch.traits.acquires)
+
+    # Keeping
+
+    def _mark_read(self, touch: _Touch) -> None:
+        shadow, clocks = self.shadow, self.clocks
+        at = (touch.piece, touch.warp % clocks.each)
+        earlier, lane = shadow.read_time[at], shadow.reader[at]
+        weak = (earlier > clocks.floor) & ~shadow.read_strong[at]
+        one = np.where((earlier > clocks.whole[touch.warp]) & (lane != touch.lane), MANY, touch.lane)
+        shadow.reader[at] = one
+        lost = shadow.reader[at] != one
+        shadow.reader[at[0][lost], at[1][lost]] = MANY
+        shadow.read_time[at] = clocks.now
+        shadow.read_pc[at] = touch.pc
+        shadow.read_strong[at] = touch.strong & ~weak
+
+    def _mark_write(self, touch: _Touch, kind: str) -> None:
+        """Where several warps write one piece in one step, only one of them is left: the others race with it."""
+        shadow, clocks = self.shadow, self.clocks
+        shadow.writer[touch.piece] = touch.thread
+        shadow.write_pc[touch.piece] = touch.pc
+        if not touch.strong:
+            writer = shadow.writer[touch.piece]
+            race = np.not_equal(writer % clocks.warps, touch.warp)
+            self._tell_race(touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", agreeing)
+        shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
+        shadow.written[touch.piece] = kind != "copy"
+        shadow.write_strong[touch.piece] = touch.strong
+        if touch.strong and not touch.traits.on_mbarrier:
+            shadow.tells[touch.piece] = clocks.published(touch.warp, touch.traits.releases)
+
+    # Telling
+
+    def _line(self, pcs: Array, touch: _Touch, bad: Array) -> int:
+        return self.kernel.code[int(pcs[touch.piece[bad][0]])].source.line
+
+    def _unchanged(self, touch: _Touch) -> Array:
+        """Of which pieces a store writes what is there."""
+        return unchanged(self.buffer, touch.piece, touch.values)
+
+    def _tell_race(
+        self,
+        touch: _Touch,
+        bad: Array,
+        others: Array,
+        pcs: Array,
+        deed: str,
+        other_deed: str,
+        harmless: Callable[[_Touch], Array],
+    ) -> None:
+        """Tells of pieces over which threads race, each with a thread of `others` and its instruction; those of which
+        `harmless` holds are notes."""
+        if not self.races or not bad.any():
+            return
+        same = bad & harmless(touch)
+        for some, note in ((bad & ~same, False), (same, True)):
+            if some.any():
+                line = self.kernel.code[int(pcs[some][0])].source.line
+                theirs = self._other(int(others[some][0]), int(touch.thread[some][0]), other_deed) + f" at line {line}"
+                text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
+                text += "; the value is the same" if note else ""
+                about = "same value in shared memory" if note else (line, deed, other_deed)
+                self._tell(touch, some, "races", text, about, note=note)
+
+    def _other(self, other: int, thread: int, deed: str) -> str:
+        """A thread and its deed, as another thread's message names it: with its CTA where that is not the same. Where
+        `other` is negative, several lanes of the warp are meant."""
+        geometry, warps = self.state.geometry, self.clocks.warps
+        (cta, warp, lane), (own, _, _) = geometry.place(other % (LANES * warps)), geometry.place(thread)
+        who = f"{'' if cta == own else f'CTA {cta}, '}warp {warp}"
+        return f"several lanes of {who} {deed[:-1]}" if other < 0 else f"{who}, lane {lane} {deed}"
+
+    def _tell(
+        self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = (), *, note: bool = False
+    ) -> None:
+        threads = touch.thread[bad]
+        address = int(touch.piece[bad][0]) * self.shadow.width % self.stride
+        self.report(
+            touch.pc, text, int(threads[0]), address, about=about, count=threads.size, check=name, note=note,
+            together=note,
+        )  # fmt: skip
+
+
+class SharedCheck(Check):
+    """Another check of shared memory: `shared` has the clocks, and is told of every event before it."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
+        super().__init__(findings)
+        self.shared = shared
+
+
+def _copy_of(traits: Traits) -> str:
+    """What a copy is called, a reduction as the copy that it is like."""
+    return traits.name.replace("cp.reduce.async", "cp.async") if traits.asynchronous else "cp.async"
+
+
+def _data_bytes(form: Form | None) -> int:
+    """The bytes of a row of `ldmatrix` that count where some are padding; 0 of all else."""
+    return _ROW_ELEMENTS * form.memory_bits // 8 if isinstance(form, LoadMatrix) and form.source else 0
+
+
+_DEED = {"load": "reads", "fetch": "reads", "store": "writes", "atomic": "updates", "copy": "copies over"}

@@ -1,0 +1,433 @@
+"""The trace of a launch: the clocks of warps, the model of time, and the Chrome trace format."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.wgmma import Wgmma
+from ....dialect.isa.wmma import WmmaMma
+from ....dialect.ptx.text.syntax import Immediate
+from ....dialect.ptx.traits import Traits
+from ....passes.schedule.model import RATES, SPARSE_RATE
+from ...base.launch import Dim3
+from ...numerics.array import Array
+from ..machine import mbarriers
+from ..machine.events import LANES, Look, Selection
+from ..machine.kernel import DecodedKernel, Observer
+from ..machine.state import State
+
+# What the warps of an interpreted launch do over time, and the same in the Chrome trace format.
+#
+# Times are cycles of a model, `interp/traces/cycles.py`; nothing is measured.
+
+TraceKind: TypeAlias = Literal["tensor copy", "cp.async", "product", "wait", "store"]
+"""What goes on: a bulk or tensor copy to shared memory, a group of `cp.async`, matrix products, a wait, stores."""
+
+
+@dataclass(frozen=True)
+class TraceEvent:
+    """Something that a warp did or started, from cycle `start` to cycle `end`.
+
+    `warp` is the number, within the CTA, of the warp that issued the instruction. `line` is the line of the instruction
+    in the PTX text. While an `asynchronous` event lasts, the warp executes other instructions. `details` has more
+    numbers: bytes, instructions, cycles in which the tensor cores are busy.
+    """
+
+    cta: int
+    warp: int
+    kind: TraceKind
+    name: str
+    line: int
+    start: int
+    end: int
+    asynchronous: bool = False
+    details: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class LaunchTrace:
+    """A timeline of the first CTAs of one launch. `places` has their indices in the grid, and `total` is the number of
+    CTAs.
+
+    Every CTA begins at cycle 0, as if it had an SM to itself. `events` are sorted by their start.
+    """
+
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    places: tuple[Dim3, ...]
+    total: int
+    events: tuple[TraceEvent, ...]
+
+    @property
+    def cycles(self) -> int:
+        """When the last event ends."""
+        return max((event.end for event in self.events), default=0)
+
+    def of_cta(self, cta: int) -> tuple[TraceEvent, ...]:
+        """The events of the CTA at this position of `places`."""
+        return tuple(event for event in self.events if event.cta == cta)
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """Events of one warp that do not overlap: what it does itself, or asynchronous ones of one kind."""
+
+    warp: int
+    name: str
+    events: tuple[TraceEvent, ...]
+
+
+def rows(events: Sequence[TraceEvent]) -> Iterator[TraceRow]:
+    """The rows of one CTA's events, warp by warp; asynchronous events take as many rows as overlap."""
+    for warp in sorted({event.warp for event in events}):
+        mine = [event for event in events if event.warp == warp]
+        yield TraceRow(warp, f"warp {warp}", tuple(e for e in mine if not e.asynchronous))
+        for kind in dict.fromkeys(event.kind for event in mine if event.asynchronous):
+            for number, row in enumerate(_apart([e for e in mine if e.asynchronous and e.kind == kind])):
+                again = f" ({number + 1})" if number else ""
+                yield TraceRow(warp, f"warp {warp}: {kind}{again}", tuple(row))
+
+
+def _apart(events: Sequence[TraceEvent]) -> list[list[TraceEvent]]:
+    """Events in as few rows as need be, so that none overlap in a row."""
+    found: list[list[TraceEvent]] = []
+    for event in sorted(events, key=lambda e: e.start):
+        free = next((row for row in found if row[-1].end <= event.start), None)
+        if free is None:
+            found.append([event])
+        else:
+            free.append(event)
+    return found
+
+
+def chrome_trace(traces: Sequence[LaunchTrace], time: str, version: str) -> dict[str, Any]:
+    """The object form of the Chrome trace format, for chrome://tracing and Perfetto.
+
+    A CTA is a process, a row a thread. A cycle is written as a microsecond, the unit of the format; `time` says in
+    words what it is. Launches follow each other.
+    """
+    events: list[dict[str, Any]] = []
+    begin = 0
+    for launch in traces:
+        for cta in range(len(launch.places)):
+            events += _process(launch, cta, len({e["pid"] for e in events}), begin)
+        begin += launch.cycles
+    about = {
+        "time": time,
+        "unit": "1 us shown is 1 modelled cycle",
+        "generator": version,
+        "launches": [
+            {"kernel": t.kernel, "grid": t.grid, "block": t.block, "ctas": t.total, "traced": len(t.places)}
+            for t in traces
+        ],
+    }
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
+
+
+def _process(launch: LaunchTrace, cta: int, pid: int, begin: int) -> Iterator[dict[str, Any]]:
+    """The events of one CTA."""
+    place = ", ".join(map(str, launch.places[cta]))
+    yield _named("process_name", pid, 0, {"name": f"{launch.kernel}, CTA ({place})"})
+    yield _named("process_sort_index", pid, 0, {"sort_index": pid})
+    for tid, row in enumerate(rows(launch.of_cta(cta))):
+        yield _named("thread_name", pid, tid, {"name": row.name})
+        yield _named("thread_sort_index", pid, tid, {"sort_index": tid})
+        for event in row.events:
+            yield {
+                "name": event.name,
+                "cat": event.kind,
+                "ph": "X",
+                "ts": begin + event.start,
+                "dur": event.end - event.start,
+                "pid": pid,
+                "tid": tid,
+                "args": {"warp": event.warp, "line": event.line, **event.details},
+            }
+
+
+def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args}
+
+
+# The model of time of a trace: how many cycles what takes, on an SM like one of an H200.
+#
+# A CTA has an SM for itself. A warp issues one instruction in a cycle, and has its result at once; a copy takes the
+# time that it is on its way; a product takes a tensor core as long as the hardware does. There are no caches, no bank
+# conflicts, and no warps that compete for an issue slot.
+
+LATENCY = 600
+"""From the issue of a copy until its first bytes arrive. An assumption."""
+
+BYTES_PER_CYCLE = 64
+"""Bytes that reach an SM, or leave it: those of L2 (`passes/schedule/model.py`, at 1.75 GHz)."""
+
+WARP_PRODUCT = 2048 / 6
+"""Multiply-adds of 16 bits that the tensor core of a warp scheduler does: m16n8k16 in 6 cycles, on an H200."""
+
+WARPGROUP_PRODUCT = 2048.0
+"""Those of the four tensor cores together, for `wgmma`: m64n256k16 in 128 cycles."""
+
+SCHEDULERS = 4
+"""Warp schedulers of an SM, each with a tensor core; warp w of a CTA belongs to scheduler w modulo 4."""
+
+DESCRIPTION = (
+    "modelled cycles of an SM like an H200's, nothing measured: an instruction of a warp takes 1; a copy from or to "
+    f"global memory {LATENCY}, and 1 more for each {BYTES_PER_CYCLE} bytes in the order of issue; m16n8k16 of 16 bits "
+    "takes the tensor core of a scheduler for 6, m64n256k16 of wgmma all four for 128; every CTA has an SM for itself"
+)
+"""What a time is, in words."""
+
+WarpRow: TypeAlias = Mma | MmaSparse | WmmaMma
+"""A product of one warp."""
+
+
+def product_cycles(row: WarpRow | Wgmma) -> int:
+    """Cycles that a product takes its tensor cores, at least 1."""
+    side_by_side = row.products if isinstance(row, Mma) else 1
+    work = row.shape.m * row.shape.n * row.shape.k * side_by_side / RATES.get(row.a.name, 1.0)
+    sparse = isinstance(row, MmaSparse) or (isinstance(row, Wgmma) and row.granularity is not None)
+    rate = WARPGROUP_PRODUCT if isinstance(row, Wgmma) else WARP_PRODUCT
+    return max(1, round(work / (rate * (SPARSE_RATE if sparse else 1.0))))
+
+
+def copy_cycles(size: int) -> int:
+    """Cycles for which a copy of so many bytes takes the way between an SM and L2."""
+    return max(1, -(-size // BYTES_PER_CYCLE))
+
+
+class Pipe:
+    """A unit that does one thing at a time: when it is busy, as times in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def take(self, earliest: int, cycles: int) -> int:
+        """Occupies the first time from `earliest` on that is long enough; when it begins.
+
+        Warps run ahead of each other in the interpreter, so times are not asked for in their order.
+        """
+        at = max(0, bisect_right(self._starts, earliest) - 1)
+        start = earliest
+        while at < len(self._starts):
+            if self._starts[at] >= start + cycles:
+                break
+            start = max(start, self._ends[at])
+            at += 1
+        self._insert(at, start, start + cycles)
+        return start
+
+    def _insert(self, at: int, start: int, end: int) -> None:
+        """Puts a time before that of number `at`; times that touch become one."""
+        if at < len(self._starts) and self._starts[at] == end:
+            end = self._ends[at]
+            del self._starts[at], self._ends[at]
+        if at and self._ends[at - 1] == start:
+            self._ends[at - 1] = end
+            return
+        self._starts.insert(at, start)
+        self._ends.insert(at, end)
+
+
+# When the phases of mbarrier objects complete, in the time of a trace.
+
+_PHASES = 4
+"""Phases are counted modulo 4."""
+
+
+class PhaseTimes:
+    """For each object, by its first byte in shared memory, the last arrival at each of its latest phases."""
+
+    def __init__(self, words: Array) -> None:
+        self._words = words
+        self._times: dict[int, list[int]] = {}
+        self._current: dict[int, int] = {}
+
+    def begin(self, start: int) -> None:
+        """An object is made."""
+        self._times[start], self._current[start] = [0] * _PHASES, 0
+
+    def arrive(self, start: int, time: int) -> None:
+        """An arrival at the phase that an object is in, before it takes effect."""
+        if start not in self._times:
+            self.begin(start)
+        now, times = self._phase(start), self._times[start]
+        if now != self._current[start]:
+            self._current[start], times[now] = now, 0
+        times[now] = max(times[now], time)
+
+    def completed(self, start: int) -> int:
+        """When the phase before the current one was complete; 0 for one that none has arrived at."""
+        return self._times.get(start, [0] * _PHASES)[(self._phase(start) - 1) % _PHASES]
+
+    def _phase(self, start: int) -> int:
+        return int(mbarriers.phase(self._words[start // 8 : start // 8 + 1])[0])
+
+
+# The clocks of warps, and the events that are written down.
+#
+# The interpreter runs warps in an order of its own. Each warp has a clock here, which its instructions advance; where
+# it waits, its clock goes to when that happened which it waits for. So times hardly depend on the interpreter's order.
+
+TRACED = 16
+"""CTAs that are followed, from the first on; of clusters, whole ones, and one at least."""
+
+
+@dataclass
+class _Run:
+    """Instructions of one kind that a warp issues one after the other."""
+
+    kind: TraceKind
+    name: str
+    pc: int
+    start: int
+    end: int
+    details: dict[str, int]
+
+
+class Timeline(Observer):
+    """The clocks of the warps that are followed, numbered as in the state; `warps` is how many they are."""
+
+    def __init__(self) -> None:
+        self.kernel: DecodedKernel | None = None
+        self.events: list[TraceEvent] = []
+        self.places: list[tuple[int, int, int]] = []
+        self.warps = 0
+        self._runs: dict[int, _Run] = {}
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        """The CTAs of every batch begin at cycle 0."""
+        self.state, self.kernel = state, kernel
+        geometry = state.geometry
+        limit = max(geometry.cluster_size, TRACED // geometry.cluster_size * geometry.cluster_size)
+        ctas = max(0, min(geometry.ctas, limit - geometry.first))
+        self.first, self.per_cta = geometry.first, geometry.warps_per_cta
+        self.places += [geometry.cta_index(geometry.first + i) for i in range(ctas)]
+        self.warps = ctas * self.per_cta
+        self.clock: Array = np.zeros(self.warps, np.int64)
+        self.pc = 0
+
+    def issue(self, pc: int) -> Look | None:
+        """An instruction takes a cycle, whatever its guard."""
+        if not self.warps:
+            return None
+
+        def look(sel: Selection) -> None:
+            self.pc = pc
+            self.clock[self.of(sel)] += 1
+
+        return look
+
+    def end(self) -> None:
+        """What goes on is over."""
+        for warp in list(self._runs):
+            self._settle(warp)
+
+    # Warps
+
+    def of(self, sel: Selection) -> Array:
+        """The numbers of the selected threads' warps."""
+        if sel.mask is None:
+            return np.arange(self.warps)
+        return np.flatnonzero(sel.mask.reshape(LANES, -1)[:, : self.warps].any(axis=0))
+
+    def of_threads(self, threads: Array) -> Array:
+        """The numbers of the warps of threads, each once."""
+        warps = np.unique(threads % self.state.warps)
+        return warps[warps < self.warps]
+
+    def cta(self, warp: int) -> int:
+        """The number of a warp's CTA among those in flight."""
+        return warp // self.per_cta
+
+    def now(self, warp: int) -> int:
+        """What the clock of a warp shows."""
+        return int(self.clock[warp])
+
+    def traits(self, pc: int) -> Traits:
+        """What the instruction does.
+
+        Raises:
+            ValueError: if no launch is followed.
+        """
+        if self.kernel is None:
+            raise ValueError("no launch is followed")
+        return self.kernel.code[pc].traits
+
+    def constant(self, pc: int) -> int:
+        """The constant that an instruction has for an operand."""
+        operands = () if self.kernel is None else self.kernel.code[pc].source.operands
+        return next(int(operand.value) for operand in operands if isinstance(operand, Immediate))
+
+    # Events
+
+    def wait(self, warp: int, pc: int, name: str, until: int) -> None:
+        """A warp waits until a time, if that is not yet."""
+        now = self.now(warp)
+        if until > now:
+            self._settle(warp)
+            self.record(warp, "wait", name, pc, now, until)
+            self.clock[warp] = until
+
+    def run(self, warp: int, kind: TraceKind, name: str, pc: int, start: int, details: dict[str, int]) -> None:
+        """A warp issues an instruction that joins those of its kind before it; `details` are added up."""
+        run = self._runs.get(warp)
+        if run is not None and (run.kind, run.name) == (kind, name):
+            run.end = start + 1
+            for key, value in details.items():
+                run.details[key] += value
+            return
+        self._settle(warp)
+        self._runs[warp] = _Run(kind, name, pc, start, start + 1, dict(details))
+
+    def _settle(self, warp: int) -> None:
+        """The run of a warp is over."""
+        run = self._runs.pop(warp, None)
+        if run is not None:
+            self.record(warp, run.kind, run.name, run.pc, run.start, run.end, run.details)
+
+    def record(
+        self,
+        warp: int,
+        kind: TraceKind,
+        name: str,
+        pc: int,
+        start: int,
+        end: int,
+        details: dict[str, int] | None = None,
+        asynchronous: bool = False,
+    ) -> None:
+        """Writes an event down."""
+        cta, within = divmod(warp, self.per_cta)
+        line = 0 if self.kernel is None else self.kernel.code[pc].source.line
+        self.events.append(
+            TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details or {})
+        )
+
+
+class Traced(Observer):
+    """An observer that puts something on a timeline; `begun` and `look` are what it is told of the CTAs followed."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self.begun()
+
+    def begun(self) -> None:
+        """A batch of CTAs starts."""
+
+    def watch(self, pc: int) -> Look | None:
+        """Nothing is looked at where no CTA is followed."""
+        return self.look(pc, self.timeline.traits(pc)) if self.timeline.warps else None
+
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        """As `watch`."""
+        return None

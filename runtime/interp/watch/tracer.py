@@ -1,0 +1,491 @@
+"""The observer that makes a trace: waits, copies, products, stores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from ....dialect.isa import families
+from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.wgmma import WARPS, Wgmma
+from ....dialect.isa.wmma import WmmaMma
+from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
+from ...numerics.array import Array
+from ..machine.copies import BARRIER
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.kernel import DecodedKernel, Observers
+from ..machine.memory import Buffer
+from ..machine.state import State
+from .timeline import (
+    LATENCY,
+    SCHEDULERS,
+    LaunchTrace,
+    PhaseTimes,
+    Pipe,
+    Timeline,
+    Traced,
+    WarpRow,
+    copy_cycles,
+    product_cycles,
+)
+
+# Asynchronous operations that warps, or warpgroups, commit in groups and wait for.
+
+
+@dataclass
+class TracedGroup:
+    """Operations that are committed together: issued from `start` on, done at `end`.
+
+    `pc` is the first instruction, `amount` the bytes or instructions, `busy` the cycles of a unit. `released` is when
+    their sources in shared memory may be written again.
+    """
+
+    pc: int
+    start: int
+    end: int
+    amount: int
+    busy: int = 0
+    released: int = 0
+
+    def add(self, other: TracedGroup) -> None:
+        """One more operation."""
+        self.end, self.released = max(self.end, other.end), max(self.released, other.released)
+        self.amount, self.busy = self.amount + other.amount, self.busy + other.busy
+
+
+@dataclass
+class GroupQueue:
+    """The groups of all agents: one that is open, and those that were committed, some of them empty."""
+
+    open: dict[int, TracedGroup] = field(default_factory=dict[int, TracedGroup])
+    committed: dict[int, list[TracedGroup | None]] = field(
+        default_factory=lambda: defaultdict[int, list["TracedGroup | None"]](list)
+    )
+
+    def issue(self, agent: int, operation: TracedGroup) -> None:
+        """An operation that joins the open group."""
+        if agent in self.open:
+            self.open[agent].add(operation)
+        else:
+            self.open[agent] = operation
+
+    def commit(self, agent: int) -> None:
+        """Closes the open group."""
+        self.committed[agent].append(self.open.pop(agent, None))
+
+    def wait(self, agent: int, keep: int) -> list[TracedGroup]:
+        """All groups but the latest `keep`; they are forgotten."""
+        mine = self.committed[agent]
+        count = max(0, len(mine) - keep)
+        done, self.committed[agent] = mine[:count], mine[count:]
+        return [group for group in done if group is not None]
+
+    def rest(self, agent: int) -> list[TracedGroup]:
+        """All groups, the open one too; they are forgotten."""
+        self.commit(agent)
+        return self.wait(agent, 0)
+
+    def agents(self) -> list[int]:
+        """Who has groups."""
+        return sorted({*self.open, *self.committed})
+
+
+class TracedGroups(Traced, ABC):
+    """Operations of one `kind`, as `Traits.commits` names it, which agents of so many warps `together` commit."""
+
+    kind: ClassVar[str]
+    together: ClassVar[int] = 1
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__(timeline)
+        self.begun()
+
+    def begun(self) -> None:
+        self.ways: defaultdict[int, Pipe] = defaultdict(Pipe)
+        self.groups = GroupQueue()
+
+    @abstractmethod
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
+        """Groups that are waited for now, or that nobody waits for."""
+
+    def until(self, done: TracedGroup, traits: Traits) -> int:
+        """When an instruction with these traits no longer waits for a group."""
+        return done.end
+
+    def waiting(self, traits: Traits) -> str:
+        """The name of a wait."""
+        return traits.name
+
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        if traits.commits == self.kind:
+            return self._commit
+        return self._wait(pc, traits) if traits.awaits == self.kind else None
+
+    def agents(self, sel: Selection) -> list[int]:
+        """The agents that execute an instruction."""
+        return np.unique(self.timeline.of(sel) // self.together).tolist()
+
+    def bytes_of_warps(self, access: MemoryAccess) -> Iterator[tuple[int, int]]:
+        """The warps of an access that are followed, and how much each accesses."""
+        warps, counts = np.unique(access.threads % self.timeline.state.warps, return_counts=True)
+        for warp, count in zip(warps.tolist(), counts.tolist(), strict=True):
+            if warp < self.timeline.warps:
+                yield warp, count * access.width
+
+    def end(self) -> None:
+        """What nobody waits for is over as well."""
+        for agent in self.groups.agents():
+            self.record(agent, self.groups.rest(agent))
+        self.groups = GroupQueue()
+
+    def _commit(self, sel: Selection) -> None:
+        for agent in self.agents(sel):
+            self.groups.commit(agent)
+
+    def _wait(self, pc: int, traits: Traits) -> Look:
+        keep = None if traits.awaits_all else self.timeline.constant(pc)
+
+        def look(sel: Selection) -> None:
+            for agent in self.agents(sel):
+                done = self.groups.rest(agent) if keep is None else self.groups.wait(agent, keep)
+                until = max((self.until(one, traits) for one in done), default=0)
+                for warp in range(self.together * agent, self.together * (agent + 1)):
+                    self.timeline.wait(warp, pc, self.waiting(traits), until)
+                self.record(agent, done)
+
+        return look
+
+
+# Asynchronous copies to shared memory: `cp.async` of threads, and bulk and tensor copies, which arrive at mbarriers.
+#
+# Both come one after the other through one way to the SM, in the order of issue.
+
+
+class TracedCopies(TracedGroups):
+    """`landed` is when the copy arrives that the machine is about to let land, `copied` when the last `cp.async` of
+    each warp does."""
+
+    kind = COPIES
+
+    def begun(self) -> None:
+        super().begun()
+        self.flying: defaultdict[tuple[int, int], deque[TracedGroup]] = defaultdict(deque)
+        self.landed: int | None = None
+        self.copied: dict[int, int] = {}
+
+    def access(self, access: MemoryAccess) -> None:
+        """What is about to be copied: of `cp.async` the bytes that are read, as what is zeros needs no way."""
+        if not self.timeline.warps:
+            return
+        of_threads = self.timeline.traits(access.pc).name == COPIES
+        if of_threads and access.kind == "load":
+            self._copy(access)
+        elif not of_threads and access.kind == "copy":
+            self._bulk_copy(access)
+
+    def _fly(self, warp: int, cta: int, pc: int, size: int) -> TracedGroup:
+        """A copy to a CTA is issued."""
+        now, cycles = self.timeline.now(warp), copy_cycles(size)
+        start = self.ways[cta].take(now, cycles)
+        return TracedGroup(pc, now - 1, start + cycles + LATENCY, size)
+
+    # Copies of threads
+
+    def _copy(self, access: MemoryAccess) -> None:
+        for warp, size in self.bytes_of_warps(access):
+            copy = self._fly(warp, self.timeline.cta(warp), access.pc, size)
+            self.groups.issue(warp, copy)
+            self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
+
+    def arriving(self, warp: int) -> int:
+        """When the copies that a warp has begun have arrived, of which an mbarrier is told; they are a group."""
+        self.record(warp, self.groups.rest(warp))
+        return max(self.timeline.now(warp), self.copied.get(warp, 0))
+
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
+        for one in done:
+            self.timeline.record(agent, "cp.async", "cp.async", one.pc, one.start, one.end, {"bytes": one.amount}, True)
+
+    def end(self) -> None:
+        """Copies that nobody waits for arrive as well."""
+        super().end()
+        for (_, warp), copies in self.flying.items():
+            for copy in copies:
+                self._record_bulk(warp, copy)
+        self.flying.clear()
+
+    # Bulk copies
+
+    def _bulk_copy(self, access: MemoryAccess) -> None:
+        for start, thread, size in _of_threads(access):
+            warp = thread % self.timeline.state.warps
+            if warp < self.timeline.warps:
+                to = start // (access.buffer.size // self.timeline.state.geometry.ctas)
+                self.flying[start, warp].append(self._fly(warp, to, access.pc, size))
+
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+        """The oldest copy of that thread to that place."""
+        self.landed = None
+        if threads is None or not threads.size:
+            return
+        warp = int(threads[0]) % self.timeline.state.warps
+        copies = self.flying.get((int(start[0]), warp))
+        if copies:
+            copy = copies.popleft()
+            self._record_bulk(warp, copy)
+            self.landed = copy.end
+
+    def _record_bulk(self, warp: int, copy: TracedGroup) -> None:
+        traits = self.timeline.traits(copy.pc)
+        name = traits.first(5 if traits.name == "cp.async.bulk.tensor" else 3)
+        self.timeline.record(warp, "tensor copy", name, copy.pc, copy.start, copy.end, {"bytes": copy.amount}, True)
+
+
+def _of_threads(access: MemoryAccess) -> Iterator[tuple[int, int, int]]:
+    """First byte, thread and size of what each thread copies."""
+    for thread in np.unique(access.threads).tolist():
+        starts = access.start[access.threads == thread]
+        yield int(starts[0]), thread, starts.size * access.width
+
+
+# Waits for other warps: at barriers of a CTA and of a cluster, and at mbarrier objects.
+
+POLLING = 64
+"""Cycles between two tests of one object within which they are one wait."""
+
+
+class TracedBarriers(Traced):
+    """Threads that come to a barrier go on when the last of them has come."""
+
+    def begun(self) -> None:
+        self.came: dict[tuple[int, int], tuple[int, int]] = {}
+        self.complete: defaultdict[tuple[int, int], int] = defaultdict(int)
+
+    def come(self, number: int, expected: int, threads: Array) -> None:
+        for warp in self._warps(threads):
+            self.came[number, warp] = self.timeline.pc, self.timeline.now(warp)
+
+    def join(self, number: int, arrived: Array, waiting: Array) -> None:
+        line = self.timeline
+        for warp in self._warps(arrived):
+            scope = number, self._scope(number, warp)
+            self.complete[scope] = max(self.complete[scope], self.came[number, warp][1])
+        for warp in self._warps(waiting):
+            pc, _ = self.came[number, warp]
+            name = line.traits(pc).first(2)
+            line.wait(warp, pc, name, self.complete[number, self._scope(number, warp)])
+
+    def _scope(self, number: int, warp: int) -> int:
+        """The CTA, or cluster, of a warp."""
+        cta = self.timeline.cta(warp)
+        return cta // self.timeline.state.geometry.cluster_size if number == BARRIER else cta
+
+    def _warps(self, mask: Array) -> list[int]:
+        return np.flatnonzero(mask.reshape(LANES, -1)[:, : self.timeline.warps].any(axis=0)).tolist()
+
+
+class TracedMbarriers(Traced):
+    """Who tests a phase goes on when the last arrival has completed it: of a thread, or of copies."""
+
+    def __init__(self, timeline: Timeline, copies: TracedCopies) -> None:
+        super().__init__(timeline)
+        self.copies = copies
+
+    def begun(self) -> None:
+        self.phases = PhaseTimes(self.timeline.state.memory.shared.buffer.view(8))
+        self.deferred: dict[tuple[int, int], int] = {}
+        self.polls: dict[int, tuple[int, int, int]] = {}
+
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        """When a warp begins to test a phase."""
+        if traits.means != "mbarrier.test_wait":
+            return None
+
+        def look(sel: Selection) -> None:
+            for warp in self.timeline.of(sel).tolist():
+                now = self.timeline.now(warp)
+                before, since, last = self.polls.get(warp, (-1, 0, 0))
+                again = before == pc and now - last <= POLLING
+                self.polls[warp] = pc, since if again else now, now
+
+        return look
+
+    def access(self, access: MemoryAccess) -> None:
+        """Objects that are made, and arrivals that copies make later."""
+        means = self.timeline.traits(access.pc).means
+        if means == "mbarrier.init":
+            for start in access.start.tolist():
+                self.phases.begin(start)
+        elif means == "cp.async.mbarrier.arrive":
+            for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
+                warp = thread % self.timeline.state.warps
+                if warp < self.timeline.warps:
+                    self.deferred[start, warp] = self.copies.arriving(warp)
+
+    def arrive(self, start: Array, threads: Array) -> None:
+        landed, self.copies.landed = self.copies.landed, None
+        immediate = self.timeline.traits(self.timeline.pc).means == "mbarrier.arrive"
+        warps = threads % self.timeline.state.warps
+        for object_, warp in {*zip(start.tolist(), warps.tolist(), strict=True)}:
+            if warp < self.timeline.warps:
+                later = self.timeline.now(warp) if immediate else self.deferred.get((object_, warp), 0)
+                self.phases.arrive(object_, later if landed is None else landed)
+
+    def passed(self, start: Array, threads: Array) -> None:
+        warps = threads % self.timeline.state.warps
+        for object_, warp in sorted({*zip(start.tolist(), warps.tolist(), strict=True)}):
+            if warp < self.timeline.warps and warp in self.polls:
+                pc, since, _ = self.polls.pop(warp)
+                self.timeline.clock[warp] = since  # how often a test fails is the interpreter's own matter
+                name = self.timeline.traits(pc).first(2)
+                self.timeline.wait(warp, pc, name, self.phases.completed(object_))
+
+
+# Matrix products: those of warps, which a warp issues one after the other, and those of warpgroups.
+
+
+class TracedProducts(TracedGroups):
+    """A warp waits until its tensor core takes the next product, not for the result."""
+
+    kind, together = PRODUCTS, WARPS
+
+    def begun(self) -> None:
+        super().begun()
+        self.cores: defaultdict[tuple[int, int], Pipe] = defaultdict(Pipe)
+
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        row = traits.form
+        if isinstance(row, Wgmma):
+            return self._issue(pc, row)
+        if isinstance(row, Mma | MmaSparse | WmmaMma):
+            return self._execute(pc, row)
+        return super().look(pc, traits)
+
+    def _execute(self, pc: int, row: WarpRow) -> Look:
+        cycles, name = product_cycles(row), f"{families.family(row.spelling)} {row.shape}"
+
+        def look(sel: Selection) -> None:
+            line = self.timeline
+            for warp in line.of(sel).tolist():
+                core = self.cores[line.cta(warp), warp % line.per_cta % SCHEDULERS]
+                start = core.take(line.now(warp) - 1, cycles)
+                line.clock[warp] = start + 1
+                line.run(warp, "product", name, pc, start, {"products": 1, "busy": cycles})
+
+        return look
+
+    # Warpgroups
+
+    def _issue(self, pc: int, row: Wgmma) -> Look:
+        cycles = product_cycles(row)
+
+        def look(sel: Selection) -> None:
+            for group in self.agents(sel):
+                now, cta = self.timeline.now(WARPS * group), self.timeline.cta(WARPS * group)
+                end = self.cores[cta, -1].take(now, cycles) + cycles
+                self.groups.issue(group, TracedGroup(pc, now - 1, end, 1, cycles))
+
+        return look
+
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
+        warp = WARPS * agent
+        for one in done:
+            name, end = self._name(one.pc), max(one.end, self.timeline.now(warp))
+            details = {"products": one.amount, "busy": one.busy, "done": one.end}
+            self.timeline.record(warp, "product", name, one.pc, one.start, end, details, True)
+
+    def _name(self, pc: int) -> str:
+        row = self.timeline.traits(pc).form
+        return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
+
+
+# Stores to global memory: those of threads, and bulk and tensor stores from shared memory.
+
+
+class TracedStores(TracedGroups):
+    """A warp does not wait for its stores, but for groups of bulk stores where it says so."""
+
+    kind = BULK
+
+    def access(self, access: MemoryAccess) -> None:
+        """What is about to be stored."""
+        if not self.timeline.warps:
+            return
+        traits = self.timeline.traits(access.pc)
+        if traits.is_grouped:
+            if access.kind == "load":
+                self._store_bulk(access)
+        elif access.kind == "store" and self._is_global(access):
+            self._store(access, traits.first(2))
+
+    def _is_global(self, access: MemoryAccess) -> bool:
+        memory = self.timeline.state.memory
+        return all(access.buffer is not own.buffer for own in (memory.shared, memory.local, memory.param))
+
+    def _store(self, access: MemoryAccess, name: str) -> None:
+        for warp, size in self.bytes_of_warps(access):
+            start = self.timeline.now(warp) - 1
+            self.timeline.run(warp, "store", name, access.pc, start, {"bytes": size})
+
+    # Bulk stores
+
+    def _store_bulk(self, access: MemoryAccess) -> None:
+        for thread in np.unique(access.threads).tolist():
+            warp = thread % self.timeline.state.warps
+            if warp >= self.timeline.warps:
+                continue
+            size = int(np.count_nonzero(access.threads == thread)) * access.width
+            now, cycles = self.timeline.now(warp), copy_cycles(size)
+            read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
+            self.groups.issue(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
+
+    def until(self, done: TracedGroup, traits: Traits) -> int:
+        return done.released if traits.bindings["READ"] else done.end
+
+    def waiting(self, traits: Traits) -> str:
+        return traits.opcode
+
+    def record(self, agent: int, done: list[TracedGroup]) -> None:
+        for one in done:
+            name = self.timeline.traits(one.pc).first(5)
+            self.timeline.record(agent, "store", name, one.pc, one.start, one.end, {"bytes": one.amount}, True)
+
+
+# The observer of which a `LaunchTrace` is made.
+
+
+class Tracer(Observers):
+    """Follows the first CTAs of a launch; `trace` says what was found once it is over."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        copies = TracedCopies(self.timeline)
+        followers = (TracedProducts(self.timeline), copies, TracedStores(self.timeline), TracedBarriers(self.timeline))
+        # the timeline first, whose clocks the others read
+        super().__init__((self.timeline, *followers, TracedMbarriers(self.timeline, copies)))
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        """What is left of the batch before is written down first."""
+        self.end()
+        super().begin(state, kernel)
+
+    def trace(self) -> LaunchTrace:
+        """What the launch did.
+
+        Raises:
+            ValueError: if none was observed.
+        """
+        line = self.timeline
+        if line.kernel is None:
+            raise ValueError("no launch was observed")
+        geometry = line.state.geometry
+        x, y, z = geometry.grid
+        events = sorted(line.events, key=lambda e: (e.cta, e.start, e.warp))
+        return LaunchTrace(
+            line.kernel.name, geometry.grid, geometry.block, tuple(line.places), x * y * z, tuple(events)
+        )

@@ -1,0 +1,308 @@
+"""Registers and descriptors of `wgmma.mma_async`. PTX ISA 9.7.15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
+from ....dialect.ptx.text.syntax import Operand, Register, Vector
+from ....dialect.ptx.traits import PRODUCTS
+from ..machine.copies import OperationGroups
+from ..machine.memory import RANK_BITS
+from ..machine.state import RegisterSlot
+from .findings import Check
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.events import Geometry, Look, Selection
+    from ..machine.kernel import Decoded, DecodedKernel
+    from ..machine.state import State
+
+# What is wrong with the words of matrix descriptors: the start of a swizzle's pattern, and the rank of a CTA in them.
+#
+# In a cluster an address of shared memory has the rank of its CTA from bit 24 on. In a descriptor that is made of the
+# whole of it, the rank is added to the other fields. PTX ISA 9.7.15.5.1.2.2.
+
+ALIGNMENT = "align"
+"""The kind of what is no error: a matrix that begins beside the first row of its swizzle's pattern is right where its
+data is permuted by the whole address, as tensor copies do it."""
+
+_ADDRESS_MASK = 0x3FFFF
+_FIELDS = 14
+"""The first bit of a descriptor behind its address."""
+
+_RANK = RANK_BITS - UNIT.bit_length() + 1
+"""Where the rank is in a descriptor whose address was not masked."""
+
+
+class Descriptors:
+    """Those of CTA 0 of each cluster are what the fields of the others' are compared with."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._size = geometry.cluster_size
+        self._fields: dict[tuple[int, str], dict[int, dict[int, int]]] = {}
+
+    def wrong(self, pc: int, name: str, word: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
+        """What is wrong with the word that a register has at an instruction: the kind, the warpgroup, the text."""
+        yield from self._ranks(pc, name, word >> _FIELDS, group, rank)
+        try:
+            found = MatrixDescriptor.decode(word)
+        except DescriptorError:  # The instruction says so.
+            return
+        if row := found.row_of_pattern:
+            yield (
+                ALIGNMENT,
+                group,
+                (
+                    f"{name} says that a matrix begins at {found.address:#x} and that its base offset is "
+                    f"{found.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
+                    f"repeats every {8 * found.swizzle} bytes"
+                ),
+            )
+
+    def _ranks(self, pc: int, name: str, fields: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
+        if self._size == 1:
+            return
+        known = self._fields.setdefault((pc, name), {})
+        if fields in (seen := known.setdefault(rank, {})):
+            return
+        seen[fields] = group
+        pairs = [(rank, fields)] if rank else [(r, f) for r, those in known.items() if r for f in those]
+        for other, theirs in pairs:
+            if any(_has_rank(theirs, plain, other) for plain in known.get(0, ())):
+                text = (
+                    f"{name} has the rank of its CTA in the cluster, {other}, from bit {_RANK} on: a matrix "
+                    f"descriptor is made of the low 18 bits of an address (& {_ADDRESS_MASK:#x})"
+                )
+                yield "rank", known[other][theirs], text
+
+
+def _has_rank(fields: int, plain: int, rank: int) -> bool:
+    """Whether fields are those of CTA 0 with a rank in them."""
+    added = rank << _RANK - _FIELDS
+    return fields != plain and fields in (plain + added, plain | added)
+
+
+# Registers of `wgmma.mma_async`: accumulators, fragments of A, and metadata. PTX ISA 9.7.15.7.
+#
+# From the instruction to the `wgmma.wait_group` that covers it nobody may read or write them. Between an access of a
+# thread and a product that takes the register there must be a `wgmma.fence`, as before the first product of a
+# warpgroup; products of one shape may follow each other on the same accumulators without one.
+#
+# Of metadata the text says nothing. An H200 reads it when it multiplies: written while a product runs, it gives
+# others.
+
+_FENCED, _NEVER = 0, -1
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The registers of a product, by their numbers among those that are followed, and its shape."""
+
+    accumulators: Array
+    fragments: Array
+    metadata: Array
+    columns: int
+    descriptors: tuple[RegisterSlot, ...]
+
+    @property
+    def read(self) -> Array:
+        """What is read until the product has been waited for."""
+        return np.concatenate([self.fragments, self.metadata])
+
+
+class WarpgroupRegisters(Check):
+    """For each register and warpgroup: the products in flight that write and that read it, who touched it since the
+    last fence (`_FENCED`: nobody, `_NEVER`: there was no fence, else the instruction after it), and the shape of the
+    products that have it as accumulator since then."""
+
+    name = "wgmma"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self._unfinished()
+        super().begin(state, kernel)
+        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.form, Wgmma)}
+        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for d in products.values() for s in _taken(d)))}
+        self.names = [slot.name for slot in self.slots]
+        self.products = {pc: self._product(d) for pc, d in products.items()}
+        shape = (len(self.slots), -(-state.warps // WARPS))
+        self.queue = OperationGroups(shape[1])
+        self.writing, self.reading = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        self.holder = np.zeros(shape, np.int32)
+        self.touched = np.full(shape, _NEVER, np.int32)
+        self.columns = np.zeros(shape, np.int32)
+        self.flying: list[tuple[int, int]] = []
+        self.descriptors = Descriptors(state.geometry)
+
+    def end(self) -> None:
+        self._unfinished()
+
+    def _product(self, decoded: Decoded) -> _Product:
+        row = decoded.form
+        number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
+        d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded))
+        words = tuple(slot for slot in decoded.reads if slot.bits == 64)
+        return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        traits = decoded.traits
+        if not self.products:
+            return None
+        if pc in self.products:
+            return lambda sel: self._issue(pc, self._groups(sel))
+        if traits.name == "wgmma.fence":
+            return lambda sel: self._fence(self._groups(sel))
+        if traits.commits == PRODUCTS:
+            return lambda sel: self.queue.commit(self._groups(sel))
+        if traits.awaits == PRODUCTS:
+            keep = int(getattr(decoded.source.operands[0], "value", 0))
+            return lambda sel: self.queue.wait(self._groups(sel), keep)
+        return self._accesses(pc, decoded)
+
+    def _groups(self, sel: Selection) -> Array:
+        return np.unique(sel.threads % self.state.warps // WARPS)
+
+    # Products
+
+    def _fence(self, groups: Array) -> None:
+        self.touched[:, groups] = _FENCED
+        self.columns[:, groups] = 0
+
+    def _issue(self, pc: int, groups: Array) -> None:
+        product = self.products[pc]
+        for group in groups.tolist():
+            self._fenced(pc, product, group)
+            self._in_flight(pc, product, group)
+            self._described(pc, product, group)
+            self._begin(pc, product, group)
+
+    def _fenced(self, pc: int, product: _Product, group: int) -> None:
+        both = np.concatenate([product.accumulators, product.fragments])
+        bad = both[self.touched[both, group] != _FENCED]
+        if bad.size:
+            by = int(self.touched[bad[0], group])
+            what = "its warpgroup has executed no wgmma.fence yet"
+            if by != _NEVER:
+                what = (
+                    f"takes {self.names[bad[0]]}, which line {self._line(by - 1)} touches, with no wgmma.fence between"
+                )
+            self._tell(pc, what, group, ("fence", by))
+        seen = self.columns[product.accumulators, group]
+        other = np.flatnonzero((seen != 0) & (seen != product.columns))
+        if other.size:
+            name, n = self.names[product.accumulators[other[0]]], int(seen[other[0]])
+            what = f"adds to {name}, which a product of another shape (N = {n}) has, with no wgmma.fence between"
+            self._tell(pc, what, group, "shape")
+
+    def _in_flight(self, pc: int, product: _Product, group: int) -> None:
+        """One product's accumulators are not another's A while either runs."""
+        for mine, others, deed, other in (
+            (product.accumulators, self.reading, "writes", "reads"),
+            (product.read, self.writing, "reads", "writes"),
+        ):
+            bad = mine[others[mine, group] > 0]
+            if bad.size:
+                line = self._line(int(self.holder[bad[0], group]))
+                what = f"{deed} {self.names[bad[0]]}, which the product at line {line} {other} and is not waited for"
+                self._tell(pc, what, group, ("product", line))
+
+    def _described(self, pc: int, product: _Product, group: int) -> None:
+        """What the words of its descriptors say of themselves."""
+        per_cta = self.state.geometry.warps_per_cta
+        rank = group * WARPS // per_cta % self.state.geometry.cluster_size
+        for slot in product.descriptors:
+            word = int(self.state.banks[64][slot.index][group * WARPS])
+            for kind, at, what in self.descriptors.wrong(pc, slot.name, word, group, rank):
+                self._tell(pc, what, at, (kind, slot.name), note=kind == ALIGNMENT)
+
+    def _begin(self, pc: int, product: _Product, group: int) -> None:
+        self.writing[product.accumulators, group] += 1
+        self.reading[product.read, group] += 1
+        for some in (product.accumulators, product.read):
+            self.holder[some, group] = pc
+        self.columns[product.accumulators, group] = product.columns
+        self.flying.append((pc, group))
+        self.queue.issue(np.array([group]), self._finish(pc, product, group))
+
+    def _finish(self, pc: int, product: _Product, group: int) -> Callable[[Array], None]:
+        def finish(_: Array) -> None:
+            self.writing[product.accumulators, group] -= 1
+            self.reading[product.read, group] -= 1
+            self.flying.remove((pc, group))
+
+        return finish
+
+    def _unfinished(self) -> None:
+        """Products that the CTAs did not wait for before they ended."""
+        for pc, group in getattr(self, "flying", ()):
+            self._tell(pc, "no wgmma.wait_group waits for it before the kernel ends", group, "end")
+        self.flying = []
+
+    # Accesses
+
+    def _accesses(self, pc: int, decoded: Decoded) -> Look | None:
+        some = [
+            np.array([self.slots[s] for s in slots if s in self.slots]) for slots in (decoded.writes, decoded.reads)
+        ]
+        if not any(numbers.size for numbers in some):
+            return None
+        writes, reads = (numbers.astype(np.intp) for numbers in some)
+
+        def look(sel: Selection) -> None:
+            groups = self._groups(sel)
+            self._touch(pc, writes, "writes", sel, groups)
+            self._touch(pc, reads, "reads", sel, groups)
+
+        return look
+
+    def _touch(self, pc: int, numbers: Array, deed: str, sel: Selection, groups: Array) -> None:
+        if not numbers.size:
+            return
+        at = np.ix_(numbers, groups)
+        self.touched[at] = np.where(self.touched[at] == _NEVER, _NEVER, pc + 1)
+        bad = self.writing[at] + self.reading[at] > 0
+        if not bad.any():
+            return
+        number, place = (int(i[0]) for i in np.nonzero(bad))
+        register, group = int(numbers[number]), int(groups[place])
+        threads = sel.threads
+        mine = threads[threads % self.state.warps // WARPS == group]
+        line = self._line(int(self.holder[register, group]))
+        other = "writes" if self.writing[register, group] else "reads"
+        what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
+        self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
+
+    # Telling
+
+    def _line(self, pc: int) -> int:
+        return self.kernel.code[pc].source.line
+
+    def _tell(self, pc: int, what: str, group: int, about: object, *, note: bool = False) -> None:
+        """A finding of a warpgroup, at the first thread of its first warp."""
+        self.report(pc, what, group * WARPS, about=str(about), note=note)
+
+
+def _operands(decoded: Decoded) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names of the registers of D, of A where it is in registers, and of the metadata of a sparse A."""
+    given = decoded.named()
+    a = [given["a"]] if isinstance(given["a"], Vector) else []
+    return tuple(_names([given["d"]])), tuple(_names(a)), tuple(_names([given["e"]] if "e" in given else []))
+
+
+def _names(operands: Iterable[Operand]) -> Iterable[str]:
+    for operand in operands:
+        if isinstance(operand, Vector):
+            yield from _names(operand.items)
+        elif isinstance(operand, Register):
+            yield operand.name
+
+
+def _taken(decoded: Decoded) -> list[RegisterSlot]:
+    """The registers of D, of A and of metadata."""
+    names = {name for some in _operands(decoded) for name in some}
+    return [slot for slot in (*decoded.writes, *decoded.reads) if slot.name in names]

@@ -1,0 +1,290 @@
+"""Fragments of `wmma`, whose elements lie in lanes and registers as the silicon likes (PTX ISA 9.7.14.4.1).
+
+A kernel that counts on an arrangement can be right here and wrong on a GPU. Each register that holds a part of a
+fragment is tagged with what it belongs to. Reported is what cannot be right under every arrangement:
+
+- a `wmma` operand whose registers hold parts of another fragment: of another shape, type, role or layout, or in
+  another order;
+- a fragment that an instruction with an arrangement of its own takes (`mma`, `stmatrix`, `movmatrix`), the result of
+  one (`ldmatrix`, `mma`) as an operand of `wmma`, and `shfl` of a fragment;
+- arithmetic of an element with a value computed from the thread's place (`%laneid`, `%tid`) that differs between the
+  lanes of the warp, or a part of the lanes changed under such a predicate;
+- an element stored at addresses that are not evenly spaced over the lanes, as rows and columns of a matrix lie.
+
+Not reported are the same arithmetic for all elements, fragments kept in memory thread by thread, and registers whose
+origin is lost (packed halves, values from memory).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
+from ....dialect.ptx.text.syntax import Operand, Register, Vector
+from ..machine.events import LANES
+from ..machine.names import SPECIALS
+from ..machine.state import RegisterSlot
+from .findings import Check, Findings
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.kernel import Decoded, DecodedKernel
+    from ..machine.state import State
+
+_OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
+
+NOTHING, MIXED, PLACE = 0, 1, 2
+"""Tags of registers that hold nothing of interest, values of several parts of fragments, and values computed from the
+place of the thread. Those of parts are greater."""
+
+
+class FragmentRegister(NamedTuple):
+    """What a register holds: register `number` of a fragment. C and D are arranged alike and have no layout.
+
+    Fragments of instructions other than `wmma` have their first word as the role.
+    """
+
+    role: str
+    shape: str = ""
+    type: str = ""
+    layout: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        if not self.shape:
+            return f"a result of {self.role}"
+        words = [f"register {self.number} of a", self.layout, self.shape, self.type, f"fragment of {self.role}"]
+        return " ".join(word for word in words if word)
+
+
+def parts(row: WmmaLoad | WmmaStore | WmmaMma, role: str, count: int) -> list[FragmentRegister]:
+    """What the registers of an operand hold."""
+    if isinstance(row, WmmaMma):
+        type, layout = row.element(role).name, {"a": row.a_layout, "b": row.b_layout}.get(role, "")
+    else:
+        type, layout = row.type.name, row.layout if role in "ab" else ""
+    own = role.upper() if role in "ab" else "C or D"
+    return [FragmentRegister(own, str(row.shape), type, layout, i) for i in range(count)]
+
+
+class WmmaFragments(Check):
+    """Follows what registers hold, a tag for each register and warp."""
+
+    name = "wmma"
+
+    def __init__(self, findings: Findings) -> None:
+        super().__init__(findings)
+        self.parts: list[FragmentRegister | None] = [None, None, None]
+        self._numbers: dict[FragmentRegister, int] = {}
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.tags = {bits: np.zeros((n, state.warps), np.int32) for bits, n in kernel.layout.slots.items()}
+        self.used = any(d.row.root == "wmma" for d in kernel.code)
+        self.every = np.arange(state.warps)
+
+    def number(self, part: FragmentRegister) -> int:
+        """The tag of a part."""
+        if part not in self._numbers:
+            self._numbers[part] = len(self.parts)
+            self.parts.append(part)
+        return self._numbers[part]
+
+    def tag(self, slot: RegisterSlot) -> Array:
+        """The tags of a register, one for each warp."""
+        return self.tags[slot.bits][slot.index]
+
+    def watch(self, pc: int) -> Look | None:
+        if not self.used:
+            return None
+        decoded = self.kernel.code[pc]
+        root = decoded.row.root
+        if root == "wmma":
+            return _Wmma(self, pc, decoded).look
+        if decoded.traits.computes:
+            return _Computing(self, pc, decoded).look
+        if root in (*_OWN_ARRANGEMENT, "shfl"):
+            return _Arranged(self, pc, decoded, root).look
+        return _Forgetting(self, decoded).look if decoded.writes else None
+
+    def access(self, access: MemoryAccess) -> None:
+        """Stores of elements, at addresses by lane."""
+        decoded = self.kernel.code[access.pc]
+        if not self.used or access.kind != "store" or decoded.row.root != "st":
+            return
+        warps = self.every.size
+        starts = np.full((LANES, warps), -1, np.int64)
+        starts.reshape(-1)[access.threads] = access.start
+        whole = np.logical_and.reduce(starts >= 0, axis=0)
+        steps = np.diff(starts, axis=0)
+        uneven = whole & np.logical_or.reduce(steps != steps[0], axis=0)
+        if not uneven.any():
+            return
+        for slot in _slots(decoded, decoded.source.operands[1]):
+            bad = uneven & (self.tag(slot) > PLACE)
+            if bad.any():
+                warp = int(np.flatnonzero(bad)[0])
+                what = self._what(slot, warp)
+                text = f"stores {what} where lanes are not evenly spaced; which elements a lane holds is open"
+                self.report(access.pc, text, warp, int(starts[0, warp]), about=slot, count=int(bad.sum()))
+
+    def _what(self, slot: RegisterSlot, warp: int) -> str:
+        return f"{slot.name}, {self.parts[int(self.tag(slot)[warp])]},"
+
+    def tell(self, pc: int, slot: RegisterSlot, bad: Array, text: str) -> None:
+        """Reports a register in some warps (a mask). `{}` in the text stands for what it holds."""
+        warp = int(np.flatnonzero(bad)[0])
+        self.report(pc, text.format(self._what(slot, warp)), warp, about=slot, count=int(bad.sum()))
+
+    def warps_of(self, sel: Selection) -> Array:
+        """A mask of the warps with selected threads."""
+        if sel.mask is None:
+            return np.ones(self.every.size, np.bool_)
+        return np.logical_or.reduce(sel.mask.reshape(LANES, -1), axis=0)
+
+
+def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
+    """The registers of an operand; literals have none."""
+    by_name = {slot.name: slot for slot in (*decoded.reads, *decoded.writes)}
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    return [by_name[item.name] for item in items if isinstance(item, Register) and item.name in by_name]
+
+
+class _Forgetting:
+    """An instruction whose results are nothing of interest."""
+
+    def __init__(self, check: WmmaFragments, decoded: Decoded) -> None:
+        self.check = check
+        self.writes = decoded.writes
+
+    def look(self, sel: Selection) -> None:
+        warps = self.check.warps_of(sel)
+        for slot in self.writes:
+            self.check.tag(slot)[warps] = NOTHING
+
+
+class _Wmma:
+    """`wmma.load` makes a fragment, `wmma.store` and `wmma.mma` take some."""
+
+    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
+        self.check = check
+        self.pc = pc
+        self.takes: list[tuple[RegisterSlot, int]] = []
+        self.makes: list[tuple[RegisterSlot, int]] = []
+        row = decoded.form
+        if not isinstance(row, WmmaLoad | WmmaStore | WmmaMma):
+            return
+        for wanted, given in zip(row.operands, decoded.source.operands, strict=False):
+            role = _role(row, wanted.name)
+            if role:
+                items = given.items if isinstance(given, Vector) else (given,)
+                for item, part in zip(items, parts(row, role, len(items)), strict=True):
+                    made = wanted.name == "d" or isinstance(row, WmmaLoad)
+                    for slot in _slots(decoded, item):
+                        (self.makes if made else self.takes).append((slot, check.number(part)))
+
+    def look(self, sel: Selection) -> None:
+        warps = self.check.warps_of(sel)
+        for slot, number in self.takes:
+            tags = self.check.tag(slot)
+            bad = warps & (tags > PLACE) & (tags != number)
+            if bad.any():
+                self.check.tell(self.pc, slot, bad, f"takes {{}} as {self.check.parts[number]}")
+        for slot, number in self.makes:
+            self.check.tag(slot)[warps] = number
+
+
+def _role(row: WmmaLoad | WmmaStore | WmmaMma, name: str) -> str:
+    """The role of an operand; "" of addresses and strides."""
+    if isinstance(row, WmmaMma):
+        return name
+    return {"r": row.role if isinstance(row, WmmaLoad) else "d"}.get(name, "")
+
+
+class _Arranged:
+    """An instruction that says which lane holds what, or moves values between lanes."""
+
+    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded, root: str) -> None:
+        self.check = check
+        self.pc = pc
+        self.root = root
+        self.reads = decoded.reads
+        self.writes = decoded.writes
+        self.made = NOTHING if root == "shfl" else check.number(FragmentRegister(root))
+
+    def look(self, sel: Selection) -> None:
+        warps = self.check.warps_of(sel)
+        for slot in self.reads:
+            tags = self.check.tag(slot)
+            own = [n for n, part in enumerate(self.check.parts) if part is not None and not part.shape]
+            bad = warps & (tags > PLACE) & ~np.isin(tags, own)
+            if bad.any():
+                text = "takes {} whose elements lie in lanes as the GPU likes"
+                self.check.tell(self.pc, slot, bad, text)
+        for slot in self.writes:
+            self.check.tag(slot)[warps] = self.made
+
+
+class _Computing:
+    """An instruction that computes results of each thread from its operands."""
+
+    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
+        self.check = check
+        self.pc = pc
+        self.reads = tuple(dict.fromkeys(decoded.reads))
+        self.writes = decoded.writes
+        self.guard = decoded.guard
+        names = {item.name for item in decoded.source.operands if isinstance(item, Register)}
+        self.placed = any(n.startswith(("%tid", "%lane")) for n in names & SPECIALS.keys())
+        self.vector = any(isinstance(item, Vector) for item in decoded.source.operands)
+
+    def look(self, sel: Selection) -> None:
+        check = self.check
+        warps = check.warps_of(sel)
+        if not self.reads:
+            result = np.full(warps.size, PLACE if self.placed else NOTHING, np.int32)
+        else:
+            result = self._combined(warps)
+        self._check_guard(sel, warps)
+        for slot in self.writes:
+            check.tag(slot)[warps] = result[warps]
+
+    def _combined(self, warps: Array) -> Array:
+        """One part of a fragment stays it; without any, a place makes a place."""
+        tags = np.stack([self.check.tag(slot) for slot in self.reads])
+        most, some = tags.max(axis=0), np.logical_or.reduce(tags == PLACE, axis=0) | self.placed
+        held = np.where(tags > PLACE, tags, np.iinfo(np.int32).max).min(axis=0)
+        whole = (most > PLACE) & (held == most) & (not self.vector)
+        mixed = warps & (most > PLACE) & some
+        if mixed.any():
+            self._check_places(tags, mixed)
+        result = np.where(most > PLACE, np.where(whole, most, MIXED), np.where(some, PLACE, NOTHING))
+        return np.where(np.logical_or.reduce(tags == MIXED, axis=0), MIXED, result).astype(np.int32)
+
+    def _check_places(self, tags: Array, mixed: Array) -> None:
+        """Whether what the place made differs between the lanes of a warp."""
+        check = self.check
+        for slot, own in zip(self.reads, tags, strict=True):
+            rows = check.state.banks[slot.bits][slot.index].reshape(LANES, -1)
+            bad = mixed & (own == PLACE) & np.logical_or.reduce(rows != rows[0], axis=0)
+            if bad.any():
+                held = next(s for s, t in zip(self.reads, tags, strict=True) if (bad & (t > PLACE)).any())
+                bad &= check.tag(held) > PLACE
+                if bad.any():
+                    text = f"combines {{}} with {slot.name}, which differs between lanes by their place"
+                    check.tell(self.pc, held, bad, text)
+
+    def _check_guard(self, sel: Selection, warps: Array) -> None:
+        """Whether some lanes change a part of a fragment because of their place."""
+        if self.guard is None or sel.mask is None:
+            return
+        every = np.logical_and.reduce(sel.mask.reshape(LANES, -1), axis=0)
+        placed = warps & ~every & (self.check.tag(self.guard) == PLACE)
+        for slot in self.writes:
+            bad = placed & (self.check.tag(slot) > PLACE)
+            if bad.any():
+                text = f"changes {{}} in some lanes, which {self.guard.name} chooses by their place"
+                self.check.tell(self.pc, slot, bad, text)

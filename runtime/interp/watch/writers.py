@@ -1,0 +1,415 @@
+"""Global memory: conflicting stores of one launch, and the generic and asynchronous proxies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.isa.tensor_map import SIZE
+from ....dialect.ptx.text.syntax import Address, Indexed, Operand, Register, Symbol
+from ...numerics.array import Array
+from ..machine.events import LANES
+from ..machine.memory import PARAM_WINDOW, FaultError
+from .clocks import GridClocks
+from .findings import Check, Findings
+from .shadow import BufferHistory, LastAccesses, agreeing, unchanged
+from .shared import SharedMemory
+
+if TYPE_CHECKING:
+    from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.kernel import Decoded, DecodedKernel
+    from ..machine.memory import Buffer
+    from ..machine.state import State
+
+# Global memory: threads of one launch that store different values to one address, read what another stores, or store
+# over what another reads, when nothing orders them.
+#
+# Threads of a cluster are ordered as they are for shared memory. Besides, a thread that reads a word which another one
+# of its CTA wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken
+# to know all that was done up to then, and so does its warp. Where the other is of another CTA, its CTA knows what a
+# fence or a release covered: see `GridClocks`. Of the threads that read a piece since it was stored the last two are
+# known. Atomic operations are not looked at. What bulk and tensor copies read and write, the thread does that issues
+# them, then.
+
+
+@dataclass
+class _Store:
+    """Pieces that one instruction stores: which, by which thread of those in flight and of the grid, the bytes, and how
+    many a piece has."""
+
+    piece: Array
+    thread: Array
+    who: Array
+    values: Array | None
+    width: int
+
+
+def _shared_by_several(piece: Array, who: Array) -> Array:
+    """Which accesses are to pieces that several threads, or CTAs, access."""
+    pieces, number = np.unique(piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.int64)
+    last[number] = who
+    several = np.zeros(pieces.size, np.bool_)
+    several[number[last[number] != who]] = True
+    return several[number]
+
+
+class GlobalWriters(Check):
+    """Follows stores to global memory. `shared` has the clocks, and is told of every event before this."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, shared: SharedMemory) -> None:
+        super().__init__(findings)
+        self.shared = shared
+        self.now = 0
+        self.grid = GridClocks()
+        self.told: Array = np.zeros(0, np.int64)
+        self._known: dict[int, BufferHistory] = {}
+        self._flags: dict[int, BufferHistory] = {}
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        geometry = state.geometry
+        self.each = geometry.warps_per_cta * LANES
+        warp = np.arange(state.threads) % state.warps
+        number = geometry.first + warp // geometry.warps_per_cta
+        inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
+        self.who = number * self.each + inside
+        self.cluster = self.each * geometry.cluster_size
+        self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
+        self.heard = np.zeros(state.warps, np.int64)
+        self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
+        x, y, z = geometry.grid
+        self.ctas = x * y * z
+        self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
+        if not self.told.size:
+            self.told = np.zeros(self.ctas, np.int64)
+
+    def watch(self, pc: int) -> Look | None:
+        if not self.kernel.code[pc].traits.fences_grid:
+            return None
+        return lambda sel: self.grid.fence(np.unique(sel.threads % self.state.warps))
+
+    def access(self, access: MemoryAccess) -> None:
+        if not access.start.size or self._is_own(access.buffer):
+            return
+        strong = access.kind == "atomic" or self.strong[access.pc]
+        self.now += 1
+        if access.kind == "load":
+            self._load(access, strong)
+        if strong:
+            self._flag(access)
+        if access.kind in ("store", "copy"):
+            self._store(access, strong)
+
+    def _is_own(self, buffer: Buffer) -> bool:
+        return any(buffer is own for own in self.own)
+
+    def history(self, buffer: Buffer) -> BufferHistory | None:
+        """What is known of a buffer; None where nothing is."""
+        return None if self._is_own(buffer) else self._known.get(id(buffer))
+
+    # Words through which CTAs tell each other
+
+    def _flag(self, access: MemoryAccess) -> None:
+        """A strong access: what a read learns, and that a write tells."""
+        told = self._flags.setdefault(id(access.buffer), BufferHistory(access.buffer.size))
+        piece, thread = told.pieces(access.start, access.width)[:, 0], self.who[access.threads]
+        flags = told.stored
+        if access.kind != "store":
+            warp = access.threads % self.state.warps
+            before = flags.who(piece)
+            self._hear(access, piece, flags, before, thread, self.heard, warp)
+            self._hear(access, piece, flags, before // self.each, thread // self.each, self.told, thread // self.each)
+        release = self.kernel.code[access.pc].traits.releases_to_cluster
+        if self.grid.silent and not release:
+            if access.kind != "load":
+                flags.put(piece, thread, self.now, 0, access.pc, True)
+            return
+        message = np.maximum(flags.clock(piece), 0)
+        if access.kind != "load":
+            mine = self.grid.messages(access.threads % self.state.warps, thread // self.each, release)
+            message = self.grid.join(piece, message, mine) if access.kind == "atomic" else mine
+            flags.put(piece, thread, self.now, message, access.pc, True)
+        if access.kind != "store":
+            self.grid.learn(thread // self.each, message)
+
+    def _hear(
+        self,
+        access: MemoryAccess,
+        piece: Array,
+        flags: LastAccesses,
+        before: Array,
+        mine: Array,
+        known: Array,
+        place: Array,
+    ) -> None:
+        """What those that read a word get to `know`, each at its `place`, from who wrote it `before` and is another."""
+        others = (before >= 0) & (before != mine)
+        np.maximum.at(known, place[others], flags.time(piece[others]))
+        if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
+            known[place[_shared_by_several(piece, mine)]] = self.now
+
+    # Reads
+
+    def _load(self, access: MemoryAccess, strong: bool) -> None:
+        """A read; where it is weak, of what another thread stored in this launch."""
+        if not access.buffer.writable:
+            return
+        history = self._history(access)
+        pieces = history.pieces(access.start, access.width)
+        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        if not strong:
+            self._after_store(access, history, piece, thread)
+        history.put_read(piece, self.who[thread], self.now, self.shared.clocks.tick(), access.pc, strong)
+
+    def _history(self, access: MemoryAccess) -> BufferHistory:
+        key = id(access.buffer)
+        if key not in self._known:
+            self._known[key] = BufferHistory(access.buffer.size)
+        return self._known[key]
+
+    def _after_store(self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array) -> None:
+        """These reads against the last stores of their pieces."""
+        known = history.stored
+        before, mine = known.who(piece), self.who[thread]
+        at = np.flatnonzero((before >= 0) & (before != mine))
+        if not at.size:
+            return
+        bad = at[~self._ordered(known, piece[at], thread[at], before[at])]
+        if bad.size:
+            first = int(piece[bad[0]])
+            line, where = self.who_accessed(known, first)
+            how = self._how(known, first, int(thread[bad[0]]))
+            text = f"race in global memory: reads what {where} writes at line {line}, and {how}"
+            text += f"; byte {first * history.width} of {access.buffer.name}"
+            self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
+
+    def who_accessed(self, known: LastAccesses, piece: int) -> tuple[int, str]:
+        """At which line, and by which thread, a piece was accessed last."""
+        number, inside = divmod(int(known.who(np.array(piece))), self.each)
+        where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
+        return self.kernel.code[int(known.pc(np.array(piece)))].source.line, where
+
+    # Stores
+
+    def _store(self, access: MemoryAccess, strong: bool) -> None:
+        history = self._history(access)
+        pieces = history.pieces(access.start, access.width)
+        thread = np.repeat(access.threads, pieces.shape[1])
+        values = None if access.values is None else access.values.reshape(-1, history.width)
+        store = _Store(pieces.reshape(-1), thread, self.who[thread], values, history.width)
+        clock = self.shared.clocks.tick()
+        for known in (history.stored, history.read, history.other):
+            race = self._races(known, store, strong)
+            if race.any():
+                same = unchanged(access.buffer, store.piece, store.values)
+                self._tell(access, known, store, race, same, over=known is not history.stored)
+        history.put_store(store.piece, store.who, self.now, clock, access.pc, strong)
+        twice = history.stored.who(store.piece) != store.who
+        if not strong and twice.any():
+            self._tell(access, history.stored, store, twice, agreeing(store))
+
+    def _races(self, known: LastAccesses, store: _Store, strong: bool) -> Array:
+        """Which of these stores nothing orders behind the last accesses to their pieces."""
+        before = known.who(store.piece)
+        race: Array = (before >= 0) & (before != store.who)
+        if strong:
+            race &= ~known.strong(store.piece)
+        at = np.flatnonzero(race)
+        if at.size:
+            race[at] = ~self._ordered(known, store.piece[at], store.thread[at], before[at])
+        return race
+
+    def _ordered(self, known: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
+        """Whether what `before` stored is ordered before what `thread` does."""
+        mine = self.who[thread]
+        own = mine // self.each == before // self.each
+        ordered = own & (known.time(piece) <= self.heard[thread % self.state.warps])
+        far = np.flatnonzero(~ordered)
+        ordered[far] = known.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
+        near = np.flatnonzero(mine // self.cluster == before // self.cluster)
+        if near.size:
+            clocks, state = self.shared.clocks, self.state
+            warp, lane = thread[near] % state.warps, thread[near] // state.warps
+            inside = before[near] - state.geometry.first * self.each
+            other, other_lane = inside // LANES, inside % LANES
+            between, within = clocks.before(warp, other), clocks.before_lanes(lane, warp, other_lane)
+            ordered[near] |= known.clock(piece[near]) <= np.where(other == warp, within, between)
+        return ordered
+
+    # Telling
+
+    def _how(self, known: LastAccesses, piece: int, thread: int) -> str:
+        """Why an access to a piece is not ordered before what a thread does."""
+        cta = int(self.who[thread]) // self.each
+        if int(known.who(np.array(piece))) // self.each == cta or int(known.time(np.array(piece))) > self.told[cta]:
+            return "nothing orders them"
+        return "no membar.gl, fence or .release covers it before the word is written that tells of it"
+
+    def _tell(
+        self, access: MemoryAccess, known: LastAccesses, store: _Store, race: Array, same: Array, *, over: bool = False
+    ) -> None:
+        """Of stores that race with others, or with reads that they are `over`."""
+        for bad, note in ((race & ~same, False), (race & same, True)):
+            if not bad.any():
+                continue
+            first = int(np.flatnonzero(bad)[0])
+            piece = int(store.piece[first])
+            line, where = self.who_accessed(known, piece)
+            end = "; the value is the same" if note else ""
+            writes = "writes what" if store.values is None or note else "writes another value than"
+            deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
+            how = self._how(known, piece, int(store.thread[first]))
+            text = f"race in global memory: {deed} at line {line}, and {how}{end}"
+            text += f"; byte {piece * store.width} of {access.buffer.name}"
+            about = "same value in global memory" if note else ("global", line, over)
+            count = int(np.count_nonzero(bad))
+            self.report(access.pc, text, int(store.thread[first]), about=about, count=count, note=note, together=note)
+
+
+# Global memory that is stored through the generic proxy and read through another one, by a bulk or tensor copy.
+#
+# The copy sees such a store only behind a `fence.proxy.async`, or one of `.global`, that is executed after it: here by
+# any thread of the CTA that stored, or of the one that copies. PTX ISA 8.6 and 9.7.9.25.
+#
+# It reads its tensor map through a third proxy. A kernel that makes a map needs a release behind what it stores, which
+# `tensormap.cp_fenceproxy` has, and an acquire of the place before the copy. PTX ISA 9.7.13.4.
+
+
+class GlobalProxies(Check):
+    """Follows fences; `writers` knows who stored what, and is told of every event before this."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, writers: GlobalWriters) -> None:
+        super().__init__(findings)
+        self.writers = writers
+        self.fenced: Array = np.zeros(0, np.int64)
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.asynchronous = np.array([d.traits.asynchronous for d in kernel.code])
+        if not self.fenced.size:
+            self.fenced = np.zeros(self.writers.ctas, np.int64)
+
+    def watch(self, pc: int) -> Look | None:
+        return self._fence if self.kernel.code[pc].traits.fences_asynchronous("global") else None
+
+    def _fence(self, sel: Selection) -> None:
+        threads = sel.threads
+        self.fenced[self.writers.who[threads] // self.writers.each] = self.writers.now
+
+    def access(self, access: MemoryAccess) -> None:
+        if access.kind != "load" or not self.asynchronous[access.pc] or not access.start.size:
+            return
+        if (history := self.writers.history(access.buffer)) is None:
+            return
+        pieces = history.pieces(access.start, access.width)
+        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        known, each = history.stored, self.writers.each
+        before = known.who(piece)
+        ctas = np.maximum(before, 0) // each, self.writers.who[thread] // each
+        fenced = np.maximum(self.fenced[ctas[0]], self.fenced[ctas[1]])
+        stored = np.flatnonzero((before >= 0) & (known.time(piece) > fenced))
+        bad = stored[~self.asynchronous[known.pc(piece[stored])]]
+        if bad.size:
+            first = int(piece[bad[0]])
+            line, where = self.writers.who_accessed(known, first)
+            text = (
+                f"reads through the asynchronous proxy what {where} writes at line {line}, and no fence.proxy.async is "
+                f"between them; byte {first * history.width} of {access.buffer.name}"
+            )
+            self.report(access.pc, text, int(thread[bad[0]]), about=("proxy", line), count=int(bad.size))
+
+
+class TensorMaps(Check):
+    """Follows the fences between stores to tensor maps and copies that use them; `writers` as above."""
+
+    name = "races"
+
+    def __init__(self, findings: Findings, writers: GlobalWriters) -> None:
+        super().__init__(findings)
+        self.writers = writers
+        self.released: Array = np.zeros(0, np.int64)
+        self.acquired: dict[tuple[int, int], Array] = {}
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.copying = np.array([d.traits.copies_maps for d in kernel.code])
+        if not self.released.size:
+            self.released = np.zeros(self.writers.ctas, np.int64)
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        side = decoded.traits.fences_maps
+        if side == "release":
+            return self._release
+        place = next((o for o in decoded.source.operands if isinstance(o, Address if side else Indexed)), None)
+        base = place.items[0] if isinstance(place, Indexed) else place
+        if base is None:
+            return None
+        if side:
+            return lambda sel: self._acquire(decoded, base, sel)
+        return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
+
+    def _release(self, sel: Selection) -> None:
+        self.released[self._ctas(sel.threads)] = self.writers.now
+
+    def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
+        for buffer, start, threads in self._places(decoded, base, sel):
+            none = np.zeros(self.writers.ctas, np.int64)
+            self.acquired.setdefault((id(buffer), start), none)[self._ctas(threads)] = self.writers.now
+
+    def _ctas(self, threads: Array) -> Array:
+        return self.writers.who[threads] // self.writers.each
+
+    def _places(self, decoded: Decoded, operand: Operand, sel: Selection) -> list[tuple[Buffer, int, Array]]:
+        """The maps in global memory that threads name, each with these threads: the buffer and the first byte."""
+        threads, state = sel.threads, self.state
+        base, offset = (operand.base, operand.offset) if isinstance(operand, Address) else (operand, 0)
+        if isinstance(base, Register):
+            slot = next(s for s in decoded.reads if s.name == base.name)
+            addresses: Array = state.banks[slot.bits][slot.index][threads].astype(np.int64) + offset
+        elif isinstance(base, Symbol) and (place := next((p for p in decoded.places if p.space == "global"), None)):
+            addresses = np.full(threads.size, place.address(state) + offset, np.int64)
+        else:
+            return []
+        found: list[tuple[Buffer, int, Array]] = []
+        for address in np.unique(addresses[addresses < PARAM_WINDOW]).tolist():
+            mine: Array = threads[addresses == address]
+            try:
+                (part,) = state.memory.memory.parts(np.array([address], np.uint64), 1, mine[:1])
+            except FaultError:  # The instruction says so.
+                continue
+            found.append((part.buffer, int(part.index[0]), mine))
+        return found
+
+    def _use(self, pc: int, base: Operand, sel: Selection) -> None:
+        for buffer, start, threads in self._places(self.kernel.code[pc], base, sel):
+            if (history := self.writers.history(buffer)) is None or start + SIZE > buffer.size:
+                continue
+            piece = np.unique((start + np.arange(SIZE)) // history.width)
+            known = history.stored
+            piece = piece[known.who(piece) >= 0]
+            if not piece.size:
+                continue
+            copied: Array = self.copying[known.pc(piece)]
+            none = np.zeros(self.writers.ctas, np.int64)
+            acquired = self.acquired.get((id(buffer), start), none)[self._ctas(threads)].min()
+            released = self.released[known.who(piece) // self.writers.each]
+            for bad, side in (
+                (~copied & (known.time(piece) > released), "release"),
+                (known.time(piece) > acquired, "acquire"),
+            ):
+                if bad.any():
+                    line, where = self.writers.who_accessed(known, int(piece[bad][0]))
+                    text = (
+                        f"uses the tensor map that {where} writes at line {line}, and no "
+                        f"fence.proxy.tensormap::generic.{side} is between them; byte {start} of {buffer.name}"
+                    )
+                    self.report(pc, text, int(threads[0]), about=("map", line, side), count=int(threads.size))
+                    break

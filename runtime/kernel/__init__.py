@@ -1,0 +1,1 @@
+"""Kernels: compiling, binding arguments, calling, loading PTX, checking it, tuning."""

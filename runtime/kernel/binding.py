@@ -1,0 +1,307 @@
+"""The arguments of a call, by position or by name: what each may be, and the outputs that it left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from ..arguments.arrays import Argument, borrow, packed_as
+from ..arguments.dtypes import PACKED, DType, element_of
+from ..arguments.launch_values import LaunchValue, Scalar
+from ..arguments.outputs import allocate, finished, model_of
+from ..arguments.parameter import Parameter
+from ..base.errors import ArgumentError
+from ..numerics.array import Array
+from ..plan.signature import Signature, extents, position_of
+
+# Arguments that share memory: what a kernel writes must be memory of its own.
+
+
+def check_overlap(
+    arguments: Mapping[int, Argument], parameters: tuple[Parameter, ...], written: frozenset[int]
+) -> None:
+    """Refuse a written argument that shares memory with another one, or within itself: the result would depend on
+    timing.
+
+    Raises:
+        ArgumentError: naming the arguments.
+    """
+    for i in sorted(written & arguments.keys()):
+        name = f"argument {i} (%{parameters[i].name})"
+        if is_folded(arguments[i]):
+            raise ArgumentError(
+                f"{name} is written, and elements of it share memory (strides of {arguments[i].byte_strides} bytes); "
+                "pass an array whose elements are apart"
+            )
+        for j, other in arguments.items():
+            if i != j and overlap(arguments[i], other):
+                raise ArgumentError(
+                    f"{name} is written and shares memory with "
+                    f"argument {j} (%{parameters[j].name}); pass separate arrays"
+                )
+
+
+def overlap(first: Argument, second: Argument) -> bool:
+    """Whether two arrays have an element in common."""
+    apart = first.address + first.nbytes <= second.address or second.address + second.nbytes <= first.address
+    if first.on_device != second.on_device or apart or min(first.nbytes, second.nbytes) == 0:
+        return False
+    return bool(np.shares_memory(first.elements(first.raw()), second.elements(second.raw())))
+
+
+def is_folded(argument: Argument) -> bool:
+    """Whether elements of an array may share memory: a step along one dimension is within what smaller ones reach."""
+    reach = argument.itemsize
+    for stride, size in sorted(zip(map(abs, argument.byte_strides), argument.shape, strict=True)):
+        if size > 1 and stride < reach:
+            return 0 not in argument.shape
+        reach += (size - 1) * stride
+    return False
+
+
+# Whether a parameter takes an argument: its shape, its elements, where they lie, and that it may be written.
+
+REMEMBERED = 256
+"""Kinds of arguments that a parameter remembers to take."""
+
+
+def check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
+    """Refuse an argument that `parameter` cannot take.
+
+    Raises:
+        ArgumentError: naming the argument by position and name, what was expected and what was got.
+    """
+    kind = (argument.shape, argument.strides, argument.element, argument.packed, argument.writable or not written)
+    if kind not in parameter.taken:
+        _check(argument, parameter, position, written=written)
+        if len(parameter.taken) >= REMEMBERED:
+            parameter.taken.clear()
+        parameter.taken.add(kind)
+
+
+def _check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
+    where = f"argument {position} (%{parameter.name})"
+    if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
+        raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
+    if not _lies_as(argument, parameter):
+        order = "" if parameter.strides is not None else " in row-major order without gaps"
+        raise ArgumentError(
+            f"{where}: expected {parameter}{order}, got strides of {argument.byte_strides} bytes{_copy_for(parameter)}"
+        )
+    if (number := _misfit(argument, parameter)) is not None:
+        raise ArgumentError(
+            f"{where}: warp.divisible promises extents and strides that are multiples of {parameter.divisor}, got "
+            f"{number}"
+        )
+    if written and not argument.writable:
+        raise ArgumentError(f"{where}: the kernel writes it, but the array is read-only; pass a writable copy")
+
+
+def _copy_for(parameter: Parameter) -> str:
+    """How to make a copy that a parameter takes, where one call does."""
+    *outer, last = parameter.strides or (1,)
+    if last in (None, 1) and set(outer) <= {None}:
+        return "; pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
+    return ""
+
+
+def _lies_as(argument: Argument, parameter: Parameter) -> bool:
+    """Whether the elements of an argument of the right shape lie where the parameter has them."""
+    if parameter.strides is None:
+        return argument.contiguous
+    if 0 in argument.shape:
+        return True
+    for extent, stride, expected in zip(argument.shape, argument.byte_strides, parameter.strides, strict=True):
+        elements, rest = divmod(stride, argument.itemsize)
+        if extent > 1 and (rest or elements < 0 or expected not in (None, elements)):
+            return False
+    return True
+
+
+def _misfit(argument: Argument, parameter: Parameter) -> int | None:
+    """An extent or stride of the argument that the parameter's divisor does not divide."""
+    if parameter.divisor == 1:
+        return None
+    last = len(argument.shape) - 1
+    steps = parameter.strides or tuple(int(i == last) for i in range(len(argument.shape)))
+    strides = [stride // argument.itemsize for stride in argument.byte_strides]
+    shape = zip(parameter.shape or (), argument.shape, steps, strict=True)
+    checked = [extent for wanted, extent, step in shape if step == 1 and wanted < 0]
+    checked += [s for s, n, step in zip(strides, argument.shape, steps, strict=True) if step is None and n > 1]
+    return next((number for number in checked if number % parameter.divisor), None)
+
+
+def _same_words(argument: Argument, expected: DType) -> bool:
+    """Equal types, signless integers of either sign, and raw words ('V2', which numpy loads bf16 files as)."""
+    if argument.itemsize != expected.itemsize or argument.packed != PACKED.get(element_of(expected), 1):
+        return False
+    if argument.element == element_of(expected) or argument.element.startswith("|V"):
+        return True
+    return argument.element.removeprefix("u") == element_of(expected).removeprefix("u")
+
+
+# The arguments of a call, by position or by name, with the outputs that it did not bring; and what they may be.
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a call runs on. `results` are the positions of what it returns: outputs made for it, and those of `out`."""
+
+    arguments: tuple[object, ...]
+    results: tuple[int, ...]
+    model: object | None = None
+
+    def returned(self) -> object:
+        """The outputs that the call returns: one, or several as a tuple."""
+        found = tuple(finished(self.arguments[i], self.model) for i in self.results)
+        return found[0] if len(found) == 1 else found
+
+
+def bind(function: Signature, args: Sequence[object], named: Mapping[str, object], out: object = None) -> Bound:
+    """Every argument of a call. Outputs that are not given are made; one that the function reads before it writes it,
+    as C in C += A B, starts as zeros.
+
+    Raises:
+        ArgumentError: naming the argument that is missing, unknown or given twice, or cannot be made.
+    """
+    if len(args) > len(function.parameters):
+        raise ArgumentError(_miscounted(function, len(args)))
+    given = dict(enumerate(args))
+    for name, value in named.items():
+        _give(function, given, position_of(name, function.parameters), value)
+    outputs = [i for i in sorted(function.written) if i not in given]
+    for i, value in _out(function, out, outputs).items():
+        _give(function, given, i, value)
+    missing = [i for i in range(len(function.parameters)) if i not in given and i not in function.written]
+    if missing:
+        raise ArgumentError(
+            f"{_miscounted(function, len(given))}; missing: {', '.join(map(function.argument, missing))}"
+        )
+    model = model_of(given.values())
+    made = _made(function, given, model)
+    return Bound(tuple(made[i] for i in range(len(function.parameters))), tuple(outputs), model)
+
+
+def _give(function: Signature, given: dict[int, object], position: int, value: object) -> None:
+    if position in given:
+        raise ArgumentError(f"{function}: {function.argument(position)} is given twice")
+    given[position] = value
+
+
+def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, object]:
+    """The outputs that `out` brings, by position: one array, a sequence of them, or a mapping by name."""
+    if out is None:
+        return {}
+    if isinstance(out, Mapping):
+        named = cast("Mapping[object, object]", out)
+        found = {position_of(str(name), function.parameters): value for name, value in named.items()}
+        if foreign := [i for i in found if i not in function.written]:
+            raise ArgumentError(f"out: {function.argument(foreign[0])} of {function} is no output")
+        return found
+    several = cast("Sequence[object]", out) if isinstance(out, tuple | list) else (out,)
+    if len(several) != len(outputs):
+        names = ", ".join(map(function.argument, outputs)) or "none"
+        raise ArgumentError(f"out: expected an array for each output that is not given ({names}), got {len(several)}")
+    return dict(zip(outputs, several, strict=True))
+
+
+def _made(function: Signature, given: Mapping[int, object], model: object | None) -> dict[int, object]:
+    """What is given, with what is made of the rest."""
+    absent = [i for i in range(len(function.parameters)) if i not in given]
+    if not absent:
+        return dict(given)
+    arrays = {i: value for i, value in given.items() if function.parameters[i].shape is not None}
+    shapes = {i: _ranked(function.parameters[i], value, i).shape for i, value in arrays.items()}
+    known, made = extents(function, shapes), dict(given)
+    for i in absent:
+        if min(known[i], default=0) < 0:
+            raise ArgumentError(
+                f"{function.argument(i)}: nothing tells the extents of {function.parameters[i]}; pass the array"
+            )
+        try:
+            made[i] = allocate(function.parameters[i], known[i], model, zeros=i not in function.filled)
+        except ArgumentError as error:
+            raise ArgumentError(f"{function.argument(i)}: {error}") from error
+    return made
+
+
+def _miscounted(function: Signature, got: int) -> str:
+    return f"{function}: expected {len(function.parameters)} arguments, got {got}"
+
+
+def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchValue]:
+    """The arguments as launches take them: arrays borrowed, numbers of their parameters' types.
+
+    Raises:
+        ArgumentError: naming the argument that does not fit its parameter, or the others.
+    """
+    parameters, written = function.parameters, function.written
+    if len(args) != len(parameters):
+        raise ArgumentError(_miscounted(function, len(args)))
+    values = [_value(p, arg, i, i in written) for i, (p, arg) in enumerate(zip(parameters, args, strict=True))]
+    arrays = {i: v for i, v in enumerate(values) if isinstance(v, Argument)}
+    check_overlap(arrays, parameters, written)
+    for tie in function.ties:
+        _check_tie(tie, arrays, function)
+    for position, element in function.sparse:
+        _check_metadata(function.argument(position), element, arrays[position])
+    return values
+
+
+def _check_tie(tie: frozenset[tuple[int, int]], arrays: Mapping[int, Argument], function: Signature) -> None:
+    """Refuses arguments whose extents along one loop of the function differ."""
+    (first, along), *others = sorted(tie)
+    extent = arrays[first].shape[along]
+    for i, dimension in others:
+        if arrays[i].shape[dimension] != extent:
+            raise ArgumentError(
+                f"{function.argument(i)}: expected {extent} along dimension {dimension}, as "
+                f"{function.argument(first)} has along dimension {along}, got {arrays[i]}"
+            )
+
+
+def _check_metadata(where: str, element: str, given: Argument) -> None:
+    """Refuses metadata of a sparse A that means nothing, where it lies in host memory."""
+    if given.on_device:
+        return
+    from ..arguments.sparse import check_metadata
+
+    whole = given.array() if given.contiguous else np.ascontiguousarray(cast("Array", given.owner)).view(np.uint8)
+    try:
+        check_metadata(whole.view(np.uint32).reshape(given.shape), element)
+    except ArgumentError as error:
+        raise ArgumentError(f"{where}: {error}") from error
+
+
+def _value(parameter: Parameter, arg: object, position: int, written: bool) -> LaunchValue:
+    if parameter.shape is None:
+        return _scalar(parameter, arg, position)
+    argument = _borrowed(parameter, arg, position)
+    check(argument, parameter, position, written=written)
+    return argument
+
+
+def _borrowed(parameter: Parameter, arg: object, position: int) -> Argument:
+    try:
+        return packed_as(borrow(arg, parameter.element), parameter)
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
+
+
+def _ranked(parameter: Parameter, arg: object, position: int) -> Argument:
+    """An array of as many dimensions as its parameter has, whatever its sizes."""
+    argument = _borrowed(parameter, arg, position)
+    if len(argument.shape) != len(parameter.shape or ()):
+        raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}, got {argument}")
+    return argument
+
+
+def _scalar(parameter: Parameter, arg: object, position: int) -> Scalar:
+    try:
+        return cast(Scalar, np.asarray(arg).astype(parameter.dtype)[()])
+    except (TypeError, ValueError) as error:
+        where = f"argument {position} (%{parameter.name})"
+        raise ArgumentError(f"{where}: expected a number for {parameter.element}, got {arg!r}") from error

@@ -1,0 +1,301 @@
+"""Compiling MLIR: text, a file or a module becomes a kernel, or a record that a file can hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ...dialect.isa.tensor_map import TensorMapFields
+from ...dialect.schedule import Schedule
+from ...passes.collector import paused
+from ...passes.source import read_once, read_text
+from ..arguments.parameter import Parameter
+from ..base.cache import kept, key_of
+from ..base.errors import ArgumentError
+from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3
+from ..base.sources import text_or_file
+from ..plan.signature import Signature
+from .kernel import Kernel, OnPhase, ScheduleOption
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from .module import PtxModule
+
+# A kernel as parts that a file can hold, JSON and text, and back.
+
+FACTS, PTX, HOST = "kernel.json", "kernel.ptx", "host.mlir"
+
+
+def parts_of(kernel: Kernel) -> dict[str, bytes]:
+    """The parts of a kernel, all but the name that messages call it by."""
+    return {FACTS: json.dumps(facts_of(kernel)).encode(), PTX: kernel.ptx.encode(), HOST: kernel.host.encode()}
+
+
+def facts_of(kernel: Kernel) -> dict[str, object]:
+    """How a kernel is called and launched, for JSON."""
+    return {
+        "target": kernel.target,
+        "function": _signature(kernel.function),
+        "plan": {
+            "launches": [_launch(launch) for launch in kernel.plan.launches],
+            "scratch": [{**buffer._asdict(), "data": buffer.data.hex()} for buffer in kernel.plan.scratch],
+            "dynamic": kernel.plan.dynamic,
+        },
+        "schedules": {name: None if held is None else str(held) for name, held in kernel.schedules.items()},
+    }
+
+
+def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
+    """The kernel that parts describe, called `name` in messages."""
+    facts = cast("dict[str, Any]", json.loads(parts[FACTS]))
+    plan = facts["plan"]
+    return Kernel(
+        function=_read_signature(facts["function"]),
+        plan=Plan(
+            tuple(_read_launch(launch) for launch in plan["launches"]),
+            tuple(ScratchBuffer(b["bytes"], b["zeroed"], bytes.fromhex(b["data"])) for b in plan["scratch"]),
+            plan["dynamic"],
+        ),
+        schedules={name: None if text is None else Schedule.parse(text) for name, text in facts["schedules"].items()},
+        ptx=parts[PTX].decode(),
+        target=facts["target"],
+        name=name,
+        host=parts[HOST].decode(),
+    )
+
+
+def _signature(function: Signature) -> dict[str, object]:
+    return {
+        "name": function.name,
+        "parameters": [asdict(parameter) for parameter in function.parameters],
+        "written": sorted(function.written),
+        "filled": sorted(function.filled),
+        "products": [product._asdict() for product in function.products],
+        "ties": [sorted(tie) for tie in function.ties],
+        "sparse": function.sparse,
+    }
+
+
+def _read_signature(facts: dict[str, Any]) -> Signature:
+    return Signature(
+        name=facts["name"],
+        parameters=tuple(
+            Parameter(**{**p, "shape": _tuple(p["shape"]), "strides": _tuple(p["strides"])})
+            for p in facts["parameters"]
+        ),
+        written=frozenset(facts["written"]),
+        filled=frozenset(facts["filled"]),
+        products=tuple(Problem(**sizes) for sizes in facts["products"]),
+        ties=tuple(frozenset((i, d) for i, d in tie) for tie in facts["ties"]),
+        sparse=tuple((i, element) for i, element in facts["sparse"]),
+    )
+
+
+def _launch(launch: Launch) -> dict[str, object]:
+    return {
+        "kernel": launch.kernel,
+        "grid": launch.grid,
+        "block": launch.block,
+        "shared": launch.shared,
+        "arguments": [_argument(argument) for argument in launch.arguments],
+        "module": launch.module,
+        "cluster": launch.cluster,
+    }
+
+
+def _read_launch(facts: dict[str, Any]) -> Launch:
+    return Launch(
+        kernel=facts["kernel"],
+        grid=_tuple(facts["grid"]),
+        block=_tuple(facts["block"]),
+        shared=facts["shared"],
+        arguments=tuple(_read_argument(argument) for argument in facts["arguments"]),
+        module=facts["module"],
+        cluster=_tuple(facts["cluster"]),
+    )
+
+
+def _argument(argument: Passed) -> object:
+    """A position, [a number by value], [a position, bytes behind it], or these with the bytes of a tensor map."""
+    match argument:
+        case Mapped(position, distance, fields):
+            return [position, distance, fields.encode().hex()]
+        case Word(value):
+            return [value]
+        case Shifted(position, distance):
+            return [position, distance]
+        case _:
+            return argument
+
+
+def _read_argument(facts: int | list[Any]) -> Passed:
+    match facts:
+        case [position, distance, map_]:
+            return Mapped(position, distance, TensorMapFields.decode(bytes.fromhex(map_)))
+        case [value]:
+            return Word(value)
+        case [position, distance]:
+            return Shifted(position, distance)
+        case _:
+            return cast(int, facts)
+
+
+def _tuple(values: list[Any] | None) -> Any:
+    return None if values is None else tuple(values)
+
+
+# Compiling MLIR: text, a file or a module becomes a kernel.
+
+SUFFIX = ".mlir"
+
+UNNAMED = "<mlir>"
+"""What messages call text that is in no file."""
+
+
+def compile(
+    mlir: str | os.PathLike[str] | ModuleOp,
+    target: str | None = None,
+    name: str | None = None,
+    *,
+    file: str | None = None,
+    on_phase: OnPhase | None = None,
+    tf32: bool = False,
+    tuned: str | Path | None = None,
+    cache: bool = True,
+    **schedule: ScheduleOption,
+) -> Kernel:
+    """Compile one function of an MLIR module to PTX.
+
+    - `mlir`: text, the path of a file (a `Path`, or one line that ends in .mlir or names a file), or a module, which is
+      not changed.
+    - `target`: the GPU, such as "sm_80"; by default the module's `warp.target`, or else sm_90a.
+    - `name`: the function to compile, if the module has several.
+    - `file`: what error messages call the text.
+    - `on_phase`: called with the name and the seconds of each phase.
+    - `tf32`: multiply f32 as tf32, which drops 13 of the 23 bits of each fraction. Without it products of f32 are
+      refused.
+    - `tuned`: a file of measured schedules, which `warploom tune` writes.
+    - `cache`: whether a kernel that was compiled before, with the same options and compiler, is read from the cache on
+      disk.
+    - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
+
+    If the function is on tensors, its results are additional arguments after its own.
+
+    Raises:
+        CompileError: with file, line and column where they are known, for text that does not parse or verify,
+            an unknown target, a schedule that does not fit, or a product the target has no instruction for.
+        HostError: if there is no such function, or it has an operation that the host cannot evaluate.
+        WarploomError: if there is no such file, or it is not text.
+    """
+    asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)
+    written = isinstance(mlir, str | os.PathLike)
+    text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
+    with read_once():
+        return _compiled(asked, mlir, text, file or where, on_phase, cache=cache)
+
+
+def _compiled(
+    asked: _Asked,
+    mlir: str | os.PathLike[str] | ModuleOp,
+    text: str,
+    file: str,
+    on_phase: OnPhase | None,
+    *,
+    cache: bool,
+) -> Kernel:
+    """The kernel asked for, from the cache if it is there."""
+    store = kept() if cache else None
+    key = None if store is None else asked.key(text, file)
+    if store is None or key is None:
+        return asked.lowered(mlir, text, file, on_phase)
+    start = time.perf_counter()
+    if (parts := store.get(key)) is not None:
+        if on_phase is not None:
+            on_phase("cache", time.perf_counter() - start)
+        return kernel_of(parts, file)
+    kernel = asked.lowered(mlir, text, file, on_phase)
+    store.put(key, parts_of(kernel))
+    return kernel
+
+
+def load_kernels(
+    mlir: str | os.PathLike[str] | ModuleOp, target: str | None = None, block: int | Sequence[int] | None = None
+) -> PtxModule:
+    """Compile the kernels of a `gpu.module`, which you or other passes wrote. Launch them with a grid, a block and
+    arguments: `load_kernels("a.mlir").launch("k", grid=4, block=32, args=[a])`. The size of their shared memory is
+    computed.
+
+    `mlir` and `target` are those of `compile`. `block` is the shape of the block for kernels that do not have
+    `gpu.known_block_size`.
+
+    Raises:
+        CompileError: as `compile`, or if there is not exactly one `gpu.module`.
+        WarploomError: if there is no such file, or it is not text.
+    """
+    from .lowering import kernels, parse
+
+    shape = None if block is None else dim3(block, "block")
+    if isinstance(mlir, str | os.PathLike):
+        text, where = text_or_file(mlir, SUFFIX, UNNAMED)
+        return kernels(parse(text, where), target, where, shape)
+    return kernels(_module(mlir).clone(), target, UNNAMED, shape)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a kernel is compiled for."""
+
+    target: str | None
+    name: str | None
+    tf32: bool
+    tuned: str | None
+    schedule: Mapping[str, ScheduleOption]
+
+    def key(self, text: str, file: str) -> str | None:
+        """What the kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
+        try:
+            measured = None if self.tuned is None else read_text(self.tuned)
+        except (OSError, UnicodeDecodeError):
+            return None
+        schedule = {name: str(value) for name, value in self.schedule.items()}
+        asked = {"target": self.target, "name": self.name, "tf32": self.tf32, "tuned": measured, "schedule": schedule}
+        return key_of("kernel", {"text": text, "file": file, **asked})
+
+    def lowered(
+        self, mlir: str | os.PathLike[str] | ModuleOp, text: str, file: str, on_phase: OnPhase | None
+    ) -> Kernel:
+        """The kernel, compiled."""
+        with paused():  # what is imported first stays too
+            from .lowering import lowered, parse
+
+            module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
+            return lowered(module, self.target, self.name, file, on_phase, self.tf32, self.tuned, self.schedule)
+
+
+def _printed(module: ModuleOp) -> str:
+    """All that a module says, with the places of its operations."""
+    from xdsl.printer import Printer
+
+    out = StringIO()
+    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(module)
+    return out.getvalue()
+
+
+def _module(given: ModuleOp) -> ModuleOp:
+    """What is neither text nor a path, if it is a module.
+
+    Raises:
+        ArgumentError: if it is something else.
+    """
+    from xdsl.dialects.builtin import ModuleOp
+
+    if not isinstance(cast("object", given), ModuleOp):
+        raise ArgumentError(f"expected MLIR text, the path of a file, or a module of xDSL, got {type(given).__name__}")
+    return given

@@ -1,0 +1,223 @@
+"""Kernels: what compiling a function gives, and calling it.
+
+Nothing here imports the compiler, so that a kernel that was kept is called without it, nor numpy, so that a kernel is
+compiled without that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...dialect.schedule import Schedule
+from ..base.errors import ArgumentError
+from ..base.launch import Launch, Plan, Progress
+from ..plan.signature import Signature
+
+if TYPE_CHECKING:
+    from ..arguments.launch_values import LaunchValue
+    from ..base.launch import Problem
+    from ..cuda.launch import Prepared
+    from .module import Checks, LaunchPlace, Options, PtxModule
+
+ScheduleOption: TypeAlias = str | int | Sequence[int]
+OnPhase: TypeAlias = Callable[[str, float], None]
+"""Called with the name of each phase of the compilation and the seconds it took."""
+
+
+@dataclass(frozen=True, repr=False)
+class Kernel:
+    """A compiled host function, which is called with arrays.
+
+    - `function`: the signature.
+    - `plan`: what a call launches, in order, and the scratch memory that the launches share.
+    - `schedules`: the schedule of each kernel by its name; None for a kernel without one.
+    - `host`: where launches depend on the sizes of arguments, the lowered host function as text; elsewhere "".
+    """
+
+    function: Signature
+    plan: Plan
+    schedules: Mapping[str, Schedule | None] = field(hash=False)
+    ptx: str
+    target: str
+    name: str = "<mlir>"
+    host: str = ""
+
+    def __repr__(self) -> str:
+        count = len(self.launches)
+        launches = f"{count} launch{'es' if count > 1 else ''}"
+        if len(self.schedules) > len({launch.kernel for launch in self.launches}):
+            launches += f" of {len(self.schedules)} kernels, by size and strides"
+        chosen = "; ".join(str(schedule) for schedule in self.schedule if schedule is not None)
+        return f"<Kernel {self.function} for {self.target}: {launches}{f', {chosen}' if chosen else ''}>"
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled and copied: the fields, and nothing that was made from them."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def _repr_html_(self) -> str:
+        """What it computes and launches, with the PTX, for notebooks."""
+        from .display import table
+
+        pairs = tuple(zip(self.launches, self.schedule, strict=True))
+        return f"{self._repr_svg_() or ''}{table(self.function, self.target, pairs, self.ptx)}"
+
+    def _repr_svg_(self) -> str | None:
+        """The result of its first product in tiles, for notebooks; None for one without a product of known size."""
+        from .display import result
+
+        found = ((p, s) for p, s in zip(self._problems(), self.schedule, strict=True) if p is not None)
+        problem, schedule = next(found, (None, None))
+        return None if problem is None or schedule is None else result(problem, schedule)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The launches of a call, in order."""
+        return self.plan.launches
+
+    @property
+    def schedule(self) -> tuple[Schedule | None, ...]:
+        """The schedule of each launch; None for a kernel without one."""
+        return tuple(self.schedules[launch.kernel] for launch in self.launches)
+
+    def called_with(self, *args: object) -> Kernel:
+        """The same kernel with the launches of a call with these arguments. If launches depend on sizes, this evaluates
+        them before the call.
+
+        Raises:
+            ArgumentError: if an argument does not fit its parameter.
+        """
+        from .binding import launch_values
+
+        return replace(self, plan=self.plan_for(launch_values(self.function, args)))
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        """Bytes of each buffer of scratch memory that a call takes while it runs."""
+        return tuple(buffer.bytes for buffer in self.plan.scratch)
+
+    @cached_property
+    def binary(self) -> PtxModule:
+        """The PTX, parsed for launching."""
+        from .module import PtxModule
+
+        return PtxModule(self.ptx, f"<PTX of {self.name}>")
+
+    @property
+    def cubin(self) -> bytes:
+        """Machine code for the kernel's target, made by ptxas or read from the cache on disk.
+
+        Raises:
+            AssemblerError: if there is no ptxas.
+        """
+        from ..cuda.ptxas import machine_code
+
+        return machine_code(self.ptx, self.target).cubin
+
+    def __call__(
+        self,
+        *args: object,
+        out: object = None,
+        device: str = "auto",
+        progress: Progress | None = None,
+        arch: str | None = None,
+        checks: Checks = (),
+        report: bool = False,
+        max_steps: int | None = None,
+        trace: bool = False,
+        **named: object,
+    ) -> Any:
+        """Run the function on arrays, and write its outputs in place.
+
+        Arguments are numpy arrays (ml_dtypes.bfloat16 for bf16), or objects with `__cuda_array_interface__` or
+        `__dlpack__`, by position or by the names of the function's parameters. You may omit outputs. The library of the
+        given arrays then allocates them on the same device. They start as zeros if the function accumulates into them.
+
+        - `out`: arrays for the outputs that are left out of the arguments: one array, several, or a mapping by name.
+        - `device`: "interp", "cuda", or "auto", which takes a GPU if there is one that runs the target. If all arrays
+          are in GPU memory, the launches are enqueued on the stream of the arrays' producer, and not waited for.
+        - `progress`: called at intervals with the part of an interpreted launch that is done.
+        - `arch`: the target whose matrix arithmetic the interpreter uses instead of the kernel's own.
+        - `checks`: what the interpreter checks in addition to faults: names such as "races", or "all".
+        - `report`: run on the interpreter, and count instructions, bank conflicts and sectors.
+        - `trace`: run on the interpreter, and record what each warp does at which time, in modelled cycles.
+        - `max_steps`: end an interpreted launch with an error after so many steps. A step is one instruction for all
+          threads that run it together.
+
+        Returns:
+            The outputs that were left out or given as `out`: one array, or a tuple of several. If every argument is
+            given, a `LaunchPlace` instead, which says where the function ran, and holds the report and the trace of
+            each launch if asked for.
+
+        Raises:
+            ArgumentError: naming the argument, if one does not fit its parameter.
+            DeviceUnavailableError: if a GPU is asked for and there is none that runs the target.
+            WarploomError: if the kernel fails.
+        """
+        from .binding import bind
+        from .module import Options
+
+        bound = bind(self.function, args, named, out)
+        if (report or trace) and bound.results:
+            missing, what = ", ".join(map(self.function.argument, bound.results)), "report" if report else "trace"
+            raise ArgumentError(f"a call with every argument returns a {what}; pass {missing} by position or by name")
+        place = self._run(bound.arguments, device, progress, Options(arch, checks, report, max_steps, trace=trace))
+        return bound.returned() if bound.results else place
+
+    def _run(
+        self, arguments: Sequence[object], device: str, progress: Progress | None, options: Options
+    ) -> LaunchPlace:
+        from .binding import launch_values
+
+        values = launch_values(self.function, arguments)
+        plan = self.plan_for(values)
+        place = self.binary.run(
+            plan.launches,
+            values,
+            scratch=plan.scratch,
+            device=device,
+            written=self.function.written,
+            progress=progress,
+            options=options,
+        )
+        if not options.report:
+            return place
+        problems = replace(self, plan=plan)._problems()
+        found = tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True))
+        return replace(place, reports=found)
+
+    def _problems(self) -> list[Problem | None]:
+        """The product that each launch computes: each of those that have a schedule one, the others none."""
+        products = iter(self.function.products)
+        if sum(s is not None for s in self.schedule) != len(self.function.products):
+            return [None] * len(self.schedule)
+        return [None if s is None else next(products) for s in self.schedule]
+
+    def prepare(self, *args: object, **named: object) -> Prepared:
+        """A call on these arrays in GPU memory. It is checked and packed once, and can be enqueued many times.
+
+        Raises:
+            ArgumentError: if one is missing, does not fit its parameter or lies in host memory.
+            DeviceUnavailableError: if there is no GPU that runs the target.
+        """
+        from .binding import bind, launch_values
+
+        bound = bind(self.function, args, named)
+        if bound.results:
+            missing = ", ".join(map(self.function.argument, bound.results))
+            raise ArgumentError(f"{self.function}: a prepared call has all its arguments; missing: {missing}")
+        values = launch_values(self.function, bound.arguments)
+        plan = self.plan_for(values)
+        return self.binary.prepare(plan.launches, values, plan.scratch)
+
+    def plan_for(self, values: Sequence[LaunchValue]) -> Plan:
+        """The launches and the scratch memory of a call with these arguments."""
+        return self._planner(values) if self.plan.dynamic else self.plan
+
+    @cached_property
+    def _planner(self) -> Callable[[Sequence[LaunchValue]], Plan]:
+        from ..plan.host import planner
+
+        return planner(self.host, self.function.name)

@@ -1,0 +1,208 @@
+"""From MLIR text to a kernel: parsing, the standard pipeline, and what comes out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from xdsl.dialects import func, gpu
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from ...dialect.isa.targets import UnknownTargetError, named
+from ...dialect.isa.targets import target as target_row
+from ...dialect.ptx.ops import FuncOp as PtxFuncOp
+from ...dialect.ptx.ops import ModuleOp as PtxModuleOp
+from ...dialect.ptx.printer import print_ptx, ptx_module
+from ...dialect.schedule import ScheduleError, parse_options
+from ...dialect.warp.attributes import target_of
+from ...passes.allocate import allocate
+from ...passes.diagnostics import describe, verify
+from ...passes.pipeline import DEFAULT_TARGET, PARTS, lower, standard_pipeline
+from ...passes.source import begins_as_ptx
+from ...passes.universe import make_context, parse_mlir
+from ..base.errors import CompileError, HostError
+from ..base.launch import Dim3, Launch
+from ..plan import host
+from ..plan.signature import Signature
+from .kernel import Kernel, OnPhase, ScheduleOption
+
+if TYPE_CHECKING:
+    from .module import PtxModule
+
+LAST = "convert-warp-to-ptx"
+"""The pass that leaves the level of fragments."""
+
+
+def lowered(
+    module: ModuleOp,
+    target: str | None,
+    name: str | None,
+    file: str,
+    on_phase: OnPhase | None,
+    tf32: bool,
+    tuned: str | None,
+    schedule: Mapping[str, ScheduleOption],
+) -> Kernel:
+    """The kernel of one function of a module, which is lowered in place; arguments and errors as those of `compile`."""
+    target = target or target_name(module)
+    with as_compile_errors():
+        pipeline = _pipeline(target, schedule, tf32, tuned)
+        without_tensors(module)
+        function = host.signature(host.choose(module, name))
+        lower(module, make_context(), pipeline, on_phase)
+        kernel = _kernel_of(module, function, target, file, on_phase)
+        if schedule and kernel.plan.launches and not any(kernel.schedules.values()):
+            fields = ", ".join(f"{name}={value}" for name, value in schedule.items())
+            raise CompileError(
+                f"{file}: @{function.name} cannot have {fields}: its kernels have no schedule, because none "
+                "of them is a product on tensor cores or an attention"
+            )
+        return kernel
+
+
+def to_fragments(
+    module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption]
+) -> None:
+    """Lowers a module in place to kernels over fragments, up to what `convert-warp-to-ptx` goes on with; arguments and
+    errors as those of `compile`."""
+    with as_compile_errors():
+        pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
+        without_tensors(module)
+        lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
+
+
+def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None = None) -> PtxModule:
+    """The kernels of a module's one `gpu.module`, lowered, with the shared memory that each takes; nothing says how
+    they are launched. Kernels that say no size of a block are compiled for blocks of `block` threads.
+
+    Raises:
+        CompileError: as `compile`, or if there is no `gpu.module`, or more than one.
+    """
+    found = [op for op in module.ops if isinstance(op, gpu.ModuleOp)]
+    if len(found) != 1:
+        names = ", ".join(f"@{op.sym_name.data}" for op in found) or "none"
+        raise CompileError(f"{file}: expected one gpu.module, whose kernels are launched, got {len(found)} ({names})")
+    target = target or target_name(module)
+    size = None if block is None else DenseArrayBase.from_list(i32, block)
+    for kernel in found[0].walk():
+        if isinstance(kernel, gpu.FuncOp) and kernel.known_block_size is None:
+            kernel.known_block_size = size
+    with as_compile_errors():
+        target_row(target)
+        finish = PARTS["finish"].of(standard_pipeline()).removesuffix(f",{LAST}")
+        lower(module, make_context(), f"warp-set-target{{arch={target}}},{finish}")
+        shared = {op.sym_name.data: allocate(op) for op in module.walk() if isinstance(op, gpu.FuncOp)}
+        lower(module, make_context(), LAST)
+        from .module import PtxModule
+
+        return PtxModule(print_ptx(ptx_module(module)), f"<PTX of {file}>", shared)
+
+
+def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, tuned: str | None) -> str:
+    target_row(target)
+    parse_options(schedule)
+    return standard_pipeline(target, schedule, tf32=tf32, tuned=tuned)
+
+
+def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
+    """The target that a module says it is for, or another where it says none.
+
+    Raises:
+        CompileError: for a `warp.target` that is none.
+    """
+    with as_compile_errors():
+        own = target_of(module)
+    return otherwise if own is None else own.name
+
+
+def without_tensors(module: ModuleOp) -> None:
+    """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others. Calls
+    are replaced by what they call.
+
+    Raises:
+        CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
+    """
+    from ...passes.linalg.generalize import generalize, is_generalized
+
+    if any(map(is_generalized, module.walk())):
+        with as_compile_errors():
+            verify(module)
+            generalize(module)
+    inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
+    if any(isinstance(t, TensorType) for t in inputs):
+        from ...passes.linalg.bufferize import bufferize
+
+        with as_compile_errors():
+            verify(module)
+            bufferize(module)
+
+
+def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:
+    """The module that MLIR text describes, not yet verified.
+
+    Raises:
+        CompileError: with file, line and column, if the text is no MLIR.
+    """
+    if begins_as_ptx(mlir):
+        raise CompileError(f"{file}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX")
+    start = time.perf_counter()
+    try:
+        with as_compile_errors():
+            module = parse_mlir(make_context(), mlir, file)
+    except RecursionError as error:
+        raise CompileError(f"{file}: nested too deeply") from error
+    _report(on_phase, "parse", start)
+    return module
+
+
+def _report(on_phase: OnPhase | None, name: str, start: float) -> None:
+    if on_phase is not None:
+        on_phase(name, time.perf_counter() - start)
+
+
+def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on_phase: OnPhase | None) -> Kernel:
+    lowered = host.choose(module, function.name)
+    plan = host.plan(lowered)
+    device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
+    used = {launch.module for launch in plan.launches}
+    empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
+    if not used and function.written and empty:
+        version = ".".join(map(str, named(target).ptx))
+        text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
+        return Kernel(function, plan, {}, text, target, file)
+    if not plan.launches:
+        raise HostError(f"@{function.name} launches no kernel: there is no product and no elementwise operation in it")
+    if len(used) != 1 or not used <= device_modules.keys():
+        found = ", ".join(f"@{n}" for n in device_modules) or "none"
+        raise HostError(
+            f"@{function.name}: expected launches from one ptx.module of the module ({found}), got {sorted(used)}"
+        )
+    device = device_modules[used.pop()]
+    start = time.perf_counter()
+    text = print_ptx(device)
+    _report(on_phase, "print", start)
+    kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
+    for launch in plan.launches:
+        _check_kernel(kernels, launch)
+    schedules = {name: host.schedule_of(kernel) for name, kernel in kernels.items()}
+    launching = host.text_of(lowered) if plan.dynamic else ""
+    return Kernel(function, plan, schedules, text, target, file, launching)
+
+
+def _check_kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> None:
+    if launch.kernel not in kernels:
+        raise HostError(
+            f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
+        )
+
+
+@contextmanager
+def as_compile_errors() -> Generator[None]:
+    """Turn what the compiler raises for bad input into CompileError."""
+    try:
+        yield
+    except (ParseError, DiagnosticException, ScheduleError, UnknownTargetError) as error:
+        raise CompileError(describe(error).removeprefix("error: ")) from error

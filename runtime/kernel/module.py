@@ -1,0 +1,394 @@
+"""PTX of any origin, loaded and launched: on a GPU through the driver, or on the CPU by the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from ...dialect.ptx.text.syntax import Function, Module
+from ..arguments.arrays import Argument, borrow
+from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
+from ..arguments.tensor_map import EncodedMap
+from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
+from ..base.launch import DEVICES, Launch, Mapped, Passed, Progress, ScratchBuffer, Shifted, Word, dim3
+from ..base.sources import known_target, text_or_file
+from .written import may_write
+
+if TYPE_CHECKING:
+    from ..cuda.driver import Gpu
+    from ..cuda.launch import Prepared
+    from ..interp import Program
+    from ..interp.machine.memory import Finding
+    from ..interp.watch.report import LaunchReport
+    from ..interp.watch.timeline import LaunchTrace
+
+Output: TypeAlias = Callable[[str], object]
+"""Takes the text that an interpreted kernel prints."""
+
+Checks: TypeAlias = str | Sequence[str]
+"""What the interpreter looks for: names of `interp.checks.CHECKS` or "all", several in a sequence or with commas."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What only the interpreter does: the arithmetic of another target, checks, reports, traces, a limit of steps.
+
+    Raises:
+        ArgumentError: for a limit below 1, or a target that there is not.
+    """
+
+    arch: str | None = None
+    checks: Checks = ()
+    report: bool = False
+    max_steps: int | None = None
+    output: Output | None = None
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        given = cast("object", self.max_steps)
+        if given is not None and (not isinstance(given, int) or given < 1):
+            raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {given!r}")
+        if self.arch is not None:
+            known_target("arch", self.arch)
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether anything is asked for."""
+        return any((self.arch is not None, self.checks, self.report, self.trace, self.max_steps is not None))
+
+    def refuse(self) -> None:
+        """Raises:
+        ArgumentError: if anything is asked for.
+        """
+        if self.arch is not None:
+            raise ArgumentError(f"arch='{self.arch}' is arithmetic for device='interp'; a GPU has its own")
+        asked = {
+            "checks are made": self.checks,
+            "a report is made": self.report,
+            "a trace is made": self.trace,
+            "steps are counted": self.max_steps is not None,
+        }
+        for what, given in asked.items():
+            if given:
+                raise ArgumentError(f"{what} by the interpreter; pass device='interp'")
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class LaunchPlace:
+    """Where launches run: on `gpu`, or on the interpreter if it is None; `reason` says why the interpreter. `reports`
+    and `traces` are what launches on the interpreter did, one for each, where they were asked for; `notes` are what
+    checks found that is no error."""
+
+    gpu: Gpu | None
+    reason: str = ""
+    reports: tuple[LaunchReport, ...] = ()
+    notes: tuple[Finding, ...] = ()
+    traces: tuple[LaunchTrace, ...] = ()
+
+    def __str__(self) -> str:
+        if self.gpu is not None:
+            return f"cuda: {self.gpu.device}"
+        return f"interp ({self.reason})" if self.reason else "interp"
+
+
+def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -> LaunchPlace:
+    """Where to run PTX for `target`: "interp", "cuda", or "auto", which is a GPU if there is one that runs it.
+
+    Raises:
+        ArgumentError: for another word, or for arrays in GPU memory on the interpreter.
+        DeviceUnavailableError: if a GPU is asked for and none can run it.
+    """
+    if device not in DEVICES:
+        raise ArgumentError(f"expected device to be one of {', '.join(DEVICES)}, got {device!r}")
+    on_gpu = [i for i, v in enumerate(values) if isinstance(v, Argument) and v.on_device]
+    if device == "interp":
+        if on_gpu:
+            raise ArgumentError(
+                f"argument {on_gpu[0]} lies in GPU memory, which device='interp' cannot read; pass a host copy"
+            )
+        return LaunchPlace(None)
+    from ..cuda.launch import gpu_of
+
+    try:
+        found = gpu_of(values)
+        if not found.device.runs(target):
+            raise DeviceUnavailableError(
+                f"{found.device} does not run PTX for {target}",
+                f"compile for {found.device.target}, or use device='interp'",
+            )
+    except DeviceUnavailableError as error:
+        if device == "cuda" or on_gpu:
+            raise
+        return LaunchPlace(None, error.reason)
+    return LaunchPlace(found)
+
+
+class PtxModule:
+    """A parsed PTX module. `shared` has the bytes of dynamic shared memory of each kernel for which they are known.
+
+    Raises:
+        WarploomError: with file, line and column, if the text is not PTX.
+    """
+
+    def __init__(self, text: str, name: str = "<ptx>", shared: Mapping[str, int] | None = None) -> None:
+        from ...dialect.ptx.parser import parse_ptx
+        from ...dialect.ptx.text.syntax import PtxSyntaxError
+
+        self.text = text
+        self.shared = shared or {}
+        self.name = name
+        self._programs: dict[str | None, Program] = {}
+        self._legal: set[str] = set()
+        try:
+            self.syntax: Module = parse_ptx(text, name)
+        except PtxSyntaxError as error:
+            raise WarploomError(str(error)) from error
+
+    def __repr__(self) -> str:
+        return f"<PtxModule {self.name} for {self.target}: {', '.join(self.kernels) or 'no kernel'}>"
+
+    def __reduce__(self) -> tuple[type[PtxModule], tuple[str, str, dict[str, int]]]:
+        return PtxModule, (self.text, self.name, dict(self.shared))
+
+    @property
+    def target(self) -> str:
+        """The first name in `.target`, such as "sm_90a"."""
+        return self.syntax.targets[0] if self.syntax.targets else ""
+
+    @cached_property
+    def kernels(self) -> dict[str, Function]:
+        """The kernels with a body, by name."""
+        return {name: f for name, f in self.syntax.functions.items() if f.entry}
+
+    @cached_property
+    def program(self) -> Program:
+        """The module decoded for the interpreter, with the arithmetic of its own target."""
+        return self.program_for(None)
+
+    def program_for(self, arch: str | None) -> Program:
+        """The module decoded for the interpreter, once for each target `arch`, with the arithmetic of that target.
+
+        Raises:
+            InterpreterError: with file, line and column, at the first instruction that cannot be run there.
+        """
+        from ..interp import load
+
+        if arch not in self._programs:
+            self._programs[arch] = load(self.syntax, self.name, arch)
+        return self._programs[arch]
+
+    def kernel(self, name: str) -> Function:
+        """The kernel called `name`.
+
+        Raises:
+            ArgumentError: if there is none, naming the kernels that there are.
+        """
+        if name not in self.kernels:
+            raise ArgumentError(f"no kernel '{name}' in {self.name}; it has {', '.join(self.kernels) or 'none'}")
+        return self.kernels[name]
+
+    def _require_legal(self, name: str) -> None:
+        """Raises:
+        InterpreterError: for a kernel that PTX does not have, at the first place that `warploom check` names.
+        """
+        if name in self._legal:
+            return
+        from ...dialect.ptx.check.module import Checker
+        from ...dialect.ptx.verifier import TargetContext
+        from ..interp.machine.memory import Finding, InterpreterError
+
+        checker = Checker(self.syntax, TargetContext(self.syntax.version, self.syntax.targets), uses=False)
+        first = min(checker.kernel(self.kernel(name)), default=None)
+        if first is not None:
+            found = Finding("load", first.message, self.name, first.line, first.column, name)
+            raise InterpreterError(str(found), [found])
+        self._legal.add(name)
+
+    def launch(
+        self,
+        name: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[object],
+        shared: int | None = None,
+        device: str = "auto",
+        progress: Progress | None = None,
+        arch: str | None = None,
+        cluster: int | Sequence[int] | None = None,
+        checks: Checks = (),
+        report: bool = False,
+        max_steps: int | None = None,
+        output: Output | None = None,
+        trace: bool = False,
+    ) -> LaunchPlace:
+        """Launch a kernel.
+
+        If all arrays are in GPU memory, the launch is enqueued on the stream of the arrays' producer, and this returns
+        at once. Otherwise this returns when the kernel is done. `device`, `progress`, `arch`, `checks`, `report`,
+        `trace` and `max_steps` are those of `Kernel.__call__`.
+
+        - `args`: scalars are passed by value, arrays as pointers to their elements. A struct (`.param .b8 p[16]`) is a
+          tuple, bytes, a numpy record or a ctypes structure; a `Struct` puts pointers and tensor maps into it. For a
+          64-bit parameter, a `TensorMap`, a `Struct` or a tuple is put into global memory, and its address is passed.
+        - `shared`: bytes of dynamic shared memory; by default those that the kernel is known to take, or 0.
+        - `cluster`: the shape of the clusters of blocks, if the kernel does not fix it.
+        - `output`: is called with the text that an interpreted kernel prints; by default it goes to standard output.
+
+        Returns:
+            Where the kernel ran, the report and the trace if asked for, and the notes of checks, which are not errors.
+
+        Raises:
+            WarploomError: for arguments that do not fit, a missing GPU, or a kernel that fails.
+            InterpreterError: with `findings`, if the checks find anything.
+        """
+        passed, everything = values(self.kernel(name), args), tuple(range(len(args)))
+        shape = None if cluster is None else dim3(cluster, "cluster")
+        shared = self.shared.get(name, 0) if shared is None else shared
+        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
+        options = Options(arch, checks, report, max_steps, output, trace)
+        if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
+            # what a GPU may run is for its driver to say
+            self._require_legal(name)
+        return self.run([launch], passed, device=device, progress=progress, options=options)
+
+    def run(
+        self,
+        launches: Sequence[Launch],
+        values: Sequence[LaunchValue],
+        *,
+        scratch: Sequence[ScratchBuffer] = (),
+        device: str = "auto",
+        written: frozenset[int] | None = None,
+        progress: Progress | None = None,
+        options: Options = DEFAULT,
+    ) -> LaunchPlace:
+        """Run launches one after the other on the same arguments. See `launch`.
+
+        `written` has the positions of the arrays that are copied back from a GPU (None: all). `scratch` has buffers
+        that the launches pass after the arguments. They live as long as the call, and start as zeros or with any
+        contents.
+        """
+        if device == "cuda":
+            options.refuse()
+        place = choose_place("interp" if options.interpreted else device, self.target, values)
+        if place.gpu is None:
+            return self._interpret(place, launches, values, scratch, progress, options)
+        from ..cuda.launch import run
+
+        copied_back = self._written(launches, values) if written is None else written
+        run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
+        return place
+
+    def _written(self, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> frozenset[int]:
+        """The arrays to copy back: those that may be written.
+
+        Raises:
+            ArgumentError: if one of those that launches may write is read-only.
+        """
+        fixed = {i for i, value in enumerate(values) if isinstance(value, Argument) and not value.writable}
+        for launch in launches if fixed else ():
+            function = self.kernel(launch.kernel)
+            written = may_write(function)
+            for i, (parameter, argument) in enumerate(zip(function.parameters, launch.arguments, strict=True)):
+                value = values[argument] if isinstance(argument, int) and argument < len(values) else None
+                position = argument.position if isinstance(argument, Shifted | Mapped) else argument
+                places = reachable(values, argument) if isinstance(argument, int) and value is not None else {position}
+                if parameter.name in written and places & fixed:
+                    raise ArgumentError(
+                        f"kernel {launch.kernel}: {where(parameter, i)}: the kernel may write it, but the array is "
+                        "read-only; pass a writable copy"
+                    )
+        return frozenset(range(len(values))) - fixed
+
+    def prepare(
+        self, launches: Sequence[Launch], values: Sequence[LaunchValue], scratch: Sequence[ScratchBuffer] = ()
+    ) -> Prepared:
+        """Launches on arrays in GPU memory, which can be enqueued many times. `scratch` is that of `run`.
+
+        Raises:
+            ArgumentError: naming the first array in host memory.
+        """
+        for i, value in enumerate(values):
+            if isinstance(value, Argument) and not value.on_device:
+                raise ArgumentError(f"argument {i} ({value}) lies in host memory; prepare takes arrays in GPU memory")
+        from ..cuda.launch import Prepared
+
+        self._written(launches, values)
+        place = choose_place("cuda", self.target, values)
+        prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values, scratch)
+        if scratch or in_memory(values):
+            prepared.wait()  # The memory is there in the order of one stream; after this, for every stream.
+        return prepared
+
+    def _interpret(
+        self,
+        place: LaunchPlace,
+        launches: Sequence[Launch],
+        values: Sequence[LaunchValue],
+        scratch: Sequence[ScratchBuffer],
+        progress: Progress | None,
+        options: Options,
+    ) -> LaunchPlace:
+        from ..interp.watch.observed import LaunchObservers
+
+        everything = [*map(_host, values), *(buffer.host() for buffer in scratch)]
+        observers = LaunchObservers(len(launches), options.report, options.trace)
+        notes: list[Finding] = []
+        for number, launch in enumerate(launches):
+            args = [_passed(i, everything) for i in launch.arguments]
+            sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
+            done = self.program_for(options.arch).launch(
+                *sizes,
+                progress,
+                options.max_steps,
+                cluster=launch.cluster,
+                checks=options.checks,
+                observer=observers.of(number),
+                output=options.output,
+            )
+            notes += done.notes
+        return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
+
+
+def _passed(argument: Passed, everything: Sequence[object]) -> object:
+    """What an argument of a launch is to the interpreter: a number, an array, or the rest of one as bytes."""
+    if isinstance(argument, Word):
+        return argument.value
+    if isinstance(argument, Shifted):
+        return borrow(everything[argument.position]).array()[argument.bytes :]
+    if isinstance(argument, Mapped):
+        return EncodedMap(everything[argument.position], argument.bytes, argument.fields)
+    value = everything[argument]
+    if isinstance(value, Packed):
+        return packed_struct(value, {at: _passed(at, everything) for at in value.reached})
+    return value
+
+
+def _host(value: LaunchValue) -> object:
+    """What the interpreter takes: numpy arrays as they are, so that its messages can name their types."""
+    if isinstance(value, Argument):
+        plain = isinstance(value.owner, np.ndarray) and value.contiguous
+        return cast(object, value.owner) if plain else value.array()
+    return value
+
+
+def load_ptx(text: str | PathLike[str], name: str | None = None) -> PtxModule:
+    """Load PTX from any compiler, to launch its kernels. `text` is the PTX itself, or the path of a file: a `Path`, or
+    one line that ends in .ptx or names a file. `name` is what error messages call it.
+
+    Raises:
+        WarploomError: with file, line and column, if the text is not PTX, or if there is no such file.
+    """
+    text, where = text_or_file(text, ".ptx", "<ptx>")
+    return PtxModule(text, name or where)
+
+
+__all__ = ["Checks", "LaunchPlace", "Progress", "PtxModule", "Scalar", "choose_place", "load_ptx"]

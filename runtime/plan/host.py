@@ -1,0 +1,258 @@
+"""Host functions: what they are called with, and what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import StringIO
+from math import lcm, prod
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+from xdsl.dialects import func, gpu, memref
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.printer import Printer
+
+from ...dialect.mlir.contraction import METADATA
+from ...dialect.schedule import Schedule
+from ...dialect.warp.assumptions import IsDivisibleOp
+from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.matmul import MatmulOp
+from ...passes.linalg.operand import promised, root
+from ...passes.universe import make_context, parse_mlir
+from ..arguments.elements import ELEMENT_BITS, memory_bytes
+from ..arguments.parameter import Parameter
+from ..base.errors import HostError
+from ..base.launch import Plan, Problem
+from .place import place_of
+from .plan import lies, plan
+from .signature import Signature
+
+if TYPE_CHECKING:
+    from ..arguments.launch_values import LaunchValue
+
+REMEMBERED = 256
+"""Plans of calls that are kept of a function."""
+
+Structured: TypeAlias = LinalgStructuredOperation | MatmulOp
+
+
+def text_of(function: func.FuncOp) -> str:
+    """A lowered host function as text, with the constants that it uses and the places of its operations."""
+    out = StringIO()
+    module, used = function.parent_op(), {op.name_ for op in function.walk() if isinstance(op, memref.GetGlobalOp)}
+    constants = module.ops if isinstance(module, ModuleOp) and used else ()
+    names = {name.string_value() for name in used}
+    printer = Printer(out, print_generic_format=True, print_debuginfo=True)
+    for op in (*(o for o in constants if isinstance(o, memref.GlobalOp) and o.sym_name.data in names), function):
+        printer.print_op(op)
+        out.write("\n")
+    return out.getvalue()
+
+
+def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
+    """What a call does with its arguments, by the lowered host function that `text_of` printed.
+
+    It follows from how arguments lie, so that calls whose arguments lie alike have one plan.
+    """
+    function = choose(parse_mlir(make_context(), text, name), name)
+    asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))
+    bytes_ = lcm(*(memory_bytes(str(memory_of(op.memory).element_type), op.number) for op in asked))
+    plans: dict[tuple[object, ...], Plan] = {}
+
+    def plan_of(values: Sequence[LaunchValue]) -> Plan:
+        key = tuple(lies(value, bytes_) for value in values)
+        if (found := plans.get(key)) is None:
+            found = plan(function, values)
+            if len(plans) >= REMEMBERED:
+                plans.clear()
+            plans[key] = found
+        return found
+
+    return plan_of
+
+
+def functions(module: ModuleOp) -> dict[str, func.FuncOp]:
+    """The host functions with a body, by name."""
+    found = (op for op in module.ops if isinstance(op, func.FuncOp))
+    return {op.sym_name.data: op for op in found if not op.is_declaration}
+
+
+def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
+    """The function called `name`, or the only one.
+
+    Raises:
+        HostError: naming the functions there are.
+    """
+    found = functions(module)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    names = ", ".join(f"@{n}" for n in found) or "none"
+    if name is None:
+        kernels = any(isinstance(op, gpu.ModuleOp) for op in module.ops)
+        launch = "launch a kernel of its gpu.module with a grid and a block"
+        fix = "name one" if found else launch if kernels else "wrap the operations in a func.func"
+        raise HostError(f"expected a module with one function, got {len(found)} ({names}); {fix}")
+    if name not in found:
+        raise HostError(f"no function @{name} in the module; it has {names}")
+    return found[name]
+
+
+def signature(function: func.FuncOp) -> Signature:
+    """What `function` takes and writes, read from its type and its operations of `linalg`, and its `warp.matmul`.
+
+    A function without any (one already lowered) counts as writing every array.
+
+    Raises:
+        HostError: for a parameter that no numpy array can be, and for a function of several blocks.
+    """
+    if len(function.body.blocks) != 1:
+        raise HostError(
+            f"@{function.sym_name.data}: expected a function of one block; scf.for and scf.if replace branches"
+        )
+    arguments = function.body.block.args
+    parameters = tuple(_parameter(function, argument) for argument in arguments)
+    structured = [op for op in function.body.walk() if _is_structured(op)]
+    if not structured:
+        everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
+        return Signature(function.sym_name.data, parameters, everything, frozenset())
+    outputs = (root(v) for op in structured for v in _outputs(op))
+    written = {v.index for v in outputs if isinstance(v, BlockArgument)}
+    filled = {a.index for a in arguments if _filled_first(a, structured)}
+    products = tuple(product for op in structured if (product := _product(op)) is not None)
+    ties = _ties(structured, parameters)
+    sparse = tuple(found for op in structured if (found := _metadata(op)) is not None)
+    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
+
+
+def _metadata(op: Structured) -> tuple[int, str] | None:
+    """Of a product with a sparse A: which argument holds the metadata, and the type of A's elements."""
+    number = op.attributes.get(METADATA)
+    if isinstance(op, MatmulOp):
+        position = root(op.metadata) if op.metadata is not None else None
+        place = position.index if isinstance(position, BlockArgument) else None
+    else:
+        place = number.value.data if isinstance(number, IntegerAttr) else None
+    kind = _inputs(op)[0].type if place is not None else None
+    return (place, str(kind.element_type)) if place is not None and kind is not None and _is_array(kind) else None
+
+
+def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
+    """The dimensions of arguments that run along one loop, where not all of their extents are known; loops of different
+    operations are one where they go through the same memory."""
+    groups: list[set[tuple[SSAValue, int]]] = []
+    for op in ops:
+        loops: dict[int, set[tuple[SSAValue, int]]] = {}
+        for value, map_ in zip((*_inputs(op), *_outputs(op)), _maps(op), strict=False):
+            for dimension, e in enumerate(map_.results):
+                if isinstance(e, AffineDimExpr):
+                    loops.setdefault(e.position, set()).add((value, dimension))
+        for places in loops.values():
+            apart = [group for group in groups if group.isdisjoint(places)]
+            groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
+
+    def unknown(position: int, dimension: int) -> bool:
+        shape = parameters[position].shape or ()
+        return dimension < len(shape) and shape[dimension] < 0
+
+    found = (frozenset((v.index, d) for v, d in group if isinstance(v, BlockArgument)) for group in groups)
+    return tuple(tie for tie in found if any(unknown(*place) for place in tie))
+
+
+def _product(op: Structured) -> Problem | None:
+    """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
+    maps = _maps(op)
+    values = (*_inputs(op), *_outputs(op))
+    if len(values) < 3 or len(maps) != len(values):
+        return None
+    # More inputs than two are scalars, such as zero points.
+    operands = [(value, map_) for value, map_ in zip(values, maps, strict=True) if map_.results]
+    if len(operands) != 3 or not all(isinstance(e, AffineDimExpr) for _, m in operands for e in m.results):
+        return None
+    loops: dict[int, tuple[int, set[int]]] = {}
+    for i, (value, map_) in enumerate(operands):
+        if not _is_array(value.type) or len(value.type.get_shape()) != len(map_.results):
+            return None
+        if min(value.type.get_shape(), default=0) < 0:
+            return None
+        for extent, e in zip(value.type.get_shape(), map_.results, strict=True):
+            if isinstance(e, AffineDimExpr):
+                loops.setdefault(e.position, (extent, set()))[1].add(i)
+    kinds = ({0, 2}, {1, 2}, {0, 1}, {0, 1, 2})
+    if any(members not in kinds for _, members in loops.values()) or {0, 1} not in (s for _, s in loops.values()):
+        return None
+    return Problem(*(prod(extent for extent, members in loops.values() if members == kind) for kind in kinds))
+
+
+def _is_structured(op: Operation) -> TypeGuard[Structured]:
+    return isinstance(op, LinalgStructuredOperation | MatmulOp)
+
+
+def _inputs(op: Structured) -> Sequence[SSAValue]:
+    """Of a `warp.matmul` the matrices alone."""
+    return op.matrices if isinstance(op, MatmulOp) else op.inputs
+
+
+def _touched(op: Structured) -> Sequence[SSAValue]:
+    """All that an operation reads or writes."""
+    return op.memories if isinstance(op, MatmulOp) else op.operands
+
+
+def _outputs(op: Structured) -> Sequence[SSAValue]:
+    return (op.d,) if isinstance(op, MatmulOp) else op.outputs
+
+
+def _maps(op: Structured) -> list[AffineMap]:
+    """The indexing maps of inputs and outputs."""
+    if isinstance(op, MatmulOp):
+        return list(op.maps)
+    return [attribute.data for attribute in op.get_indexing_maps()]
+
+
+def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
+    return isinstance(kind, MemRefType | TensorType)
+
+
+def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
+    """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
+    first = next((op for op in ops if any(root(value) == argument for value in _touched(op))), None)
+    if first is not None and not isinstance(first.parent_op(), func.FuncOp):
+        return False  # it may have no turn
+    if isinstance(first, MatmulOp):
+        others = (*first.factors, *first.epilogue_operands)
+        return first.c is None and argument == first.d and argument not in map(root, others)
+    if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
+        return False
+    number = list(first.operands).index(argument)
+    loops = first.get_indexing_maps().data[number].data
+    every = sorted(e.position for e in loops.results if isinstance(e, AffineDimExpr)) == list(range(loops.num_dims))
+    return every and not first.body.block.args[number].uses
+
+
+def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
+    name = argument.name_hint or f"arg{argument.index}"
+    where = f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
+    kind, strides = argument.type, None
+    if not _is_array(kind):
+        element, shape = str(kind), None
+    else:
+        element, shape = str(kind.get_element_type()), kind.get_shape()
+        if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
+            found = kind.layout.get_strides()
+            if found is None:
+                raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
+            strides = tuple(found)
+    if element not in ELEMENT_BITS:
+        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(ELEMENT_BITS)}")
+    divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
+    return Parameter(name, element, shape, strides, divisor)
+
+
+def schedule_of(kernel: Operation) -> Schedule | None:
+    """The schedule a kernel was lowered with; None if it carries none."""
+    attribute = kernel.attributes.get(ScheduleAttr.name)
+    return attribute.data if isinstance(attribute, ScheduleAttr) else None
+
+
+__all__ = ["Plan", "Signature", "choose", "functions", "plan", "planner", "schedule_of", "signature", "text_of"]

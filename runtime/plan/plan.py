@@ -1,0 +1,379 @@
+"""What a lowered host function does when it is called: its launches, and the scratch memory between those.
+
+Such a function is a list of launches, of allocations that launches write for later ones to read, and of arithmetic on
+constants and on the sizes of its arguments. Reading it gives plain records; running them is the business of a device.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from xdsl.dialects import arith, func, gpu, memref, scf
+from xdsl.dialects.builtin import IntegerAttr, NoneAttr
+from xdsl.ir import BlockArgument, Operation, Region, SSAValue
+
+from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
+from ...dialect.isa.wgmma import UNIT
+from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
+from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
+from ...dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
+from ...dialect.warp.views import dynamic_parts, strides_of
+from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
+from ...passes.linalg.overlap import overlap
+from ..arguments.elements import ELEMENT_BITS, map_element, memory_bytes
+from ..base.errors import ArgumentError, HostError
+from ..base.launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
+from .place import place_of
+
+if TYPE_CHECKING:
+    from ..arguments.arrays import Argument
+    from ..arguments.launch_values import LaunchValue
+
+ROW_LIMIT = 1 << 31
+"""Kernels compute with 32-bit distances of rows in bytes."""
+
+_ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
+    arith.AddiOp: lambda a, b: a + b,
+    arith.SubiOp: lambda a, b: a - b,
+    arith.MuliOp: lambda a, b: a * b,
+    arith.DivUIOp: lambda a, b: a // b,
+    arith.RemUIOp: lambda a, b: a % b,
+    arith.CeilDivUIOp: lambda a, b: -(-a // b),
+    arith.MinUIOp: min,
+    arith.MaxUIOp: max,
+    arith.AndIOp: lambda a, b: a & b,
+}
+
+
+_COMPARED: Mapping[int, Callable[[int, int], bool]] = {
+    0: operator.eq, 1: operator.ne, 2: operator.lt, 3: operator.le, 4: operator.gt, 5: operator.ge,
+    6: operator.lt, 7: operator.le, 8: operator.gt, 9: operator.ge,
+}  # fmt: skip
+"""The predicates of `arith.cmpi` by number, on sizes, which are not negative."""
+
+
+def index_result(op: Operation, a: int, b: int) -> int:
+    """What an operation makes of two sizes.
+
+    Raises:
+        HostError: naming an operation that has no meaning here.
+    """
+    if isinstance(op, arith.CmpiOp):
+        return int(_COMPARED[op.predicate.value.data](a, b))
+    if type(op) not in _ARITHMETIC:
+        raise HostError(f"{place_of(op)}expected arith on sizes, got {op.name}")
+    return _ARITHMETIC[type(op)](a, b)
+
+
+def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> Plan:
+    """The launches of a lowered host function, in order, and the scratch memory of its `memref.alloc`s.
+
+    `values` are the arguments of the call, where launches depend on them. A launch of no CTAs is left out.
+
+    Raises:
+        HostError: naming the first operation that has no meaning here.
+        ArgumentError: for a size or stride that is too large for a kernel.
+    """
+    reading = _Reading(function, values)
+    for op in function.body.block.ops:
+        reading.read(op)
+    return Plan(tuple(reading.launches), tuple(reading.scratch), reading.dynamic)
+
+
+class Held(NamedTuple):
+    """Memory in a call: the position of an argument, or of a buffer behind them, and what is seen of it."""
+
+    position: int
+    view: View
+
+
+@dataclass
+class _Reading:
+    """What is known of the values of a host function: numbers, and memory."""
+
+    function: func.FuncOp
+    values: Sequence[LaunchValue] | None
+    numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    memories: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
+    maps: dict[SSAValue, Mapped] = field(default_factory=dict[SSAValue, Mapped])
+    launches: list[Launch] = field(default_factory=list[Launch])
+    scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
+    free: list[int] = field(default_factory=list[int])
+    """The positions of buffers that were freed."""
+    dynamic: bool = False
+    unknown: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Numbers that follow from sizes that no call has given yet. Where such a number chooses, what stands behind `else`
+    is read: the kernel for large sizes."""
+    constants: dict[str, int] = field(default_factory=dict[str, int])
+
+    def read(self, op: Operation) -> None:
+        match op:
+            case arith.ConstantOp():
+                if isinstance(op.value, IntegerAttr):
+                    self.numbers[op.result] = op.value.value.data
+            case memref.DimOp() if op.index in self.numbers:
+                self.numbers[op.result] = self._held(op, op.source).view.shape[self.numbers[op.index]]
+                if self.values is None and memory_of(op.source).get_shape()[self.numbers[op.index]] < 0:
+                    self.unknown.add(op.result)
+            case memref.AllocOp():
+                shape = self._allocated_shape(op)
+                size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
+                position = self._buffer(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
+                self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
+            case memref.GetGlobalOp():
+                self._constant(op)
+            case _ if isinstance(op, VIEWING):
+                self._view(op)
+            case DisjointOp():
+                self._disjoint(op)
+            case IsDivisibleOp():
+                self.numbers[op.answer] = int(self._is_divisible(op))
+            case memref.DeallocOp():
+                self._free(self.memories.pop(op.memref, None))
+            case EncodeTensorMapOp():
+                self.maps[op.map] = self._map(op)
+            case gpu.LaunchFuncOp():
+                self._launch(op)
+            case func.ReturnOp() | scf.YieldOp() if not op.operands:
+                pass
+            case scf.ForOp() if not op.iter_args:
+                self._loop(op)
+            case scf.IfOp() if not op.results:
+                holds = self._number(op, op.cond, "its condition")
+                if op.cond in self.unknown and op.false_region.blocks:
+                    holds = 0
+                self._read_all(op.true_region if holds else op.false_region)
+            case _ if type(op) in (*_ARITHMETIC, arith.CmpiOp) and all(v in self.numbers for v in op.operands):
+                a, b = (self.numbers[v] for v in op.operands)
+                self.numbers[op.results[0]] = index_result(op, a, b)
+                if not self.unknown.isdisjoint(op.operands):
+                    self.unknown.add(op.results[0])
+            case _:
+                raise HostError(
+                    f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
+                    f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
+                    f"scf.if that carry no values, gpu.launch_func and an empty func.return, got {op.name}; has the "
+                    f"module been lowered?"
+                )
+
+    def _buffer(self, wanted: ScratchBuffer) -> int:
+        """The position of a buffer: one of the same size that is free again, since launches follow one another."""
+        first = len(self.function.body.block.args)
+        known = (at for at in self.free if self.scratch[at - first] == wanted and not wanted.zeroed)
+        if (position := next(known, None)) is not None:
+            self.free.remove(position)
+            return position
+        self.scratch.append(wanted)
+        return first + len(self.scratch) - 1
+
+    def _free(self, held: Held | None) -> None:
+        if held is not None and held.position >= len(self.function.body.block.args):
+            self.free.append(held.position)
+
+    def _constant(self, op: memref.GetGlobalOp) -> None:
+        """Memory whose contents are known; the same for all that get it."""
+        name, shape = op.name_.string_value(), op.memref.type.get_shape()
+        if name not in self.constants:
+            from .constants import bytes_of
+
+            self.constants[name] = len(self.function.body.block.args) + len(self.scratch)
+            data = bytes_of(op)
+            self.scratch.append(ScratchBuffer(len(data), data=data))
+        self.memories[op.memref] = Held(self.constants[name], View(0, shape, row_major(shape)))
+
+    def _loop(self, op: scf.ForOp) -> None:
+        """The launches of each turn."""
+        bounds = zip((op.lb, op.ub, op.step), ("its start", "its end", "its step"), strict=True)
+        start, end, step = (self._number(op, value, what) for value, what in bounds)
+        if step < 1:
+            raise HostError(f"{place_of(op)}scf.for: expected a step of 1 or more, got {step}")
+        for number in range(start, end, step):
+            self.numbers[op.body.block.args[0]] = number
+            self._read_all(op.body)
+
+    def _read_all(self, region: Region) -> None:
+        for op in region.block.ops if region.blocks else ():
+            self.read(op)
+
+    def _view(self, op: Viewing) -> None:
+        held = self._held(op, op.operands[0])
+        try:
+            view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
+        except WindowError as error:
+            if self.values is not None:
+                raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
+            shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
+            view = View(0, shape, row_major(shape))
+        self.memories[op.results[0]] = held._replace(view=view)
+
+    def _disjoint(self, op: DisjointOp) -> None:
+        """Refuses a call that writes what it reads, see `passes.linalg.overlap`."""
+        # What is asked depends on sizes, so that every call has a plan of its own.
+        self.dynamic = True
+        written, read = self._held(op, op.written), self._held(op, op.read)
+        if self.values is None or written.position != read.position or (op.or_same is not None and written == read):
+            return
+        if overlap(written.view, read.view):
+            arguments = self.function.body.block.args
+            name = arguments[read.position].name_hint if read.position < len(arguments) else None
+            where = "memory of the function" if name is None else f"argument {read.position} (%{name})"
+            raise ArgumentError(
+                f"{place_of(op)}with these sizes the part of {where} that is written, {written.view}, and the part "
+                f"that is read, {read.view}, share elements; write to other memory"
+            )
+
+    def _is_divisible(self, op: IsDivisibleOp) -> bool:
+        """The answer of `warp.is_divisible`; that it is, where nothing is known of the call."""
+        self.dynamic = True
+        (position, view), kind = self._held(op, op.memory), memory_of(op.memory)
+        if self.values is None:
+            return True
+        steps = zip(view.shape, view.strides, strides_of(kind) or (), strict=True)
+        places = (view.offset, *(size if step == 1 else stride for size, stride, step in steps))
+        given = _argument(self.values[position]) if position < len(self.values) else None
+        address = 0 if given is None else given.address
+        return address % memory_bytes(str(kind.element_type), op.number) == 0 and not any(p % op.number for p in places)
+
+    def _held(self, op: Operation, value: SSAValue, what: str = "its operand") -> Held:
+        """What memory is in this call."""
+        if value in self.memories:
+            return self.memories[value]
+        inside = isinstance(value, BlockArgument) and value.block is self.function.body.block
+        if not isinstance(value, BlockArgument) or not inside or not is_memory(value.type):
+            raise HostError(
+                f"{place_of(op)}{op.name}: expected {what} to be an argument of the host function, or memory "
+                f"allocated in it and not yet freed, or a view of these"
+            )
+        shape, strides = value.type.get_shape(), strides_of(value.type)
+        if strides is None:
+            raise HostError(f"{place_of(op)}{op.name}: expected strided memory, got {value.type}")
+        given = None if self.values is None else self.values[value.index]
+        if dynamic_parts(value.type) == ([], []):
+            return Held(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
+        self.dynamic = True
+        if given is not None and (argument := _argument(given)) is not None:
+            return Held(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
+        shape = tuple(max(1, size) for size in shape)
+        return Held(value.index, View(0, shape, row_major(shape)))
+
+    def _allocated_shape(self, op: memref.AllocOp) -> tuple[int, ...]:
+        kind, sizes = op.memref.type, [self.numbers.get(v) for v in op.dynamic_sizes]
+        known = iter(sizes)
+        shape = tuple(next(known, None) if size < 0 else size for size in kind.get_shape())
+        extents = tuple(size for size in shape if size is not None)
+        if (
+            str(kind.element_type) not in ELEMENT_BITS
+            or len(extents) < len(shape)
+            or not isinstance(kind.layout, NoneAttr)
+        ):
+            raise HostError(
+                f"{place_of(op)}memref.alloc: expected scratch memory of known size, row-major, with elements of "
+                f"{', '.join(ELEMENT_BITS)}, got {kind}"
+            )
+        return extents
+
+    def _launch(self, op: gpu.LaunchFuncOp) -> None:
+        if op.asyncDependencies or op.asyncToken is not None or op.clusterSizeX is not None:
+            raise HostError(f"{place_of(op)}gpu.launch_func: expected no async token and no cluster size")
+        path = [op.kernel.root_reference, *op.kernel.nested_references.data]
+        if len(path) != 2:
+            raise HostError(f"{place_of(op)}gpu.launch_func: expected kernel @module::@kernel, got {op.kernel}")
+        grid = [self._number(op, v, f"grid {axis}") for axis, v in zip(
+            "xyz", (op.gridSizeX, op.gridSizeY, op.gridSizeZ), strict=True)]  # fmt: skip
+        block = [self._number(op, v, f"block {axis}") for axis, v in zip(
+            "xyz", (op.blockSizeX, op.blockSizeY, op.blockSizeZ), strict=True)]  # fmt: skip
+        arguments = [word for i, value in enumerate(op.kernelOperands) for word in self._passed(op, value, i)]
+        shared = op.dynamicSharedMemorySize
+        bytes_ = 0 if shared is None else self._number(op, shared, "dynamic shared memory")
+        if 0 in grid and self.dynamic:
+            return
+        self.launches.append(
+            Launch(
+                module=path[0].data,
+                kernel=path[1].data,
+                grid=(grid[0], grid[1], grid[2]),
+                block=(block[0], block[1], block[2]),
+                shared=bytes_,
+                arguments=tuple(arguments),
+            )
+        )
+
+    def _number(self, op: Operation, value: SSAValue, what: str) -> int:
+        if value not in self.numbers:
+            raise HostError(f"{place_of(op)}{op.name}: expected {what} to be an arith.constant, or computed, above it")
+        return self.numbers[value]
+
+    def _map(self, op: EncodeTensorMapOp) -> Mapped:
+        """The tensor map of memory as it is in this call."""
+        held, kind = self._held(op, op.memory), memory_of(op.memory)
+        element, together = map_element(str(moved_as(kind.element_type))), moved_together(kind.element_type)
+        if element is None:
+            raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
+        # Of memory without elements nothing is copied; a map has at least one along each dimension.
+        sizes = tuple(max(1, held.view.shape[d]) for d in reversed(op.order))
+        strides = tuple(held.view.strides[d] * element.size // together for d in reversed(op.order))
+        sizes = (-(-sizes[0] // together), *sizes[1:])
+        # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
+        given = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in held.view.shape
+        strides = tuple(s if given and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
+        box = op.map.type.shape[::-1]
+        try:
+            fields = TensorMapFields(
+                0, element, sizes, strides[1:], box, (1,) * len(box), op.map.type.swizzle.data
+            )  # fmt: skip
+        except TensorMapError as error:
+            raise ArgumentError(f"{place_of(op)}tensor map of {held.view}: {error}") from None
+        return Mapped(held.position, memory_bytes(str(kind.element_type), held.view.offset), fields)
+
+    def _passed(self, op: Operation, value: SSAValue, number: int) -> list[Passed]:
+        """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
+        if value in self.maps:
+            return [self.maps[value]]
+        if not is_memory(value.type):
+            if not isinstance(value, BlockArgument):
+                raise HostError(
+                    f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory, or an argument"
+                )
+            return [value.index]
+        held = self._held(op, value, f"operand {number}")
+        shift = memory_bytes(str(value.type.element_type), held.view.offset)
+        sizes, strides = dynamic_parts(value.type)
+        return [
+            Shifted(held.position, shift) if shift else held.position,
+            *(Word(held.view.shape[i]) for i in sizes),
+            *(Word(held.view.strides[i]) for i in strides),
+        ]
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of memory without gaps, in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def lies(given: LaunchValue, bytes_: int) -> object:
+    """What a plan may depend on of a value: sizes and strides of an array, and its address, modulo so many bytes."""
+    array = _argument(given)
+    return array and (array.shape, array.byte_strides, array.itemsize, array.address % bytes_)
+
+
+def _argument(given: LaunchValue) -> Argument | None:
+    """What is given, if it is an array."""
+    from ..arguments.arrays import Argument
+
+    return given if isinstance(given, Argument) else None
+
+
+def _steps(argument: Argument, position: int) -> list[int]:
+    """The strides of an argument in elements; of a dimension of one index, none."""
+    strides = argument.byte_strides
+    row = max((s for s, n in sorted(zip(strides, argument.shape, strict=True))[:2] if n > 1), default=0)
+    if row >= ROW_LIMIT or max(argument.shape, default=0) >= SIZE_LIMIT:
+        raise ArgumentError(
+            f"argument {position}: kernels take sizes below 2^31 - 2^16 and rows below 2^31 bytes, got {argument} with "
+            f"strides of {strides} bytes"
+        )
+    return [s // argument.itemsize if n > 1 else 0 for s, n in zip(strides, argument.shape, strict=True)]

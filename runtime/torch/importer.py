@@ -1,0 +1,367 @@
+"""Graphs of ATen operations as functions of `linalg` on tensors; `torch_to_linalg`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType, MethodType
+from typing import Any, cast
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from ..base.errors import ArgumentError, CompileError
+from . import builder as pointwise
+from .builder import Builder, plain
+from .options import place_of
+from .products import PRODUCTS
+from .scalars import (
+    RULES,
+    Body,
+    ElementValue,
+    Expression,
+    Lowering,
+    TensorValue,
+    UnsupportedError,
+    Value,
+    element_of,
+    shape_of,
+)
+from .torch_api import aten, decompositions, leaves, prims
+from .views import SPLITS, VIEWS, part_of_split
+
+# Reductions along dimensions, and tensors of one number.
+
+
+def _filled(builder: Builder, like: torch.Tensor, first: object, number: object = None, **_: object) -> Value:
+    given = number if number is not None else first
+    if not isinstance(given, int | float):
+        raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
+    return plain(builder.filled(shape_of(like), element_of(like.dtype), given), like.dtype)
+
+
+def _constant(number: float) -> Lowering:
+    def handler(builder: Builder, like: torch.Tensor, *_: object, **__: object) -> Value:
+        return plain(builder.filled(shape_of(like), element_of(like.dtype), number), like.dtype)
+
+    return handler
+
+
+def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
+    asked = [dims] if isinstance(dims, int) else dims
+    return sorted(d % rank for d in asked) if asked else list(range(rank))
+
+
+def _kept(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
+    """A reduced value with a dimension of one element in the place of each that was reduced, if these are kept."""
+    dims, shape = list(value.dims), list(value.shape)
+    for axis in axes if keepdim else ():
+        dims.insert(axis, None)
+        shape.insert(axis, 1)
+    return Value(value.tensor, tuple(dims), tuple(shape), value.dtype)
+
+
+def _reduction(rule: str, start: float) -> Lowering:
+    """A sum, a maximum, a minimum; sums of 16-bit floats are kept in f32 and rounded once."""
+
+    def handler(
+        builder: Builder,
+        like: torch.Tensor,
+        value: Value,
+        dims: Sequence[int] | int | None = None,
+        keepdim: bool = False,
+        **_: object,
+    ) -> Value:
+        narrow = value.dtype in (torch.float16, torch.bfloat16)
+        wide = torch.float32 if rule == "add" and narrow else like.dtype
+        axes = _axes(dims, len(value.shape))
+        widened = value if value.dtype == wide else _converted(builder, value, wide)
+
+        def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+            return RULES[rule](inside, list(elements))
+
+        found = builder.reduce(widened, axes, start, body)
+        found = found if wide == like.dtype else _converted(builder, found, like.dtype)
+        return _kept(found, axes, len(value.shape), keepdim)
+
+    return handler
+
+
+def _converted(builder: Builder, value: Value, dtype: torch.dtype) -> Value:
+    return builder.generic([value], value.shape, dtype, lambda body, elements: body.convert(elements[0], dtype))
+
+
+def _count(value: Value, axes: Sequence[int]) -> int:
+    """How many elements lie along some dimensions."""
+    sizes = [value.shape[axis] for axis in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedError("a mean along a dimension of unknown size is not lowered")
+    return math.prod(cast("list[int]", sizes))
+
+
+def _scaled(builder: Builder, value: Value, factor: float) -> Value:
+    return builder.generic([value], value.shape, value.dtype, lambda body, x: RULES["mul"](body, [x[0], factor]))
+
+
+def _mean(
+    builder: Builder, like: torch.Tensor, value: Value, dims: Any = None, keepdim: bool = False, **_: object
+) -> Value:
+    count = _count(value, _axes(dims, len(value.shape)))
+    return _scaled(builder, _reduction("add", 0.0)(builder, like, value, dims, keepdim), 1 / count)
+
+
+def _variance(
+    builder: Builder, like: torch.Tensor, value: Value, dims: Sequence[int] | None, correction: float = 1, **_: object
+) -> Value:
+    """The mean of squared distances from the mean; the divisor is less by `correction`."""
+    axes = _axes(dims, len(value.shape))
+    mean = _kept(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
+    count = _count(value, axes)
+
+    def squared(body: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        distance = RULES["sub"](body, list(elements))
+        return RULES["mul"](body, [distance, distance])
+
+    squares = builder.generic([value, mean], value.shape, value.dtype, squared)
+    total = _reduction("add", 0.0)(builder, like, squares, dims)
+    return _scaled(builder, total, 1 / max(0.0, count - correction) if count > correction else math.inf)
+
+
+CONSTANTS: Mapping[object, Lowering] = {
+    aten.full.default: _filled,
+    aten.full_like.default: _filled,
+    aten.scalar_tensor.default: _filled,
+    aten.zeros.default: _constant(0),
+    aten.zeros_like.default: _constant(0),
+    aten.ones.default: _constant(1),
+    aten.ones_like.default: _constant(1),
+}
+"""Tensors of one number."""
+
+REDUCTIONS: Mapping[object, Lowering] = {
+    aten.sum.dim_IntList: _reduction("add", 0.0),
+    aten.sum.default: _reduction("add", 0.0),
+    prims.sum.default: _reduction("add", 0.0),
+    aten.amax.default: _reduction("maximum", -math.inf),
+    aten.amin.default: _reduction("minimum", math.inf),
+    aten.any.dim: _reduction("bitwise_or", 0),
+    aten.any.default: _reduction("bitwise_or", 0),
+    aten.mean.dim: _mean,
+    aten.mean.default: _mean,
+    prims.var.default: _variance,
+}
+"""Operations that take elements along some dimensions together."""
+
+
+# Graphs of ATen operations as functions of `linalg` on tensors.
+
+HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
+
+
+def is_size(node: Node) -> bool:
+    """Whether a node computes a number from sizes, which are read from the results that they are of."""
+    return not isinstance(node.meta.get("val"), torch.Tensor)
+
+
+@dataclass
+class Importer:
+    """Nodes of a graph as operations of a function. `values` are what they compute; pointwise nodes that are `inlined`
+    are computed where they are used, by a pointwise node of the same shape: a copy too, which is a view elsewhere."""
+
+    builder: Builder = field(default_factory=Builder)
+    values: dict[Node, Value] = field(default_factory=dict[Node, Value])
+    inlined: frozenset[Node] = frozenset()
+    expressions: dict[Node, Expression] = field(default_factory=dict[Node, Expression])
+
+    def argument(self, node: Node, name: str) -> None:
+        """Makes what a node computes an argument of the function."""
+        example = node.meta["val"]
+        self.values[node] = self.builder.argument(name, shape_of(example), example.dtype)
+
+    def run(self, node: Node) -> None:
+        """Appends what a node does.
+
+        Raises:
+            UnsupportedError: naming the operation, if there is no form for it.
+        """
+        if node.op != "call_function":
+            raise UnsupportedError(f"{node.op} {node.target} is not lowered")
+        if is_size(node):
+            return
+        if node.target is operator.getitem:
+            self.values[node] = self._part(*node.args)
+            return
+        args, kwargs = map_arg((node.args, node.kwargs), self._resolved)
+        try:
+            self._lower(node, args, kwargs)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{node.target}: {error}") from error
+
+    def _part(self, source: Any, index: Any) -> Value:
+        """One of the results of an operation that has several."""
+        if source.target not in SPLITS:
+            raise UnsupportedError(f"{source.target}: there is no form of it in linalg here")
+        value, _, *dim = source.args
+        return part_of_split(self.builder, self.values[value], source.meta["val"], index, *dim, **source.kwargs)
+
+    def _resolved(self, node: Node) -> Any:
+        if node in self.expressions:
+            return self.expressions[node]
+        return self.values[node] if node in self.values else node.meta.get("val")
+
+    def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
+        like = node.meta["val"]
+        element_of(like.dtype)
+        handler = HANDLERS.get(node.target)
+        if handler is not None and self.expressions.keys().isdisjoint(node.all_input_nodes):
+            given = {k: v for k, v in kwargs.items() if k not in pointwise.PLACES}
+            self.values[node] = handler(self.builder, like, *args, **given)
+        elif pointwise.is_pointwise(node.target):
+            found = pointwise.expression(node.target, args, kwargs, shape_of(like), like.dtype)
+            if node in self.inlined:
+                self.expressions[node] = found
+            else:
+                self.values[node] = self.builder.generic(found.values, found.shape, found.dtype, found.body)
+        else:
+            raise UnsupportedError("there is no form of it in linalg here")
+
+    def results(self, nodes: Iterable[Node]) -> list[TensorValue]:
+        """The tensors that a function returns: each once, and none of its own arguments."""
+        taken = {tensor.name for tensor in self.builder.arguments}
+        found: list[TensorValue] = []
+        for node in nodes:
+            value = self.values[node]
+            copied = not value.plain or value.tensor.name in taken
+            tensor = self.builder.copied(value).tensor if copied else value.tensor
+            taken.add(tensor.name)
+            found.append(tensor)
+        return found
+
+
+# `torch_to_linalg`: what a function or a module computes, as `linalg` on tensors.
+
+COMPOSITE = (
+    aten.native_layer_norm.default,
+    aten._softmax.default,
+    aten._log_softmax.default,
+    aten.var_mean.correction,
+    aten.var.correction,
+)
+"""Operations that are taken apart before, beside those that torch takes apart for export."""
+
+WHOLE = (aten.matmul.default, aten.mv.default, aten.dot.default, aten.addmv.default)
+"""Products that torch would write as copies and others, or as sums."""
+
+
+def torch_to_linalg(
+    function: Callable[..., object], *examples: torch.Tensor, dynamic: Sequence[Mapping[int, str] | None] = ()
+) -> str:
+    """Export the graph of a function, or a `torch.nn.Module`, as MLIR text: one `func.func` of `linalg` on tensors,
+    which upstream's `mlir-opt` reads too. Its arguments are the parameters and buffers of the module, and then the
+    tensors of a call, all in row-major order. A bool is one byte.
+
+    `examples` are tensors with which the function can be called. Their shapes and types become those of the MLIR
+    function. `dynamic` names the dynamic dimensions of each example: `dynamic=({0: "batch"},)`.
+
+    Raises:
+        CompileError: naming the line of the function and the operation, if the importer has no `linalg` for an
+        operation, or if torch cannot export the function.
+    """
+    if not callable(cast("object", function)):
+        raise ArgumentError(f"expected a function or a torch.nn.Module, got {type(function).__name__}")
+    for position, example in enumerate(examples):
+        if not isinstance(cast("object", example), torch.Tensor):
+            raise ArgumentError(f"example {position}: expected a tensor, got {type(example).__name__}")
+    program = _exported(function, examples, dynamic)
+    importer, names = Importer(), _names(function, program)
+    name = getattr(function, "__name__", type(function).__name__)
+    for node in program.graph.nodes:
+        if node.op != "output":
+            _run(importer, node, names)
+    return _text(importer, name, program.graph.output_node())
+
+
+def _names(function: Callable[..., object], program: ExportedProgram) -> dict[str, str]:
+    """What the function calls its arguments, by the names of the graph's."""
+    if isinstance(function, torch.nn.Module):
+        return {}
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # what is built in need not tell
+        return {}
+    names = [p.name for p in parameters if p.kind in kinds]
+    return dict(zip(map(str, program.graph_signature.user_inputs), names, strict=False))
+
+
+def _run(importer: Importer, node: Node, names: Mapping[str, str]) -> None:
+    try:
+        if node.op == "placeholder":
+            importer.argument(node, names.get(node.name) or node.name)
+        else:
+            importer.run(node)
+    except UnsupportedError as error:
+        place = place_of(node)
+        raise CompileError(f"{place}: {error}" if place else str(error)) from error
+
+
+def _text(importer: Importer, name: str, output: Node) -> str:
+    returned = [x for x in leaves(output.args) if isinstance(x, Node)]
+    tensors = [node for node in returned if isinstance(node.meta.get("val"), torch.Tensor)]
+    if not tensors or len(tensors) != len(leaves(output.args)):
+        raise CompileError(f"@{name}: expected a function that returns tensors")
+    try:
+        return importer.builder.text(re.sub(r"\W", "_", name), importer.results(returned))
+    except UnsupportedError as error:
+        raise CompileError(f"@{name}: {error}") from error
+
+
+def _exported(
+    function: Callable[..., object], examples: Sequence[torch.Tensor], dynamic: Sequence[Mapping[int, str] | None]
+) -> ExportedProgram:
+    module = function if isinstance(function, torch.nn.Module) else _Wrapped(function)
+    names = {n for sizes in dynamic for n in (sizes or {}).values()}
+    known = {n: torch.export.Dim(n, min=2) for n in names}
+    shapes = tuple({d: known[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
+    try:
+        program = torch.export.export(
+            module,
+            tuple(examples),
+            dynamic_shapes=(shapes[: len(examples)],) if isinstance(module, _Wrapped) else shapes[: len(examples)],
+        )
+        table: dict[Any, Any] = dict(torch.export.default_decompositions())
+        table |= decompositions(COMPOSITE)
+        for operator in WHOLE:
+            table.pop(operator, None)
+        return cast("Any", program).run_decompositions(table)
+    except Exception as error:
+        raise CompileError(f"torch.export: {str(error).strip() or type(error).__name__}") from error
+
+
+class _Wrapped(torch.nn.Module):
+    """A function as the module that `torch.export` takes."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self._function = _named_forward(function)
+
+    def forward(self, *examples: torch.Tensor) -> object:
+        return self._function(*examples)
+
+
+def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
+    """The function with `forward` as the name of its code: torch tells the lines of code of that name alone."""
+    if isinstance(function, MethodType):
+        return MethodType(_named_forward(function.__func__), function.__self__)
+    if not isinstance(function, FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    named = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    named.__kwdefaults__ = function.__kwdefaults__
+    return named

@@ -1,0 +1,254 @@
+"""The operators `torch.ops.warploom`: kernels for the tensors of a call, derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from ..base.errors import ArgumentError, CompileError
+from .options import BackendOptions
+from .products import ACTIVATIONS, warploom
+from .region import Region, check_precision, kernel_for, write
+from .scalars import UnsupportedError
+from .torch_api import aten, compressed, library, metadata_shape
+
+# Kernels of single operators, made for the tensors of a call.
+
+SMALL = 64
+"""Up to so many rows a kernel is made for their number; one of more rows serves any number of them."""
+
+
+class TensorLayout(NamedTuple):
+    """What a kernel depends on of a tensor; with `dynamic`, the first size is not part of it but an example."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dynamic: bool = False
+
+
+def call(target: Any, *args: Any, rows: int | None = None) -> torch.Tensor:
+    """What an operator computes of tensors on the CPU or a GPU, in one kernel.
+
+    `rows` is the number of an argument whose first size is the number of the result's rows.
+
+    Raises:
+        CompileError: if it is not lowered for these tensors.
+    """
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    key = tuple(_layout(x, i == rows) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args))
+    options = BackendOptions()
+    check_precision(tensors, drops_bits=options.drops_bits)
+    return _region(target, key, tensors[0].device, options.drops_bits)(*tensors)
+
+
+def _layout(tensor: torch.Tensor, rows: bool) -> TensorLayout:
+    shape = tuple(tensor.shape)
+    if not rows or shape[0] <= SMALL or not tensor.is_contiguous():
+        return TensorLayout(tensor.dtype, shape, tensor.stride())
+    example = (SMALL + 1, *shape[1:])
+    return TensorLayout(tensor.dtype, example, torch.empty(example, device="meta").stride(), dynamic=True)
+
+
+@cache
+def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -> Region:
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
+    graph, mode = Graph(), fake.FakeTensorMode(shape_env=symbolic.ShapeEnv())
+    args = [_input(graph, mode, x) if isinstance(x, TensorLayout) else x for x in key]
+    node = graph.call_function(target, tuple(args))
+    with mode:
+        node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
+    written = write([node], [x for x in args if isinstance(x, Node)])
+    return Region(written, kernel_for(written.text, device, BackendOptions(tf32=tf32)))
+
+
+def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
+    symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
+    kinds = [symbolic.DimDynamic.STATIC] * len(layout.shape)
+    if layout.dynamic:
+        kinds[0] = symbolic.DimDynamic.DYNAMIC
+    node = graph.placeholder("input")
+    whole = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="meta")
+    node.meta["val"] = mode.from_tensor(whole, symbolic_context=symbolic.StatelessSymbolicContext(kinds))
+    return node
+
+
+# The operators `torch.ops.warploom`: products of matrices as one kernel each, with derivatives where there are any.
+#
+# They raise where there is no kernel for their operands; nothing falls back to other kernels.
+
+DEVICES = ("cpu", "cuda")
+Derivative: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+FROM_OUTPUT: Mapping[str, Derivative] = {
+    "relu": lambda grad, y: aten.threshold_backward(grad, y, 0),
+    "sigmoid": lambda grad, y: aten.sigmoid_backward(grad, y),
+    "tanh": lambda grad, y: aten.tanh_backward(grad, y),
+}
+"""Derivatives that follow from the activation's result."""
+
+FROM_INPUT: Mapping[str, Derivative] = {
+    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
+    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
+    "silu": lambda grad, x: aten.silu_backward(grad, x),
+}
+"""Derivatives that follow from what the activation is of."""
+
+
+def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
+    """What an operator computes.
+
+    Raises:
+        CompileError: if there is no kernel for its operands.
+    """
+    try:
+        return call(target, *args, rows=rows)
+    except (UnsupportedError, CompileError) as error:
+        raise CompileError(f"{target}: {str(error).removeprefix(f'{target}: ')}") from error
+
+
+def _check_matrices(a: Tensor, b: Tensor) -> None:
+    if a.dim() < 2 or b.dim() < 2:
+        raise ArgumentError(f"expected matrices, got tensors of {a.dim()} and {b.dim()} dimensions")
+
+
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
+    """The product of the last two dimensions, (..., m, k) and (..., k, n); those before them are broadcast.
+
+    Raises:
+        ArgumentError: for a tensor of fewer than two dimensions.
+    """
+    _check_matrices(a, b)
+    return _computed(warploom.matmul.default, a, b, rows=0 if a.dim() == b.dim() == 2 else None)
+
+
+def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
+    _check_matrices(a, b)
+    found = torch.matmul(a, b)
+    return found.new_empty(found.shape)
+
+
+def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    a, b = ctx.saved_tensors
+    of_a, of_b = ctx.needs_input_grad
+    return (
+        warploom.matmul(grad, b.mT).sum_to_size(a.shape) if of_a else None,
+        warploom.matmul(a.mT, grad).sum_to_size(b.shape) if of_b else None,
+    )
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
+    """activation(x W^T + bias) of (..., k), (n, k) and (n).
+
+    The derivative computes x W^T + bias again where the activation's needs it: for gelu and silu.
+
+    Raises:
+        ArgumentError: for an activation that there is not.
+    """
+    _check_activation(activation)
+    rows = x.reshape(-1, x.shape[-1])
+    found = _computed(warploom.linear.default, rows, weight, bias, activation, rows=0)
+    return found.view(*x.shape[:-1], weight.shape[0])
+
+
+def _check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise ArgumentError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
+
+
+def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
+    _check_activation(activation)
+    found = torch.nn.functional.linear(x, weight, bias)
+    return found.new_empty(found.shape)
+
+
+def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, bias, ctx.activation = inputs
+    ctx.save_for_backward(x, weight, bias, output if ctx.activation in FROM_OUTPUT else None)
+
+
+def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, bias, output = ctx.saved_tensors
+    if ctx.activation in FROM_OUTPUT:
+        grad = FROM_OUTPUT[ctx.activation](grad, output)
+    elif ctx.activation in FROM_INPUT:
+        grad = FROM_INPUT[ctx.activation](grad, warploom.linear(x, weight, bias))
+    rows, inner = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
+    needed: tuple[bool, ...] = ctx.needs_input_grad  # of the arguments given: torch leaves out defaults at the end
+    of_x, of_weight, of_bias, _ = (*needed, False, False)[:4]
+    found = (
+        warploom.matmul(rows, weight).view(x.shape) if of_x else None,
+        warploom.matmul(rows.mT, inner) if of_weight else None,
+        rows.sum(0) if of_bias else None,
+        None,
+    )
+    return found[: len(needed)]
+
+
+def _scaled_matmul(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *others: Any) -> Tensor:
+    """A B * scale_a * scale_b + bias of 8-bit floats, (m, k) and (k, n); scales of f32, one for a matrix, or (m, 1) and
+    (1, n). It has no derivative."""
+    return _computed(warploom.scaled_matmul.default, a, b, scale_a, scale_b, *others, rows=None)
+
+
+def _like_scaled(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype = torch.bfloat16,
+) -> Tensor:
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
+
+
+def _sparse_matmul(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
+    """A B of a sparse A (m, k), of which `compress` made values (m, k / 2) and metadata, and B (k, n). It has no
+    derivative."""
+    return _computed(warploom.sparse_matmul.default, values, metadata, b)
+
+
+def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
+    return b.new_empty((values.shape[0], b.shape[1]))
+
+
+def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = dense.shape
+    words = dense.new_empty(metadata_shape(rows, columns, dense.dtype), dtype=torch.int32)
+    return dense.new_empty((rows, columns // 2)), words
+
+
+OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "matmul": (_matmul, _like_matmul),
+    "linear": (_linear, _like_linear),
+    "scaled_matmul": (_scaled_matmul, _like_scaled),
+    "sparse_matmul": (_sparse_matmul, _like_sparse),
+    "compress": (compressed, _like_compressed),
+}
+"""What each operator does, and what its result is like."""
+
+
+def register() -> None:
+    """Gives the operators their meaning."""
+    for name, (function, like) in OPERATORS.items():
+        library.register_kernel(f"warploom::{name}", DEVICES, function)
+        library.register_fake(f"warploom::{name}", like)
+    library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep_operands)
+    library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
+
+
+register()
+
+torch_operators = warploom
+"""`torch.ops.warploom`, with its meaning."""

@@ -1,0 +1,149 @@
+"""Options of the backend, and what it reports of a graph."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch.fx import Node
+
+from ...dialect.isa.targets import UnknownTargetError, target
+from ...dialect.schedule.schedule import ScheduleError, parse_options
+from ..base.errors import ArgumentError
+
+# What the backend made of a graph, as records and as text.
+
+OURS = tuple(str(folder) for folder in (Path(__file__).parent, Path(torch.__file__).parent))
+"""The folders whose lines are no lines of a model."""
+
+
+def place_of(node: Node) -> str:
+    """`file:line` of the innermost line of the model that a node comes from; the module, where no line is the model's
+    own; "" where torch tells neither."""
+    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(OURS)]:
+        return own[-1]
+    modules: dict[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
+    path, kind = next(reversed(modules.values()), ("", ""))
+    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
+
+
+@dataclass(frozen=True)
+class CompiledPart:
+    """Operations of a graph that became kernels, by the names of their nodes and their operators. `kernels` are the
+    launches of a call with their schedules."""
+
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    mlir: str
+    kernels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        listed = " -> ".join(self.operators)
+        return "\n".join(
+            [f"  compiled {', '.join(self.nodes)}: {listed}", *(f"    {kernel}" for kernel in self.kernels)]
+        )
+
+
+@dataclass(frozen=True)
+class LeftPart:
+    """An operation of a graph that was not compiled, and why; `place` is a line of the model, where torch tells it."""
+
+    node: str
+    operator: str
+    reason: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.place})" if self.place else ""
+        return f"  left {self.node}: {self.operator}{place}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What became of a graph: `graph` is "forward", "backward" or "inference", `rest` who runs what was left."""
+
+    graph: str
+    compiled: tuple[CompiledPart, ...]
+    left: tuple[LeftPart, ...]
+    rest: str
+
+    def __str__(self) -> str:
+        products = len(self.compiled)
+        start = f"warploom: {self.graph} graph: {products} compiled, {len(self.left)} left to {self.rest}"
+        return "\n".join([start, *map(str, self.compiled), *map(str, self.left)])
+
+
+# BackendOptions of the backend.
+
+RESTS = ("eager", "inductor")
+
+
+@dataclass(frozen=True)
+class BackendOptions:
+    """What `torch.compile(..., options={...})` takes.
+
+    `explain` prints what was compiled of each graph and why the rest was not, or is called with an `Explanation`.
+    `rest` is who runs what is not compiled: "eager" or "inductor". `target` is the target of kernels, by default that
+    of the GPU that tensors lie on, and sm_90a on the CPU. `tf32` lets products of f32 drop 13 bits of each operand; by
+    default as `torch.set_float32_matmul_precision` says. `tuned` and `schedule` are those of `runtime.compile`.
+
+    Raises:
+        ArgumentError: for a value that an option does not take.
+    """
+
+    explain: bool | Callable[[Explanation], object] = False
+    rest: str = "eager"
+    target: str | None = None
+    tf32: bool | None = None
+    tuned: str | None = None
+    schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.rest not in RESTS:
+            raise ArgumentError(f"option 'rest': expected {' or '.join(RESTS)}, got {self.rest!r}")
+        if self.target is not None:
+            try:
+                target(self.target)
+            except UnknownTargetError as error:
+                raise ArgumentError(f"option 'target': {error}") from error
+        if not isinstance(cast("object", self.schedule), Mapping):
+            raise ArgumentError(
+                f"option 'schedule': expected a dictionary such as {{'stages': 3}}, got {self.schedule!r}"
+            )
+        try:
+            parse_options(self.schedule)
+        except ScheduleError as error:
+            raise ArgumentError(f"option 'schedule': {error}") from error
+        if not isinstance(cast("object", self.tf32), bool | None):
+            raise ArgumentError(f"option 'tf32': expected True or False, got {self.tf32!r}")
+        if self.tuned is not None and not os.path.isfile(self.tuned):
+            raise ArgumentError(f"option 'tuned': {self.tuned}: no such file; `warploom tune` writes such files")
+        if not isinstance(self.explain, bool) and not callable(cast("object", self.explain)):
+            raise ArgumentError(f"option 'explain': expected True, False or a function, got {self.explain!r}")
+
+    @property
+    def drops_bits(self) -> bool:
+        """Whether products of f32 may be multiplied as tf32."""
+        return torch.get_float32_matmul_precision() != "highest" if self.tf32 is None else self.tf32
+
+
+def read(given: Mapping[str, Any] | None) -> BackendOptions:
+    """BackendOptions as torch passes them on.
+
+    Raises:
+        ArgumentError: naming one that there is not, or a value that one does not take.
+    """
+    known = [f.name for f in fields(BackendOptions)]
+    for name in given or {}:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ArgumentError(f"no option {name!r} of the backend warploom; there are {', '.join(known)}{hint}")
+    return BackendOptions(**(given or {}))

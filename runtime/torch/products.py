@@ -1,0 +1,294 @@
+"""Products of matrices: `linalg.contract` with what ATen's operations add, scale and round; operator signatures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .builder import Builder, expression, inputs, map_of, plain
+from .scalars import RULES, SCALARS, Body, ElementValue, Lowering, Size, UnsupportedError, Value, shape_of
+from .torch_api import aten, library
+from .views import reshape
+
+# The signatures of the operators `torch.ops.warploom`; what they do is in `operators.py`, how they are written as
+# `linalg` in `products.py`.
+
+LIBRARY = library.Library("warploom", "DEF")
+
+SIGNATURES = (
+    "matmul(Tensor a, Tensor b) -> Tensor",
+    'linear(Tensor x, Tensor weight, Tensor? bias=None, str activation="none") -> Tensor',
+    "scaled_matmul(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
+    "ScalarType out_dtype=bfloat16) -> Tensor",
+    "sparse_matmul(Tensor values, Tensor metadata, Tensor b) -> Tensor",
+    "compress(Tensor dense) -> (Tensor, Tensor)",
+)
+
+for signature in SIGNATURES:
+    LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
+
+warploom: Any = torch.ops.warploom
+"""The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
+
+
+# Products of matrices: `linalg.contract` with what ATen's operations add, scale and round.
+
+ACCUMULATORS = {
+    torch.float64: torch.float64,
+    torch.int8: torch.int32,
+    torch.uint8: torch.int32,
+}
+"""The type in which products are summed, by that of the operands; f32 for the other floats."""
+
+
+def _accumulator(a: Value, b: Value) -> torch.dtype:
+    for value in (a, b):
+        if not value.dtype.is_floating_point and value.dtype not in ACCUMULATORS:
+            raise UnsupportedError(f"products of {value.dtype} are not lowered")
+    return ACCUMULATORS.get(a.dtype, torch.float32)
+
+
+def multiply(builder: Builder, a: Value, b: Value, *, approximate: bool = False) -> Value:
+    """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
+    dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    batch = _broadcast(a.shape[:-2], b.shape[:-2])
+    count = len(batch)
+    m, n = () if row else (a.shape[-2],), () if column else (b.shape[-1],)
+    extents: tuple[Size, ...] = (*batch, *m, *n, a.shape[-1])
+    k = len(extents) - 1
+    loops_a = [*range(count - len(a.shape[:-2]), count), *([] if row else [count]), k]
+    loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
+    dtype = _accumulator(a, b)
+    if a.dims[-1] is None or (not row and a.dims[-2] is None):
+        a = plain(builder.dense(a), a.dtype)
+    if b.dims[-1 if column else -2] is None or (not column and b.dims[-1] is None):
+        b = plain(builder.dense(b), b.dtype)
+    covered = {loop for value, loops in ((a, loops_a), (b, loops_b)) for loop in _covered(value, loops, extents)}
+    if not covered.issuperset(range(count)):
+        a = builder.copied(_expanded(a, batch))
+        loops_a = list(range(count)) + loops_a[-2:]
+    found = builder.contract([a, b], [loops_a, loops_b], extents, SCALARS[dtype], approximate=approximate)
+    return plain(found, dtype)
+
+
+def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> list[int]:
+    """The loops that a factor has elements of its own along."""
+    return [
+        loop
+        for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True)
+        if dimension is not None and (size != 1 or extents[loop] == 1)
+    ]
+
+
+def _expanded(value: Value, batch: tuple[Size, ...]) -> Value:
+    more = len(batch) + 2 - len(value.shape)
+    return replace(value, dims=(None,) * more + value.dims, shape=(*batch, *value.shape[-2:]))
+
+
+def _broadcast(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
+    length = max(len(a), len(b))
+    first, second = ((1,) * (length - len(x)) + x for x in (a, b))
+    return tuple(y if x == 1 else x for x, y in zip(first, second, strict=True))
+
+
+def _rounded(builder: Builder, value: Value, dtype: torch.dtype) -> Value:
+    """The value as elements of a type."""
+    if value.dtype == dtype:
+        return value
+    return builder.generic([value], value.shape, dtype, lambda body, elements: body.convert(elements[0], dtype))
+
+
+def _matmul(builder: Builder, like: torch.Tensor, a: Value, b: Value, out_dtype: object = None) -> Value:
+    return _rounded(builder, multiply(builder, a, b), like.dtype)
+
+
+def _int_matmul(builder: Builder, like: torch.Tensor, a: Value, b: Value) -> Value:
+    return multiply(builder, a, b)
+
+
+def _add_matmul(
+    builder: Builder,
+    like: torch.Tensor,
+    c: Value,
+    a: Value,
+    b: Value,
+    out_dtype: object = None,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Value:
+    """beta * C + alpha * A B, rounded once."""
+    return _plus(builder, like.dtype, multiply(builder, a, b), c, beta, alpha)
+
+
+def _plus(
+    builder: Builder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
+) -> Value:
+    """alpha times the product plus beta times C, rounded to a type."""
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        total, *others = elements
+        if alpha != 1:
+            total = RULES["mul"](inside, [total, alpha])
+        for other in others:
+            added = inside.convert(other, product.dtype)
+            if beta != 1:
+                added = RULES["mul"](inside, [added, beta])
+            total = RULES["add"](inside, [total, added])
+        return inside.convert(total, dtype)
+
+    given = [product] if c is None or beta == 0 else [product, c]
+    return builder.generic(given, product.shape, dtype, body)
+
+
+def _linear(
+    builder: Builder,
+    like: torch.Tensor,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    activation: str = "none",
+) -> Value:
+    """activation(x W^T + bias), rounded before the activation and behind it, on rows of x."""
+    turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
+    rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
+    found = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
+    if ACTIVATIONS[activation] is not None:
+        target, kwargs = ACTIVATIONS[activation]
+        computed = expression(target, (found,), kwargs, found.shape, like.dtype)
+        found = builder.generic(computed.values, computed.shape, like.dtype, computed.body)
+    return reshape(builder, found, shape_of(like))
+
+
+def _scaled_matmul(
+    builder: Builder,
+    like: torch.Tensor,
+    a: Value,
+    b: Value,
+    scale_a: Value,
+    scale_b: Value,
+    bias: Value | None = None,
+    scale_result: Value | None = None,
+    out_dtype: object = None,
+    use_fast_accum: bool = False,
+) -> Value:
+    """A B * scale_a * scale_b + bias: scales of f32, one for each matrix, or for each row of A and column of B. With
+    `use_fast_accum` the instruction may add up short sums."""
+    if scale_result is not None:
+        raise UnsupportedError("a scale of the result is not lowered")
+    for scale in (scale_a, scale_b):
+        if scale.dtype != torch.float32 or not _fits(scale, a, b):
+            raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
+    total = multiply(builder, a, b, approximate=use_fast_accum)
+    given = [total, scale_a, scale_b, *([] if bias is None else [bias])]
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        total, first, second, *added = elements
+        for factor in (first, second):
+            total = RULES["mul"](inside, [total, factor])
+        for other in added:
+            total = RULES["add"](inside, [total, inside.convert(other, torch.float32)])
+        return inside.convert(total, like.dtype)
+
+    return builder.generic([_number(x) for x in given], given[0].shape, like.dtype, body)
+
+
+def _number(value: Value) -> Value:
+    """A matrix of one element as a number."""
+    if len(value.shape) <= 2 and all(n == 1 for n in value.shape):
+        return replace(value, dims=(), shape=())
+    return value
+
+
+def _fits(scale: Value, a: Value, b: Value) -> bool:
+    return _number(scale).shape == () or scale.shape in ((a.shape[0], 1), (1, b.shape[1]))
+
+
+def _scaled(
+    builder: Builder,
+    like: torch.Tensor,
+    a: Value,
+    b: Value,
+    scale_a: Value,
+    scale_b: Value,
+    bias: Value | None = None,
+    out_dtype: object = None,
+) -> Value:
+    return _scaled_matmul(builder, like, a, b, scale_a, scale_b, bias)
+
+
+def _sparse_matmul(
+    builder: Builder, like: torch.Tensor, values: Value, metadata: Value, b: Value, out_dtype: object = None
+) -> Value:
+    return _rounded(builder, _sparse_product(builder, values, metadata, b), like.dtype)
+
+
+def _sparse_product(builder: Builder, values: Value, metadata: Value, b: Value) -> Value:
+    """A product whose A is sparse: the metadata is named by its place among the function's arguments."""
+    if metadata.tensor not in builder.arguments or not values.plain:
+        raise UnsupportedError("expected values and metadata row by row, as they were compressed")
+    number, extents = builder.arguments.index(metadata.tensor), (values.shape[0], b.shape[1])
+    tensor, loops = builder.operand(b, (2, 1), (*extents, b.shape[0]))
+    maps = ", ".join(map_of(3, along) for along in ((0, 2), loops, (0, 1)))
+    dtype = _accumulator(values, b)
+    start = f"linalg.matmul indexing_maps = [{maps}] {{warp.metadata = {number}}}"
+    out = builder.filled(extents, SCALARS[dtype], 0)
+    return plain(builder.structured(start, inputs([values.tensor, tensor]), out), dtype)
+
+
+def _sparse_add_matmul(
+    builder: Builder,
+    like: torch.Tensor,
+    bias: Value,
+    values: Value,
+    metadata: Value,
+    b: Value,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    out_dtype: object = None,
+) -> Value:
+    """A product whose A is sparse, with a number for each row added, rounded once."""
+    column = replace(bias, dims=(*bias.dims, None), shape=(*bias.shape, 1))
+    return _plus(builder, like.dtype, _sparse_product(builder, values, metadata, b), column, beta, alpha)
+
+
+ACTIVATIONS: Mapping[str, Any] = {
+    "none": None,
+    "relu": (aten.relu.default, {}),
+    "gelu": (aten.gelu.default, {}),
+    "gelu_tanh": (aten.gelu.default, {"approximate": "tanh"}),
+    "silu": (aten.silu.default, {}),
+    "sigmoid": (aten.sigmoid.default, {}),
+    "tanh": (aten.tanh.default, {}),
+}
+"""What can follow `torch.ops.warploom.linear` in its kernel, by name: an operation of ATen and its options."""
+
+PRODUCTS: Mapping[object, Lowering] = {
+    aten.mm.default: _matmul,
+    aten.bmm.default: _matmul,
+    aten.mm.dtype: _matmul,
+    aten.bmm.dtype: _matmul,
+    aten.mv.default: _matmul,
+    aten.dot.default: _matmul,
+    aten.matmul.default: _matmul,
+    aten.addmm.default: _add_matmul,
+    aten.addmm.dtype: _add_matmul,
+    aten.addmv.default: _add_matmul,
+    aten.baddbmm.default: _add_matmul,
+    aten.linear.default: _linear,
+    aten._int_mm.default: _int_matmul,
+    aten._scaled_mm.default: _scaled_matmul,
+    warploom.matmul.default: _matmul,
+    warploom.linear.default: _linear,
+    warploom.scaled_matmul.default: _scaled,
+    warploom.sparse_matmul.default: _sparse_matmul,
+    aten._sparse_semi_structured_mm.default: _sparse_matmul,
+    aten._sparse_semi_structured_addmm.default: _sparse_add_matmul,
+}
+"""Operations that multiply matrices."""

@@ -1,0 +1,313 @@
+"""Parts of a graph as kernels that are called with tensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from ...dialect.sparsity.matrix import metadata_words
+from ..arguments.arrays import Argument
+from ..arguments.sparse import operand_of
+from ..base.errors import CompileError
+from ..base.launch import Plan, ScratchBuffer
+from ..kernel.compile import compile
+from ..kernel.kernel import Kernel
+from .importer import Importer
+from .options import BackendOptions
+from .scalars import ELEMENTS, Size, UnsupportedError, Value, shape_of
+from .torch_api import NAMES, aten, from_numpy, metadata_shape
+from .views import MemoryOrder, order_of
+
+# Semi-structured sparse tensors of torch, whose metadata lies as CUTLASS's kernels read it.
+
+METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_structured_addmm.default: 2}
+"""Operators that take such a tensor, and which argument the metadata is."""
+
+TYPES = (torch.float16, torch.bfloat16, torch.int8)
+"""Elements of which two in four are stored."""
+
+CHUNK, CODE_BITS = 4, 4
+"""Elements that one code is about, and its bits."""
+
+
+def metadata_of(node: Node) -> tuple[Node, Node] | None:
+    """Of a product with such a tensor: the nodes of the metadata and of the stored elements.
+
+    Raises:
+        UnsupportedError: for elements that are stored otherwise.
+    """
+    place = METADATA.get(node.target)
+    if place is None:
+        return None
+    metadata: Any = node.args[place]
+    values: Any = node.args[place - 1]
+    if values.meta["val"].dtype not in TYPES:
+        raise UnsupportedError(f"a sparse matrix of {values.meta['val'].dtype} is not lowered")
+    return metadata, values
+
+
+def words_shape(values: torch.Tensor) -> tuple[int, int]:
+    """The sizes of the metadata that a kernel takes, for the stored elements of a matrix."""
+    rows, stored = values.shape
+    return metadata_shape(rows, 2 * stored, values.dtype)
+
+
+def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The metadata that a kernel takes, made on the host of that of CUTLASS."""
+    conversions: Any = import_module("torch.sparse._semi_structured_conversions")
+    held = metadata.cpu()
+    rows, columns = held.shape
+    places = conversions._calculate_meta_reordering_scatter_offsets(rows, columns, held.dtype, held.device)
+    plain = torch.gather(held.view(-1), 0, places).view(rows, columns).numpy()
+    codes = 8 * plain.itemsize // CODE_BITS
+    unsigned = plain.view(f"u{plain.itemsize}")[..., None] >> (CODE_BITS * np.arange(codes, dtype=np.uint8))
+    chunks = (unsigned & ((1 << CODE_BITS) - 1)).astype(np.uint8).reshape(rows, columns * codes)
+    words = metadata_words(chunks, operand_of(NAMES[dtype]))
+    return from_numpy(words.reshape(len(words), -1).view(np.int32)).to(metadata.device)
+
+
+class CutlassMetadata:
+    """Metadata of torch's tensors as kernels take it: of each tensor it is made once, and again where that changed."""
+
+    def __init__(self) -> None:
+        weak: Any = import_module("torch.utils.weak")
+        self._made: Any = weak.WeakTensorKeyDictionary()
+
+    def words(self, metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """What a kernel takes for the metadata of a matrix of a type."""
+        found = self._made.get(metadata)
+        if found is None or found[0] != metadata._version:
+            found = (metadata._version, _words(metadata, dtype))
+            self._made[metadata] = found
+        return found[1]
+
+
+# Parts of a graph as kernels that are called with tensors.
+
+DEFAULT_TARGET = "sm_90a"
+FILE = "<region>"
+ALIGNMENT = 16
+"""Bytes that divide the addresses of what kernels read and write."""
+
+SizeSource: TypeAlias = int | tuple[int, int]
+"""A size: a number, or a dimension of an input."""
+
+
+@dataclass(frozen=True)
+class RegionText:
+    """A part of a graph as MLIR: the memory order of each input, where the sizes of the result come from, and the type
+    of its elements. `metadata` are the inputs that lie as CUTLASS has them, with the type of the sparse matrix."""
+
+    text: str
+    orders: tuple[MemoryOrder, ...]
+    shape: tuple[SizeSource, ...]
+    dtype: torch.dtype
+    metadata: Mapping[int, torch.dtype]
+
+
+def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
+    """Nodes of a graph, in order, as a function of the values of others; it returns the last one's.
+
+    Raises:
+        UnsupportedError: if one has no form in `linalg` here.
+    """
+    importer = Importer(inlined=frozenset(inlined(nodes)))
+    examples = [node.meta["val"] for node in inputs]
+    orders = tuple(map(order_of, examples))
+    sparse = dict(pair for node in nodes if (pair := metadata_of(node)))
+    metadata: dict[int, torch.dtype] = {}
+    for number, (node, example, order) in enumerate(zip(inputs, examples, orders, strict=True)):
+        if node in sparse:
+            values = sparse[node].meta["val"]
+            metadata[number] = values.dtype
+            importer.values[node] = importer.builder.argument(f"arg{number}", words_shape(values), torch.int32)
+            continue
+        sizes = shape_of(example)
+        value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
+        importer.values[node] = Value(value.tensor, order.dims, sizes, example.dtype)
+    for node in nodes:
+        importer.run(node)
+    result = nodes[-1].meta["val"]
+    text = importer.builder.text("region", importer.results([nodes[-1]]))
+    shape = tuple(_place(size, examples) for size in shape_of(result))
+    return RegionText(text, orders, shape, result.dtype, metadata)
+
+
+def inlined(nodes: Sequence[Node]) -> list[Node]:
+    """Pointwise nodes that are computed where the next one is."""
+    from .builder import is_pointwise
+
+    members = set(nodes)
+    return [
+        n
+        for n in nodes
+        if is_pointwise(n.target)
+        and len(n.users) == 1
+        and (user := next(iter(n.users))) in members
+        and is_pointwise(user.target)
+        and shape_of(user.meta["val"]) == shape_of(n.meta["val"])
+    ]
+
+
+def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
+    if isinstance(size, int):
+        return size
+    for number, example in enumerate(examples):
+        for dimension, other in enumerate(shape_of(example)):
+            if other == size:
+                return number, dimension
+    raise UnsupportedError(f"the size {size} of the result is none of an operand")
+
+
+@cache
+def compiled(text: str, target: str, tf32: bool, tuned: str | None, schedule: tuple[tuple[str, Any], ...]) -> Kernel:
+    """Equal parts of graphs share a kernel.
+
+    Raises:
+        CompileError: without a place, because the text is none of the user's.
+    """
+    try:
+        return compile(text, target, file=FILE, tf32=tf32, tuned=tuned, **dict(schedule))
+    except CompileError as error:
+        raise CompileError(re.sub(rf"{FILE}:\d+:\d+: (error: )?", "", str(error))) from error
+
+
+WHOLE_F32 = (
+    "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
+    "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
+)
+
+
+def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
+    """Refuses products of f32 that may not drop bits.
+
+    Raises:
+        UnsupportedError: saying how to allow it.
+    """
+    if not drops_bits and all(x.dtype == torch.float32 for x in operands):
+        raise UnsupportedError(WHOLE_F32)
+
+
+def kernel_for(text: str, device: torch.device, options: BackendOptions) -> Kernel:
+    """The kernel of a region for a device.
+
+    Raises:
+        CompileError: if it is not lowered, or there is no kernel for tensors there.
+    """
+    settings = tuple((key, _frozen(value)) for key, value in sorted(options.schedule.items()))
+    return compiled(text, target_of(device, options), options.drops_bits, options.tuned, settings)
+
+
+def _frozen(value: object) -> object:
+    return tuple(cast("list[int]", value)) if isinstance(value, list) else value
+
+
+def target_of(device: torch.device, options: BackendOptions) -> str:
+    """The target of kernels for tensors on a device.
+
+    Raises:
+        CompileError: for a device that is neither the CPU nor a GPU of CUDA.
+    """
+    if device.type not in ("cpu", "cuda"):
+        raise CompileError(f"there are kernels for tensors on cpu and cuda, not on {device.type}")
+    if options.target is not None or device.type == "cpu":
+        return options.target or DEFAULT_TARGET
+    from ..cuda.driver import gpu
+
+    return gpu(device.index or 0).device.target
+
+
+class Region(torch.nn.Module):
+    """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
+    current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph."""
+
+    def __init__(self, written: RegionText, kernel: Kernel) -> None:
+        super().__init__()
+        self.written, self.kernel = written, kernel
+        self._metadata = CutlassMetadata()
+        self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        device = inputs[0].device
+        given = list(inputs)
+        for number, dtype in self.written.metadata.items():
+            given[number] = self._metadata.words(inputs[number], dtype)
+        placed = [_placed(t, order) for t, order in zip(given, self.written.orders, strict=True)]
+        sizes = (p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.written.shape)
+        out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
+        if out.numel():
+            values = [*(_argument(t, shape) for t, shape in placed), _argument(out, tuple(out.shape))]
+            run(self.kernel, self._plan(values), values, device)
+        return out
+
+    def _plan(self, values: Sequence[Argument]) -> Plan:
+        if not self.kernel.plan.dynamic:
+            return self.kernel.plan
+        key = tuple(value.shape for value in values)
+        if key not in self._plans:
+            self._plans[key] = self.kernel.plan_for(values)
+        return self._plans[key]
+
+
+def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tuple[int, ...]]:
+    """A tensor whose memory is as a kernel takes it, and the sizes of that memory."""
+    sizes = order.shape(tuple(tensor.shape))
+    if not order.holds(tensor):
+        tensor = order.made(tensor)
+    if tensor.data_ptr() % ALIGNMENT:
+        tensor = order.made(tensor).clone()
+    return tensor, sizes
+
+
+def _argument(tensor: torch.Tensor, shape: tuple[int, ...]) -> Argument:
+    """Memory as an argument of a kernel: without gaps, in row-major order."""
+    return Argument(
+        address=tensor.data_ptr(),
+        shape=shape,
+        element=ELEMENTS[tensor.dtype],
+        itemsize=tensor.element_size(),
+        strides=None,
+        on_device=tensor.is_cuda,
+        writable=True,
+        owner=tensor,
+    )
+
+
+def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    """Runs a kernel on memory of a device."""
+    RUNNERS[device.type](kernel, plan, values, device)
+
+
+def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    written = kernel.function.written
+    kernel.binary.run(plan.launches, values, scratch=plan.scratch, device="interp", written=written)
+
+
+def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
+    from ..cuda.driver import gpu
+    from ..cuda.launch import Prepared
+
+    scratch = [_scratch(buffer, device) for buffer in plan.scratch]
+    everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
+    stream = int(torch.cuda.current_stream(device).cuda_stream)
+    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)(stream)
+
+
+def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
+    make = torch.zeros if buffer.zeroed else torch.empty
+    return make(max(1, buffer.bytes), dtype=torch.uint8, device=device)
+
+
+RUNNERS: Mapping[str, Callable[[Kernel, Plan, Sequence[Argument], torch.device], None]] = {
+    "cpu": _interpret,
+    "cuda": _enqueue,
+}

@@ -1,0 +1,458 @@
+"""Views: how elements of a tensor lie, other orders and shapes of them, and views behind what follows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, Node
+
+from .builder import Builder, is_pointwise, plain
+from .scalars import Lowering, Size, TensorValue, UnsupportedError, Value, shape_of, size_of, tensor_type
+from .torch_api import aten, prims, sympy
+
+# How the elements of a tensor lie in memory, as far as a kernel takes them: without gaps, in some order of the
+# dimensions, and the same ones again along dimensions of stride 0.
+
+
+@dataclass(frozen=True)
+class MemoryOrder:
+    """Dimensions of a tensor from the outermost to the innermost in memory; others have one element or stride 0.
+
+    The memory is a tensor of its own, in row-major order: `dims` says which dimension of it each of the tensor's is.
+    """
+
+    order: tuple[int, ...]
+    rank: int
+
+    @property
+    def dims(self) -> tuple[int | None, ...]:
+        """For each dimension of the tensor the one in memory."""
+        return tuple(self.order.index(d) if d in self.order else None for d in range(self.rank))
+
+    def shape(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The sizes of the memory, for those of the tensor."""
+        return tuple(sizes[d] for d in self.order)
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether the elements of a tensor lie like this."""
+        expected = 1
+        sizes, strides = tensor.shape, tensor.stride()
+        for d in reversed(self.order):
+            if sizes[d] != 1 and strides[d] != expected:
+                return False
+            expected *= sizes[d]
+        return all(sizes[d] == 1 or strides[d] == 0 for d in range(self.rank) if d not in self.order)
+
+    def made(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
+        whole = tensor
+        for d in range(self.rank):
+            if d not in self.order:
+                whole = whole.narrow(d, 0, 1)
+        others = [d for d in range(self.rank) if d not in self.order]
+        return whole.permute(*self.order, *others).contiguous()
+
+
+def row_major(rank: int) -> MemoryOrder:
+    """The order of a contiguous tensor."""
+    return MemoryOrder(tuple(range(rank)), rank)
+
+
+def order_of(tensor: torch.Tensor) -> MemoryOrder:
+    """The order that a tensor of a graph has; row-major if its elements lie with gaps, so that they must be copied."""
+    sizes = shape_of(tensor)
+    strides = tuple(map(size_of, tensor.stride()))
+    moving = [d for d in range(len(sizes)) if sizes[d] != 1 and strides[d] != 0]
+    order = tuple(sorted(moving, key=lambda d: -_hint(tensor.stride()[d])))
+    in_order = order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
+    if in_order or not _without_gaps(order, sizes, strides):
+        return row_major(len(sizes))
+    return MemoryOrder(order, len(sizes))
+
+
+def is_row_major(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of a graph is contiguous."""
+    sizes = shape_of(tensor)
+    moving = [d for d in range(len(sizes)) if sizes[d] != 1]
+    return _without_gaps(moving, sizes, tuple(map(size_of, tensor.stride())))
+
+
+def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    expected: Size = 1
+    for d in reversed(order):
+        if strides[d] != expected:
+            return False
+        expected = expected * sizes[d]
+    return True
+
+
+def _hint(size: Any) -> int:
+    """A size, or an example of it.
+
+    Raises:
+        UnsupportedError: for one that depends on data.
+    """
+    hint = size if isinstance(size, int) else size.node.hint
+    if hint is None:
+        raise UnsupportedError(f"the size {size} depends on data")
+    return int(hint)
+
+
+# Views: operations that show the elements of a tensor in another order, in another shape, or some of them.
+
+
+def _permute(builder: Builder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
+    positions = [d % len(value.shape) for d in order]
+    return _reordered(value, positions)
+
+
+def _transpose(builder: Builder, like: torch.Tensor, value: Value, first: int, second: int) -> Value:
+    rank = len(value.shape)
+    order = list(range(rank))
+    if rank:
+        order[first % rank], order[second % rank] = order[second % rank], order[first % rank]
+    return _reordered(value, order)
+
+
+def _turned(builder: Builder, like: torch.Tensor, value: Value) -> Value:
+    return _reordered(value, range(len(value.shape))[::-1])
+
+
+def _reordered(value: Value, order: Sequence[int]) -> Value:
+    dims, shape = tuple(value.dims[d] for d in order), tuple(value.shape[d] for d in order)
+    return replace(value, dims=dims, shape=shape)
+
+
+def _expand(builder: Builder, like: torch.Tensor, value: Value, sizes: object) -> Value:
+    shape = shape_of(like)
+    more = len(shape) - len(value.shape)
+    dims = [None] * more + [
+        None if before != after else dimension
+        for dimension, before, after in zip(value.dims, value.shape, shape[more:], strict=True)
+    ]
+    return replace(value, dims=tuple(dims), shape=shape)
+
+
+def _unsqueeze(builder: Builder, like: torch.Tensor, value: Value, where: int) -> Value:
+    at = where % (len(value.shape) + 1)
+    dims, shape = list(value.dims), list(value.shape)
+    dims.insert(at, None)
+    shape.insert(at, 1)
+    return replace(value, dims=tuple(dims), shape=tuple(shape))
+
+
+def _squeeze(builder: Builder, like: torch.Tensor, value: Value, where: int | Sequence[int] | None = None) -> Value:
+    rank = len(value.shape)
+    asked = range(rank) if where is None else [where] if isinstance(where, int) else where
+    dropped = {d % rank for d in asked if rank and value.shape[d % rank] == 1}
+    kept = [d for d in range(rank) if d not in dropped]
+    return _reordered(value, kept)
+
+
+def _reshape(builder: Builder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
+    return reshape(builder, value, shape_of(like))
+
+
+def reshape(builder: Builder, value: Value, shape: tuple[Size, ...]) -> Value:
+    """The value in another shape, its elements in row-major order.
+
+    Raises:
+        UnsupportedError: for sizes of which the one do not visibly divide the others.
+    """
+    if shape == value.shape:
+        return value
+    tensor = builder.dense(value)
+    groups = _groups(tensor.shape, shape)
+    middle = tuple(_product(tensor.shape[d] for d in before) for before, _ in groups)
+    if middle != tensor.shape:
+        tensor = builder.reshaped(tensor, middle, [list(before) for before, _ in groups])
+    if middle != shape:
+        tensor = builder.reshaped(tensor, shape, [list(after) for _, after in groups])
+    return plain(tensor, value.dtype)
+
+
+def _product(sizes: Any) -> Size:
+    return math.prod(sizes)
+
+
+def _groups(before: tuple[Size, ...], after: tuple[Size, ...]) -> list[tuple[range, range]]:
+    """The smallest runs of dimensions of two shapes that hold equally many elements; none of the runs is empty, unless
+    one of the shapes has no dimensions."""
+    if not before or not after:
+        return []
+    groups: list[tuple[range, range]] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        start, other = i, j
+        i, j = i + 1, j + 1
+        left, right = before[start], after[other]
+        while left != right:
+            grow_left = _divides(left, right)
+            if grow_left and i < len(before):
+                left, i = left * before[i], i + 1
+            elif not grow_left and j < len(after):
+                right, j = right * after[j], j + 1
+            else:
+                raise UnsupportedError(f"a view of {before} as {after} is not lowered")
+        groups.append((range(start, i), range(other, j)))
+    if groups:
+        (first, second) = groups.pop()
+        groups.append((range(first.start, len(before)), range(second.start, len(after))))
+    return groups
+
+
+def _divides(left: Size, right: Size) -> bool:
+    """Which of two numbers of elements is to grow: whether the first is the smaller one."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left < right
+    quotient: Any = sympy.sympify(right) / sympy.sympify(left)
+    return bool(quotient > 1) if quotient.is_number else sympy.denom(quotient) == 1
+
+
+def _slice(
+    builder: Builder,
+    like: torch.Tensor,
+    value: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: object = None,
+    step: int = 1,
+) -> Value:
+    shape = shape_of(like)
+    if shape == value.shape:
+        return value
+    at, size = dim % len(shape), value.shape[dim % len(shape)]
+    first = start or 0
+    if not isinstance(size, int):
+        raise UnsupportedError("a slice along a dimension of unknown size is not lowered")
+    return _part(builder, value, at, first + size if first < 0 else min(first, size), shape[at], step)
+
+
+def _select(builder: Builder, like: torch.Tensor, value: Value, dim: int, index: int) -> Value:
+    at = dim % len(value.shape)
+    size = value.shape[at]
+    if index < 0 and not isinstance(size, int):
+        raise UnsupportedError("an index that is not known is not lowered")
+    part = _part(builder, value, at, index + size if index < 0 else index, 1, 1)
+    return _squeeze(builder, like, part, at)
+
+
+def _part(builder: Builder, value: Value, at: int, start: int, count: Size, step: int) -> Value:
+    """Some of the elements along one dimension."""
+    dimension = value.dims[at]
+    shape = (*value.shape[:at], count, *value.shape[at + 1 :])
+    if dimension is None:
+        return replace(value, shape=shape)
+    whole = value.tensor
+    sizes = (*whole.shape[:dimension], count, *whole.shape[dimension + 1 :])
+    offsets = ", ".join(str(start if d == dimension else 0) for d in range(len(sizes)))
+    steps = ", ".join(str(step if d == dimension else 1) for d in range(len(sizes)))
+    listed = ", ".join(str(size) if isinstance(size, int) else builder.index(size) for size in sizes)
+    kind = tensor_type(sizes, whole.element)
+    text = f"tensor.extract_slice {whole.name}[{offsets}] [{listed}] [{steps}] : {whole.type} to {kind}"
+    return replace(value, tensor=TensorValue(builder.emit(text, "t"), sizes, whole.element), shape=shape)
+
+
+def _broadcast(builder: Builder, like: torch.Tensor, value: Value, sizes: object, places: Sequence[int]) -> Value:
+    """Dimension i of the value becomes dimension `places[i]`, the others are new."""
+    shape = shape_of(like)
+    dims: list[int | None] = [None] * len(shape)
+    for place, dimension, size in zip(places, value.dims, value.shape, strict=True):
+        dims[place] = dimension if size == shape[place] else None
+    return replace(value, dims=tuple(dims), shape=shape)
+
+
+def part_of_split(builder: Builder, value: Value, parts: Sequence[torch.Tensor], index: int, dim: int = 0) -> Value:
+    """One of the parts that a tensor is split into along a dimension; each is like one of `parts`."""
+    at = dim % len(value.shape)
+    sizes = [size_of(part.shape[at]) for part in parts]
+    if not all(isinstance(size, int) for size in sizes[:index]):
+        raise UnsupportedError("a split at places that are not known is not lowered")
+    return _part(builder, value, at, sum(sizes[:index]), sizes[index], 1)
+
+
+SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default})
+"""Operations with several results, each a part of their operand."""
+
+
+def _same(builder: Builder, like: torch.Tensor, value: Value, **_: object) -> Value:
+    """A copy, or the tensor itself: values are never written to."""
+    return value
+
+
+VIEWS: Mapping[object, Lowering] = {
+    aten.clone.default: _same,
+    aten.alias.default: _same,
+    aten.detach.default: _same,
+    aten.lift_fresh_copy.default: _same,
+    prims.broadcast_in_dim.default: _broadcast,
+    aten.permute.default: _permute,
+    aten.transpose.int: _transpose,
+    aten.t.default: _turned,
+    aten.numpy_T.default: _turned,
+    aten.expand.default: _expand,
+    aten.unsqueeze.default: _unsqueeze,
+    aten.squeeze.default: _squeeze,
+    aten.squeeze.dim: _squeeze,
+    aten.squeeze.dims: _squeeze,
+    aten.view.default: _reshape,
+    aten.reshape.default: _reshape,
+    aten._unsafe_view.default: _reshape,
+    aten.flatten.using_ints: _reshape,
+    aten.unflatten.int: _reshape,
+    aten.slice.Tensor: _slice,
+    aten.select.int: _select,
+}
+"""What shows the elements of a tensor otherwise."""
+
+
+# Views behind what follows them: an operation on the elements of a view of a product becomes one on the product.
+#
+#     view(addmm(...), (b, s, n)) -> gelu         becomes         addmm(...) -> gelu -> view(..., (b, s, n))
+#
+# so that it can be computed where the product is. A product of batches that torch made one, with copies of what is
+# broadcast, becomes one of all its batches again.
+
+RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
+
+
+def is_tensor(value: object) -> bool:
+    """Whether an argument is a node that computes a tensor."""
+    return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def sink_views(graph: Graph, mode: Any) -> None:
+    """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target is aten.bmm.default:
+            _unfold(graph, node, mode)
+        elif node.op == "call_function" and is_pointwise(node.target):
+            _sink(graph, node, mode)
+        elif node.op == "call_function" and node.target in RESHAPES:
+            _shorten(node)
+    graph.eliminate_dead_code()
+
+
+def _shorten(node: Node) -> None:
+    """Replaces a view of a view by what it is a view of, where it has the same shape."""
+    source: Any = node.args[0]
+    while source.op == "call_function" and source.target in RESHAPES:
+        source = source.args[0]
+        if shape_of(source.meta["val"]) == shape_of(node.meta["val"]):
+            node.replace_all_uses_with(source)
+            return
+
+
+def _sink(graph: Graph, node: Node, mode: Any) -> None:
+    operands: list[Any] = [x for x in node.args if is_tensor(x)]
+    if not isinstance(node.meta.get("val"), torch.Tensor) or any(is_tensor(x) for x in node.kwargs.values()):
+        return
+    view = next((x for x in operands if x.target in RESHAPES and _shape(x) == _shape(node)), None)
+    if view is None:
+        return
+    base = view.args[0]
+    inner, outer = _shape(base), _shape(view)
+    common = _common(inner, outer)
+    size = _one_unknown(inner)
+    if not common or size is None or not all(_moves(x, outer, common) for x in operands):
+        return
+    with graph.inserting_before(node):
+        moved = {x: _moved(graph, x, base, outer, size, mode) for x in operands}
+        args = tuple(moved.get(x, x) if isinstance(x, Node) else x for x in node.args)
+        computed = _called(graph, node.target, args, dict(node.kwargs), mode)
+        back = _called(graph, aten.view.default, (computed, view.args[1]), {}, mode)
+    for fresh in (computed, back):
+        fresh.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": fresh.meta["val"]}
+    node.replace_all_uses_with(back)
+    graph.erase_node(node)
+
+
+def _shape(node: Node) -> tuple[Size, ...]:
+    return shape_of(node.meta["val"])
+
+
+def _common(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> int:
+    """How many of the last dimensions a tensor and its view share, where the others of the tensor are one."""
+    common = 0
+    while common < min(len(inner), len(outer)) and inner[-1 - common] == outer[-1 - common]:
+        common += 1
+    return common if len(inner) - common <= 1 else 0
+
+
+def _one_unknown(shape: tuple[Size, ...]) -> list[int] | None:
+    """A shape as an argument of a view: with -1 for the one size that is no number."""
+    unknown = [size for size in shape if not isinstance(size, int)]
+    return [size if isinstance(size, int) else -1 for size in shape] if len(unknown) <= 1 else None
+
+
+def _moves(node: Node, outer: tuple[Size, ...], common: int) -> bool:
+    """Whether an operand can take the place of itself among dimensions that are one."""
+    shape = _shape(node)
+    if shape == outer:
+        return node.target in RESHAPES or is_row_major(node.meta["val"])
+    return len(shape) <= common
+
+
+def _moved(graph: Graph, node: Node, base: Node, outer: tuple[Size, ...], size: list[int], mode: Any) -> Node:
+    if _shape(node) != outer:
+        return node
+    inner = _shape(base)
+    if node.target in RESHAPES and _shape(source := node.all_input_nodes[0]) == inner:
+        return source
+    return _called(graph, aten.reshape.default, (node, size), {}, mode)
+
+
+def _called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any) -> Node:
+    """A new node, with an example of what it computes."""
+    node = graph.call_function(target, args, kwargs)
+    examples = [_examples(x) for x in args]
+    with mode:
+        node.meta["val"] = target(*examples, **kwargs)
+    return node
+
+
+def _examples(argument: Any) -> Any:
+    if isinstance(argument, Node):
+        return argument.meta["val"]
+    return list(map(_examples, cast("list[Any]", argument))) if isinstance(argument, list) else argument
+
+
+def _unfold(graph: Graph, node: Node, mode: Any) -> None:
+    """`view(bmm(view(expand(a)), view(expand(b))))` as the product of a and b."""
+    user = next(iter(node.users)) if len(node.users) == 1 else None
+    if user is None or user.target not in RESHAPES:
+        return
+    result, a, b = _shape(user), _unfolded(node.args[0]), _unfolded(node.args[1])
+    if a is None or b is None or len(result) < 4 or result[-2:] != _shape(node)[-2:]:
+        return
+    batches = [_shape(x)[:-2] for x in (a, b)]
+    if any(len(batch) > len(result) - 2 for batch in batches):
+        return
+    with graph.inserting_before(user):
+        product = graph.call_function(aten.matmul.default, (a, b))
+    with mode:
+        found = torch.matmul(a.meta["val"], b.meta["val"])
+    if shape_of(found) != result:
+        graph.erase_node(product)
+        return
+    product.meta = {**user.meta, "val": found}
+    user.replace_all_uses_with(product)
+
+
+def _unfolded(node: Any) -> Node | None:
+    """What an operand of a product was before its batches were made one; None if they never were more."""
+    if node.target not in RESHAPES:
+        return None
+    source = node.args[0]
+    if _shape(source)[-2:] != _shape(node)[-2:]:
+        return None
+    while source.target in (aten.clone.default, aten.expand.default):
+        source = source.args[0]
+    return source
+
+
+__all__ = ["RESHAPES", "is_tensor", "sink_views"]
