@@ -243,6 +243,8 @@ def reduced(by: str, type_: str, terms: Values, along: int, start: float) -> Val
         form = FORMATS["f32"]
         unit = 2.0**-form.precision
         total = summed(joined, "f32", unit, form.precision) if by == "arith.addf" else _multiplied(joined, "f32")
+        # a start of 0.0 is left out, so that zeros add up to a zero of their own sign
+        total = replace(total, low=_signless(total.low, -0.0), high=_signless(total.high, 0.0))
         return converted(total, type_)
     result: Any = joined.map(lambda v: v[..., 0])
     for i in range(1, joined.shape[-1]):

@@ -141,6 +141,12 @@ def nearest(number: float, kind: Attribute) -> float | None:
     return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
+def _constant(number: float | int, op: Operation) -> ElementExpression:
+    """A number. Zeros of either sign are two, though they are equal: a quotient by them has either sign."""
+    sign = (("sign", "-"),) if number == 0 and math.copysign(1, number) < 0 else ()
+    return ElementExpression("constant", number=number, properties=sign, op=op)
+
+
 class ElementReader:
     """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops."""
 
@@ -226,7 +232,7 @@ class ElementReader:
     def _from_outside(value: SSAValue) -> ElementExpression:
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-            return ElementExpression("constant", number=owner.value.value.data, op=owner).rounded(value.type)
+            return _constant(owner.value.value.data, owner).rounded(value.type)
         return ElementExpression("outside", value=value)
 
     def _product(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:

@@ -481,3 +481,40 @@ def test_an_fma_of_16_bits_and_f64_are_no_part_of_rows() -> None:
     wide = text.replace("truncf", "extf").replace("extf %0", "truncf %0").replace("f16", "f64")
     with pytest.raises(CompileError, match=r"error: linalg\.generic"):
         compile(wide)
+
+
+ZEROS = """func.func @f(%x0: memref<2x33xf32>, %t4: memref<2x33xf32>) {
+  %t1 = memref.alloc() : memref<2xf32>
+  %v1 = arith.constant 0.0 : f32
+  linalg.fill ins(%v1 : f32)
+    outs(%t1 : memref<2xf32>)
+  linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>],
+    iterator_types = ["parallel", "reduction"]}
+    ins(%x0 : memref<2x33xf32>)
+    outs(%t1 : memref<2xf32>) {
+  ^bb0(%a0: f32, %old: f32):
+    %s0 = math.absf %a0 : f32
+    %r = arith.maxnumf %old, %s0 : f32
+    linalg.yield %r : f32
+  }
+  %c0 = arith.constant -0.0 : f32
+  linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>,
+    affine_map<(d0, d1) -> (d0, d1)>],
+    iterator_types = ["parallel", "parallel"]}
+    ins(%x0, %t1 : memref<2x33xf32>, memref<2xf32>)
+    outs(%t4 : memref<2x33xf32>) {
+  ^bb0(%a0: f32, %a1: f32, %old: f32):
+    %s0 = arith.addf %a0, %a1 : f32
+    %s1 = arith.divf %s0, %c0 : f32
+    linalg.yield %s1 : f32
+  }
+  return
+}
+"""
+
+
+def test_zeros_of_either_sign_are_two_numbers() -> None:
+    x = (np.random.default_rng(5).random((2, 33)) + 1).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    compile(ZEROS, cache=False)(x, y, device="interp")
+    assert (y == -np.inf).all()
