@@ -408,6 +408,8 @@ def test_the_header_is_stated_once_and_exists() -> None:
         ("sm_100", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_100f"),
         ("sm_103a", "tcgen05.mma.cta_group::1.kind::i8 [%r1], %rd1, %rd1, %r1, %p1;", "kind::i8 needs another GPU"),
         ("sm_90a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", "needs sm_100 or later"),
+        ("sm_100a", "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r0, %r1}, %r1, [%r1];", "needs another GPU than"),
+        ("sm_103a", "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r0, %r1}, %r1, [%r1];", ""),
         ("sm_100a", "tcgen05.wait::ld.sync.aligned;", ""),
         ("sm_103f", "tcgen05.wait::ld.sync.aligned;", ""),
         ("sm_120a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", ""),
