@@ -22,9 +22,10 @@ class CheckError(InterpreterError):
 
 
 class Findings:
-    """Findings by what they are about: one that is seen again is counted."""
+    """Findings by what they are about: one that is seen again is counted. If `strict`, notes are errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
         self._found: dict[Hashable, Finding] = {}
         self._places: dict[Hashable, set[tuple[int, int]]] = {}
 
@@ -92,4 +93,5 @@ class Check(Observer):
         finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
         place = None if together else (finding.line, finding.column)
         key = (finding.check, self.kernel.name, place, about, note)
-        self.findings.add(key, replace(finding, count=count, severity="note" if note else "error"))
+        severity = "note" if note and not self.findings.strict else "error"
+        self.findings.add(key, replace(finding, count=count, severity=severity))
