@@ -287,6 +287,8 @@ class Weights(NamedTuple):
         given = [self._integers(), product.d]
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
         if self.scales or self.how.factors:
+            kind = element_type(made.output)
+            remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
             fused = self._scaled(given, maps, stored, grouped)
         else:
             a, (b, d) = product.a, given

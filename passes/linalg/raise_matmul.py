@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    f16,
     f32,
     i32,
 )
@@ -47,7 +48,7 @@ from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
 from ..builder import constant_value
-from ..diagnostics import fail
+from ..diagnostics import fail, remark
 from . import contraction
 from .contraction import along_loops, length, split_copy
 from .operand import expanded, lie_in_memory
@@ -405,6 +406,10 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)
+    held = element_type(raised.d)
+    if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS:
+        said = f"its body rounds each product and each sum to {held}; the kernel adds exact products, and rounds once"
+        remark(op, RaiseMatmulPass.name, f"{said} (accumulate = f16: after each instruction)" if held == f16 else said)
     Rewriter.replace_op(op, with_functions(raised), [])
 
 
