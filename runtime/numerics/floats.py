@@ -131,6 +131,11 @@ def fma_odd(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return sum_odd(a * b, c, mode)
 
 
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of f32 or f64, rounded once to nearest."""
+    return (fma32 if a.dtype == np.float32 else fma64)(a, b, c)
+
+
 def fma32(a: Array, b: Array, c: Array) -> Array:
     """a * b + c of f32, rounded once to nearest.
 
