@@ -98,6 +98,10 @@ class _Format:
         return compute
 
 
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    return (floats.fma32 if a.dtype == np.float32 else f64.fused)(a, b, c)
+
+
 def _difference(a: Array, b: Array, mode: str) -> Array:
     return floats.sum_odd(a, -b, mode)
 
@@ -125,8 +129,8 @@ _ROUNDED: dict[str, tuple[Callable[..., Array], _Rounded, _Rounded]] = {
     "add": (np.add, floats.sum_odd, f64.add),
     "sub": (np.subtract, _difference, f64.subtract),
     "mul": (np.multiply, _product, f64.multiply),
-    "fma": (floats.fma, floats.fma_odd, f64.directed_fma),
-    "mad": (floats.fma, floats.fma_odd, f64.directed_fma),
+    "fma": (_fma, floats.fma_odd, f64.fused),
+    "mad": (_fma, floats.fma_odd, f64.fused),
     "div": (np.divide, _quotient, f64.divide),
     "rcp": (np.reciprocal, _reciprocal, f64.reciprocal),
     "sqrt": (np.sqrt, _root, f64.root),
