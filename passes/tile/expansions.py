@@ -1,4 +1,4 @@
-"""Expansions of sums over warps and CTAs, exchanges between lanes, and packed copies, to loads, stores and barriers."""
+"""Expansions of sums over warps and CTAs, and packed copies, to loads, stores and barriers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.cta import PackOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.exchange import ExchangeOp, LoadBankedOp, OwnRowOp, StoreBankedOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
-from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp, NamedBarrierOp, SyncLanesOp, some_warps
+from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp, NamedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ...dialect.warp.views import strides_of
 from ...dialect.warp.words import (
@@ -62,21 +61,6 @@ def warps_around(op: Operation) -> int:
     if size is None:
         fail(op, f"{op.name} is expanded in kernels with gpu.known_block_size")
     return next(int(n) for n in size.iter_values()) // LANES
-
-
-# Elements that change lanes: what `warp.exchange` does, by way of the warp's own row of scratch memory.
-
-
-class ExpandExchange(RewritePattern):
-    """`warp.exchange`: a store and a load in the warp's row; lanes wait for each other before each of the two."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ExchangeOp, rewriter: PatternRewriter) -> None:
-        before, after = fragment_of(op.input), fragment_of(op.fragment)
-        mine = OwnRowOp(op.scratch)
-        store = StoreBankedOp(op.input, mine.row, after.layout.data)
-        load = LoadBankedOp(mine.row, after, before.layout.data)
-        rewriter.replace(op, [mine, SyncLanesOp(), store, SyncLanesOp(), load], [load.fragment])
 
 
 # Whole matrices to aligned rows: what `warp.pack` does.
@@ -417,7 +401,6 @@ PATTERNS: tuple[RewritePattern, ...] = (
     ExpandStorePart(),
     ExpandArriveLast(),
     ExpandAddParts(),
-    ExpandExchange(),
     ExpandPack(),
 )
 """The pattern of each macro-operation."""

@@ -160,10 +160,10 @@ func.func @more_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3
 }
 
 // CHECK-LABEL: func.func @exchange
-// CHECK: %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+// CHECK: %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 // GENERIC-LABEL: "exchange"
-// GENERIC: %r = "warp.exchange"(%c, %s)
+// GENERIC: %r = "warp.convert_layout"(%c, %s)
 func.func @exchange(%c: !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x1024xf32, 3 : i64>) {
-  %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+  %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
   return
 }
