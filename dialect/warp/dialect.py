@@ -42,7 +42,7 @@ from .tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp, TileM
 from .views import MatrixOp, StoredOp, WindowOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import FunnelShiftOp, LoadBitsOp, LoadRegistersOp, LoadWordsOp, StoreBitsOp, StoreRegistersOp, StoreWordsOp
+from .words import LoadRegistersOp, LoadWordsOp, StoreRegistersOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
@@ -60,9 +60,6 @@ _MEMORY: list[type[Operation]] = [
     LoadScalesOp,
     CopyOp,
     PackOp,
-    LoadBitsOp,
-    StoreBitsOp,
-    FunnelShiftOp,
     MatrixOp,
     WindowOp,
     DisjointOp,
