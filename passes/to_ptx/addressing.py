@@ -130,14 +130,6 @@ class SharedTile:
         return 8 << self.skip if self.chunks > 1 else 1
 
 
-class OwnRow(NamedTuple):
-    """A warp's row of scratch memory: its offset in the tile, and the number of this lane."""
-
-    tile: SharedTile
-    base: IndexValue
-    lane: VirtualRegister
-
-
 @dataclass(frozen=True, eq=False)
 class SharedBarriers:
     """Mbarriers one after another, `offset` bytes from the start of the CTA's dynamic shared memory."""

@@ -15,8 +15,7 @@ from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
-from ...dialect.warp.exchange import StoreBankedOp
-from ...dialect.warp.fragments import ConvertOp, ElementwiseOp
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -33,7 +32,7 @@ from .memory import offsets
 # Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
 
 READERS = (
-    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, StoreBankedOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
+    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
     *(ReduceOp, BroadcastOp),
 )
 """Operations that leave the registers of their operands as they are."""
@@ -41,16 +40,18 @@ READERS = (
 
 def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
     """Registers that others hold too, or copies of them if something may overwrite them as its own."""
-    if all(isinstance(use.operation, READERS) or _multiplies(use.operation, value) for use in value.uses):
+    if all(_leaves(use.operation, value) for use in value.uses):
         return registers
     fresh = lowering.fresh(value.type)
     lowering.fragments.copy(registers, fresh)
     return fresh
 
 
-def _multiplies(op: Operation, value: SSAValue) -> bool:
-    """Whether an operation multiplies a value, rather than adds to it."""
-    return isinstance(op, MmaOp | WgmmaOp) and op.c is not value
+def _leaves(op: Operation, value: SSAValue) -> bool:
+    """Whether an operation leaves the registers of a value as they are: a product does that of what it multiplies."""
+    if isinstance(op, ConvertLayoutOp):
+        return op.scratch is not None
+    return isinstance(op, READERS) or (isinstance(op, MmaOp | WgmmaOp) and op.c is not value)
 
 
 @lowers(SubfragmentOp)

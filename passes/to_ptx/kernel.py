@@ -35,7 +35,6 @@ from .addressing import (
     Addressing,
     GlobalMatrix,
     MemoryArgument,
-    OwnRow,
     SharedBarriers,
     SharedTile,
     matrix,
@@ -84,9 +83,7 @@ def handler_of(op: Operation) -> Handler | None:
 PATIENT = {"warp.mma", "warp.mma_sp", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
-KernelValue = (
-    Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | OwnRow | SharedBarriers
-)
+KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers
 
 
 class KernelLowering:
