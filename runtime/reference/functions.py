@@ -17,7 +17,8 @@ from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 from ...dialect.isa.mma import blocks
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.mlir.contraction import METADATA, Factor, Weighted, weighted
+from ...dialect.mlir.bodies import Factor, Weighted, weighted
+from ...dialect.mlir.contraction import METADATA
 from ...dialect.schedule import Schedule
 from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, PointwiseOp

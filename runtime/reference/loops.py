@@ -15,8 +15,7 @@ from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
-from ...dialect.warp.elements import loops_of
-from ...dialect.warp.views import steps_of, windows
+from ...dialect.mlir.affine import loops_of, steps_of, windows
 from ...passes.linalg.elementwise import Elementwise
 from ...passes.linalg.fuse_weights import dequantised
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
