@@ -113,18 +113,6 @@ _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generi
 }  # fmt: skip
 
 
-def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded], at: int = 0, slack: Slack = EXACT) -> Bounded:
-    """What a body of scalar operations yields, at a position, for arrays of elements, broadcast against each other.
-
-    Raises:
-        HostError: naming an operation that has no meaning here.
-    """
-    last = body.last_op
-    if not isinstance(last, YieldOp | WarpYieldOp):
-        raise HostError("expected a body that ends with linalg.yield or warp.yield")
-    return evaluate(body, last.operands[at], inputs, slack)
-
-
 def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], slack: Slack = EXACT) -> Bounded:
     """A value of a body, for arrays of elements; what the body does besides, is not evaluated if it comes later."""
     known = dict(inputs)
