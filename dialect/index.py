@@ -42,9 +42,9 @@ PASSES: Mapping[str, tuple[str, str]] = {
 
 DIALECTS: Mapping[str, tuple[str, str]] = {
     "arith": ("dialect.mlir.arith", "ARITH"),
-    "linalg": ("dialect.mlir.convolutions", "LINALG"),
+    "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
+    "linalg": ("dialect.mlir.convolution", "LINALG"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
-    "linalg_base": ("dialect.mlir.matmul", "LINALG_BASE"),
     "memref": ("dialect.mlir.memref", "MEMREF"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "warp": ("dialect.warp.dialect", "WARP"),

@@ -83,7 +83,7 @@ class _Context(Context):
     _convolutions = False
 
     def _load_convolutions(self) -> None:
-        from ..dialect.mlir.convolutions import CONVOLUTIONS
+        from ..dialect.mlir.convolution import CONVOLUTIONS
 
         self._convolutions = True
         for op in CONVOLUTIONS:
