@@ -46,6 +46,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "gpu": ("dialect.mlir.gpu", "GPU"),
     "linalg_base": ("dialect.mlir.matmul", "LINALG_BASE"),
     "memref": ("dialect.mlir.memref", "MEMREF"),
+    "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "warp": ("dialect.warp.dialect", "WARP"),
 }

@@ -15,10 +15,12 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
+from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyOf,
     attr_def,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_attr_def,
@@ -30,11 +32,37 @@ from xdsl.irdl import (
     result_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 DIMENSIONS = 3
+
+
+class AddressSpace(StrEnum):
+    """The memory that a memref of a kernel lies in."""
+
+    GLOBAL = "global"
+    WORKGROUP = "workgroup"
+    PRIVATE = "private"
+
+
+@irdl_attr_definition
+class AddressSpaceAttr(EnumAttribute[AddressSpace]):
+    """`#gpu.address_space<workgroup>`: what upstream lowers to the number of the address space in PTX."""
+
+    name = "gpu.address_space"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> AddressSpace:
+        with parser.in_angle_brackets():
+            return parser.parse_str_enum(AddressSpace)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.data.value)
+
 
 SIZE = AnyOf.get(IndexType, i32, i64)
 """What a size of a launch may be."""
@@ -307,6 +335,6 @@ OPERATIONS: tuple[type[Operation], ...] = (
 GPU = Dialect(
     "gpu",
     [*(op for op in gpu.GPU.operations if op.name not in {own.name for own in OPERATIONS}), *OPERATIONS],
-    list(gpu.GPU.attributes),
+    [*gpu.GPU.attributes, AddressSpaceAttr],
 )
 """xDSL's `gpu` with these in place of its own; patterns written for xDSL's match them too."""
