@@ -146,7 +146,7 @@ class TensorMapDescriptorType(StructType):
         "interleave": ("none", "interleave_16b", "interleave_32b"),
     }
 
-    tensor: MemRefType
+    tensor: MemRefType[Attribute]
     swizzle: StringAttr
     l2promo: StringAttr
     oob: StringAttr
@@ -159,7 +159,7 @@ class WarpgroupDescriptorType(StructType):
 
     name = "nvgpu.warpgroup.descriptor"
 
-    tensor: MemRefType
+    tensor: MemRefType[Attribute]
 
 
 @irdl_attr_definition
@@ -168,7 +168,7 @@ class WarpgroupAccumulatorType(StructType):
 
     name = "nvgpu.warpgroup.accumulator"
 
-    fragmented: VectorType
+    fragmented: VectorType[Attribute]
 
 
 class _StructDirective(CustomDirective):
@@ -178,12 +178,11 @@ class _StructDirective(CustomDirective):
 
     types: TypeDirective
 
-    def parse(self, parser: Parser, state: ParsingState) -> bool:
+    def parse(self, parser: Parser, state: ParsingState) -> None:
         kind = parser.parse_optional_type()
         if kind is None:
             kind = self.KIND.new(self.KIND.parse_parameters(parser))
         self.types.set(state, (kind,))
-        return True
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)
@@ -230,7 +229,7 @@ class LdmatrixOp(NvgpuOp):
     name = "nvgpu.ldmatrix"
     assembly_format = "$srcMemref `[` $indices `]` attr-dict `:` type($srcMemref) `->` type($res)"
 
-    srcMemref = operand_def(MemRefType)  # noqa: N815
+    srcMemref = operand_def(MemRefType[Attribute])  # noqa: N815
     indices = var_operand_def(IndexType)
     transpose = prop_def(BoolAttr)
     numTiles = prop_def(IntegerAttr[i32])  # noqa: N815
@@ -289,9 +288,9 @@ class DeviceAsyncCopyOp(NvgpuOp):
         " attr-dict `:` type($src) `to` type($dst)"
     )
 
-    dst = operand_def(MemRefType)
+    dst = operand_def(MemRefType[Attribute])
     dstIndices = var_operand_def(IndexType)  # noqa: N815
-    src = operand_def(MemRefType)
+    src = operand_def(MemRefType[Attribute])
     srcIndices = var_operand_def(IndexType)  # noqa: N815
     srcElements = opt_operand_def(IndexType)  # noqa: N815
     dstElements = prop_def(IntegerAttr[IndexType])  # noqa: N815
@@ -471,7 +470,7 @@ class TmaAsyncLoadOp(NvgpuOp):
         " `:` custom<TensorMap>(type($tensorMapDescriptor)) `,` custom<Barriers>(type($barriers)) `->` type($dst)"
     )
 
-    dst = operand_def(MemRefType)
+    dst = operand_def(MemRefType[Attribute])
     barriers = operand_def(MBarrierGroupType)
     tensorMapDescriptor = operand_def(TensorMapDescriptorType)  # noqa: N815
     coordinates = var_operand_def(IndexType)
@@ -492,7 +491,7 @@ class TmaAsyncStoreOp(NvgpuOp):
         " `:` type($src) `->` custom<TensorMap>(type($tensorMapDescriptor))"
     )
 
-    src = operand_def(MemRefType)
+    src = operand_def(MemRefType[Attribute])
     tensorMapDescriptor = operand_def(TensorMapDescriptorType)  # noqa: N815
     coordinates = var_operand_def(IndexType)
     predicate = opt_operand_def(I1)
@@ -524,7 +523,7 @@ class WarpgroupGenerateDescriptorOp(NvgpuOp):
         " `:` type($tensor) `,` custom<TensorMap>(type($tensorMap)) `->` custom<Descriptor>(type($descriptor))"
     )
 
-    tensor = operand_def(MemRefType)
+    tensor = operand_def(MemRefType[Attribute])
     tensorMap = operand_def(TensorMapDescriptorType)  # noqa: N815
     descriptor = result_def(WarpgroupDescriptorType)
 
@@ -557,7 +556,7 @@ class WarpgroupMmaStoreOp(NvgpuOp):
     assembly_format = "$matrixD `,` $dstMemref attr-dict `:` custom<Accumulator>(type($matrixD)) `to` type($dstMemref)"
 
     matrixD = operand_def(WarpgroupAccumulatorType)  # noqa: N815
-    dstMemref = operand_def(MemRefType)  # noqa: N815
+    dstMemref = operand_def(MemRefType[Attribute])  # noqa: N815
 
 
 @irdl_op_definition

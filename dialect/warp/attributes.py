@@ -24,10 +24,10 @@ from xdsl.dialects.builtin import (
     MemRefLayoutAttr,
     MemRefType,
     ModuleOp,
+    NoneAttr,
     Signedness,
     StringAttr,
 )
-from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_attr_definition
@@ -111,16 +111,16 @@ def memory_of(value: SSAValue) -> Memory:
     return value.type
 
 
-SPACES = {"workgroup": SHARED_SPACE, "private": 5}
+SPACES = {"#gpu.address_space<workgroup>": SHARED_SPACE, "#gpu.address_space<private>": 5}
 """The numbers of memory spaces in PTX, by what `gpu` calls them."""
 
 
 def memory_space(memory: Memory) -> int:
     """The number of a memref's memory space; 0, global memory, when it names none."""
     space = memory.memory_space
-    if isinstance(space, EnumAttribute):
-        return SPACES.get(str(space.data), 0)
-    return space.value.data if isinstance(space, IntegerAttr) else 0
+    if isinstance(space, IntegerAttr):
+        return space.value.data
+    return 0 if isinstance(space, NoneAttr) else SPACES.get(str(space), 0)
 
 
 @lru_cache

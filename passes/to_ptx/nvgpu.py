@@ -6,20 +6,22 @@ against the rows of the ISA: one that does not exist, or that the target lacks, 
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, VectorType, f32, i64
+from typing import TypeVar
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import SHARED_SPACE, type_name
+from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
 from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .synchronisation import COMPLETES
-from .thread_code import element_bits, place_of, static_shared, vector_registers
+from .thread_code import Vector, element_bits, is_vector, place_of, static_shared, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 """What PTX calls element types of products; others have the same name."""
@@ -27,7 +29,7 @@ ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": 
 
 def _element(kind: Attribute, tf32: bool) -> str:
     """The element type of a product's operand in PTX."""
-    name = type_name(kind.element_type if isinstance(kind, VectorType) else kind)
+    name = type_name(kind.element_type if is_vector(kind) else kind)
     return "tf32" if tf32 and name == "f32" else ELEMENTS.get(name, name)
 
 
@@ -90,7 +92,7 @@ def _ldmatrix(lowering: KernelLowering, op: nvgpu.LdmatrixOp) -> None:
 
 @lowers(nvgpu.DeviceAsyncCopyOp)
 def _copy(lowering: KernelLowering, op: nvgpu.DeviceAsyncCopyOp) -> None:
-    size = element_bits(op, op.src.type) // 8
+    size = element_bits(op, memory_of(op.src)) // 8
     (_, source), (_, target) = (
         place_of(lowering, op, memory, lowering.indices(indices))
         for memory, indices in ((op.src, op.srcIndices), (op.dst, op.dstIndices))
@@ -204,7 +206,7 @@ def _prefetch(lowering: KernelLowering, op: nvgpu.TmaPrefetchOp) -> None:
 
 @lowers(nvgpu.TmaAsyncLoadOp)
 def _load(lowering: KernelLowering, op: nvgpu.TmaAsyncLoadOp) -> None:
-    first = [0] * len(op.dst.type.get_shape())
+    first = [0] * len(memory_of(op.dst).get_shape())
     _, place = place_of(lowering, op, op.dst, first)
     box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
@@ -219,13 +221,23 @@ def _load(lowering: KernelLowering, op: nvgpu.TmaAsyncLoadOp) -> None:
 
 @lowers(nvgpu.TmaAsyncStoreOp)
 def _store(lowering: KernelLowering, op: nvgpu.TmaAsyncStoreOp) -> None:
-    _, place = place_of(lowering, op, op.src, [0] * len(op.src.type.get_shape()))
+    _, place = place_of(lowering, op, op.src, [0] * len(memory_of(op.src).get_shape()))
     box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
     lowering.emitter.emit(opcode, box, place, guard=_guard(lowering, op.predicate))
 
 
 # Products of a warpgroup.
+
+TypeT = TypeVar("TypeT", bound=Attribute)
+
+
+def _of(op: Operation, value: SSAValue, kind: type[TypeT]) -> TypeT:
+    """The type of an operand, of the kind that the operation verifies."""
+    if not isinstance(value.type, kind):
+        fail(op, f"expected {kind.name}, got {value.type}")
+    return value.type
+
 
 M = 64
 """Rows of one `wgmma`."""
@@ -240,13 +252,13 @@ K_BYTES = 32
 @lowers(nvgpu.WarpgroupGenerateDescriptorOp)
 def _descriptor(lowering: KernelLowering, op: nvgpu.WarpgroupGenerateDescriptorOp) -> None:
     """Eight lines are a stride apart, and boxes of the tensor map a leading dimension."""
-    kind = op.tensorMap.type
+    kind = _of(op, op.tensorMap, nvgpu.TensorMapDescriptorType)
     code, line = SWIZZLES[kind.swizzle.data]
     if not code:
         fail(op, "expected a tensor map that swizzles 32, 64 or 128 bytes, got none")
     rows = kind.tensor.get_shape()[0]
     bits = code << 62 | (8 * line // UNIT) << 32 | (rows * line // UNIT) << 16
-    _, place = place_of(lowering, op, op.tensor, [0] * len(op.tensor.type.get_shape()))
+    _, place = place_of(lowering, op, op.tensor, [0] * len(memory_of(op.tensor).get_shape()))
     base = lowering.scalars.add(place.base, place.offset)
     start = lowering.emitter.pure("cvt.u64.u32", lowering.emitter.pure("bfe.u32", base, 4, 14))
     lowering.values[op.descriptor] = [lowering.emitter.pure("add.s64", start, Immediate(f"{bits:#x}"))]
@@ -267,7 +279,7 @@ def _accumulator(lowering: KernelLowering, op: Operation, kind: nvgpu.WarpgroupA
     return lowering.emitter.registers("f32", rows * columns // (4 * LANES))
 
 
-def _sizes(op: Operation, kind: MemRefType | VectorType) -> tuple[int, int]:
+def _sizes(op: Operation, kind: Memory | Vector) -> tuple[int, int]:
     shape = kind.get_shape()
     if len(shape) != 2 or min(shape) <= 0:
         fail(op, f"expected two sizes that are known, got {kind}")
@@ -277,7 +289,7 @@ def _sizes(op: Operation, kind: MemRefType | VectorType) -> tuple[int, int]:
 @lowers(nvgpu.WarpgroupMmaOp)
 def _warpgroup_mma(lowering: KernelLowering, op: nvgpu.WarpgroupMmaOp) -> None:
     """As many `wgmma` as the shapes need, in one group."""
-    tensors = op.descriptorA.type.tensor, op.descriptorB.type.tensor
+    tensors = [_of(op, value, nvgpu.WarpgroupDescriptorType).tensor for value in (op.descriptorA, op.descriptorB)]
     (rows, deep), (_, columns) = (_sizes(op, tensor) for tensor in tensors)
     a, b = (_element(tensor.element_type, tf32=True) for tensor in tensors)
     size = element_bits(op, tensors[0]) // 8
@@ -313,7 +325,7 @@ def _behind(lowering: KernelLowering, descriptor: VirtualRegister, bytes: int) -
 @lowers(nvgpu.WarpgroupMmaStoreOp)
 def _store_sums(lowering: KernelLowering, op: nvgpu.WarpgroupMmaStoreOp) -> None:
     """Each warp has 16 rows of every 64: a lane two neighbours of a row, and two eight rows below, of eight columns."""
-    rows, columns = _sizes(op, op.matrixD.type.fragmented)
+    rows, columns = _sizes(op, _of(op, op.matrixD, nvgpu.WarpgroupAccumulatorType).fragmented)
     registers, s = iter(lowering.fragment(op.matrixD)), lowering.scalars
     warp, lane = s.shift_right(lowering.thread, 5), lowering.lane
     row = s.add(s.multiply(s.mask(warp, 3) if isinstance(warp, VirtualRegister) else warp, 16), s.shift_right(lane, 2))

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, prod
+from typing import TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, gpu, math, memref, vector
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
     IntegerType,
-    MemRefType,
     VectorType,
     i1,
     i32,
@@ -24,20 +25,35 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
 from ...dialect.ptx.text.syntax import Symbol, Variable
-from ...dialect.warp.attributes import SHARED_SPACE, element_row, memory_space, type_name
+from ...dialect.warp.attributes import SHARED_SPACE, Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile
-from .elements import EIGHT, Elements, HeldElement, held_as, literal
+from .elements import EIGHT, Elements, HeldElement, held_as, literal, width_of
 from .emitter import At, IndexValue, VirtualRegister, divisor_of
 from .epilogue import Packing
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 
+Vector: TypeAlias = VectorType[Attribute]
+
+
+def is_vector(kind: Attribute) -> TypeGuard[Vector]:
+    """Whether a type is that of a vector."""
+    return isinstance(kind, VectorType)
+
+
+def vector_of(op: Operation, value: SSAValue) -> Vector:
+    """The type of a value that must be a vector."""
+    if not is_vector(value.type):
+        fail(op, f"expected a vector, got {value.type}")
+    return value.type
+
+
 # Memory: where an element lies.
 
 
-def static_shared(lowering: KernelLowering, op: Operation, name: str, kind: MemRefType) -> MemoryArgument:
+def static_shared(lowering: KernelLowering, op: Operation, name: str, kind: Memory) -> MemoryArgument:
     """Memory of the CTA under a name of the module, row by row."""
     bits, shape, strides = element_bits(op, kind), kind.get_shape(), strides_of(kind)
     if min(shape, default=1) < 0 or strides is None or None in strides:
@@ -49,12 +65,15 @@ def static_shared(lowering: KernelLowering, op: Operation, name: str, kind: MemR
     return MemoryArgument(base, shape, known, bits, space="shared")
 
 
-def element_bits(op: Operation, kind: MemRefType | VectorType) -> int:
+def element_bits(op: Operation, kind: Memory | Vector) -> int:
     """The bits of an element of memory or of a vector: whole bytes."""
-    element = element_row(kind.element_type)
-    bits = 0 if element is None else element.memory_bits
-    if element is None and isinstance(kind.element_type, IntegerType | IndexType):
-        bits = kind.element_type.bitwidth if isinstance(kind.element_type, IntegerType) else 64
+    element, bits = element_row(kind.element_type), 0
+    if element is not None:
+        bits = element.memory_bits
+    elif isinstance(kind.element_type, IntegerType):
+        bits = width_of(kind.element_type)
+    elif isinstance(kind.element_type, IndexType):
+        bits = 64
     if bits % 8 or not bits:
         fail(op, f"{op.name} is lowered for elements of whole bytes, got {kind}")
     return bits
@@ -135,7 +154,7 @@ def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
 def _mixed(lowering: KernelLowering, numbers: Sequence[int], values: Sequence[SSAValue]) -> list[IndexValue]:
     """Numbers, of which those that are not known are operands in order."""
     dynamic = iter(values)
-    return [lowering.scalar(next(dynamic)) if n == memref.DYNAMIC_INDEX else n for n in numbers]
+    return [lowering.scalar(next(dynamic)) if n == DYNAMIC_INDEX else n for n in numbers]
 
 
 def _kept_dimensions(op: memref.SubviewOp, sizes: Sequence[int]) -> list[int]:
@@ -154,7 +173,7 @@ def _kept_dimensions(op: memref.SubviewOp, sizes: Sequence[int]) -> list[int]:
 
 @lowers(memref.LoadOp)
 def _load(lowering: KernelLowering, op: memref.LoadOp) -> None:
-    element_bits(op, op.memref.type)
+    element_bits(op, memory_of(op.memref))
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
     emitter, kind = lowering.emitter, op.res.type
     stored = _stored(kind)
@@ -165,7 +184,7 @@ def _load(lowering: KernelLowering, op: memref.LoadOp) -> None:
 
 @lowers(memref.StoreOp)
 def _store(lowering: KernelLowering, op: memref.StoreOp) -> None:
-    element_bits(op, op.memref.type)
+    element_bits(op, memory_of(op.memref))
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
     kind = op.value.type
     raw = _to_memory(lowering, op, kind, number_of(lowering, op.value))
@@ -263,7 +282,7 @@ def _accesses(op: Operation, aligned: int, registers: Fragment, place: At) -> li
 # Values: numbers and vectors.
 
 
-def vector_registers(lowering: KernelLowering, op: Operation, kind: VectorType) -> Fragment:
+def vector_registers(lowering: KernelLowering, op: Operation, kind: Vector) -> Fragment:
     """Fresh registers for a vector; refuses one that does not fill its last register."""
     registers = value_registers(lowering, kind)
     if not registers:
@@ -273,7 +292,7 @@ def vector_registers(lowering: KernelLowering, op: Operation, kind: VectorType) 
 
 def value_registers(lowering: KernelLowering, kind: Attribute) -> Fragment:
     """Fresh registers for a number or a vector; none for what is neither."""
-    if not isinstance(kind, VectorType):
+    if not is_vector(kind):
         return lowering.emitter.registers(held, 1) if (held := held_as(kind)) else []
     element = element_row(kind.element_type)
     bits = 0 if element is None else prod(kind.get_shape()) * element.memory_bits
@@ -312,7 +331,7 @@ def _own(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> Vi
     return lowering.emitter.compute(f"mov.{held_as(result.type)}", element.held)
 
 
-def elements_of(packing: Packing, kind: VectorType, registers: Fragment) -> list[HeldElement]:
+def elements_of(packing: Packing, kind: Vector, registers: Fragment) -> list[HeldElement]:
     """The elements of a vector."""
     element = element_row(kind.element_type)
     if element is None:
@@ -320,7 +339,7 @@ def elements_of(packing: Packing, kind: VectorType, registers: Fragment) -> list
     return [packing.element(element, registers, number) for number in range(prod(kind.get_shape()))]
 
 
-def _packed(packing: Packing, kind: VectorType, elements: Sequence[HeldElement]) -> Fragment:
+def _packed(packing: Packing, kind: Vector, elements: Sequence[HeldElement]) -> Fragment:
     element = element_row(kind.element_type)
     each = 1 if element is None else max(1, 32 // element.memory_bits)
     return [packing.pack(kind.element_type, elements[n : n + each]) for n in range(0, len(elements), each)]
@@ -332,11 +351,14 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
     if isinstance(value, FloatAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
         return
-    if not isinstance(value, DenseIntOrFPElementsAttr) or not isinstance(kind, VectorType) or not value.is_splat():
+    if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not value.is_splat():
         fail(op, f"expected a number, or a vector that is one number everywhere, got {value}")
     packing = Packing(lowering.emitter, Elements(lowering.emitter, lowering.target))
     vector_registers(lowering, op, kind)  # which refuses what registers cannot hold
-    number = HeldElement(literal(kind.element_type, value.get_values()[0]))
+    splat = value.get_values()[0]
+    if isinstance(splat, tuple):
+        fail(op, f"expected a real number, got {value}")
+    number = HeldElement(literal(kind.element_type, splat))
     lowering.values[op.result] = _packed(packing, kind, [number] * prod(kind.get_shape()))
 
 
@@ -353,21 +375,19 @@ def _scalar_form(op: Operation) -> Operation:
 
 
 def _element_type(kind: Attribute) -> Attribute:
-    return kind.element_type if isinstance(kind, VectorType) else kind
+    return kind.element_type if is_vector(kind) else kind
 
 
 def arithmetic(lowering: KernelLowering, op: Operation) -> None:
     """An operation of `arith` or `math` on numbers, or on each element of vectors."""
     elements = Elements(lowering.emitter, lowering.target)
     (result,) = op.results
-    if not isinstance(result.type, VectorType):
+    if not is_vector(result.type):
         give(lowering, result, elements.lower(op, [number_of(lowering, value) for value in op.operands]))
         return
     packing, scalar = Packing(lowering.emitter, elements), _scalar_form(op)
     operands = [
-        elements_of(packing, value.type, lowering.fragment(value))
-        for value in op.operands
-        if isinstance(value.type, VectorType)
+        elements_of(packing, value.type, lowering.fragment(value)) for value in op.operands if is_vector(value.type)
     ]
     computed = [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
     lowering.values[result] = _packed(packing, result.type, computed)
@@ -392,7 +412,7 @@ for _kind in ARITHMETIC:
 
 def workgroup_memory(lowering: KernelLowering, value: SSAValue, name: str) -> None:
     """Makes memory known that is listed behind the arguments of a kernel, by `workgroup(...)`."""
-    if not isinstance(value.type, MemRefType) or memory_space(value.type) != SHARED_SPACE:
+    if not is_memory(value.type) or memory_space(value.type) != SHARED_SPACE:
         fail(lowering.kernel, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
     lowering.memories[value] = static_shared(lowering, lowering.kernel, name, value.type)
 
@@ -408,7 +428,7 @@ def _dynamic_shared(lowering: KernelLowering, op: DynamicSharedMemoryOp) -> None
 def _view(lowering: KernelLowering, op: memref.ViewOp) -> None:
     """Bytes of shared memory as elements, row by row."""
     source, kind = lowering.memories.get(op.source), op.result.type
-    if source is None or source.space != "shared" or not isinstance(kind, MemRefType) or op.sizes:
+    if source is None or source.space != "shared" or not is_memory(kind) or op.sizes:
         fail(op, f"expected a view of a known size of gpu.dynamic_shared_memory, got {op.source.type}")
     bits, strides, s = element_bits(op, kind), strides_of(kind), lowering.scalars
     base = s.add(source.base, lowering.scalar(op.byte_shift))
@@ -437,7 +457,7 @@ for _kind in SIZES:
 # Parts of vectors.
 
 
-def _part(op: vector.ExtractOp | vector.InsertOp, kind: VectorType) -> tuple[int, int]:
+def _part(op: vector.ExtractOp | vector.InsertOp, kind: Vector) -> tuple[int, int]:
     """The first element of a part of a vector, and how many it has."""
     position, shape = op.static_position.get_values(), kind.get_shape()
     if op.dynamic_position:
@@ -451,10 +471,11 @@ def _part(op: vector.ExtractOp | vector.InsertOp, kind: VectorType) -> tuple[int
 
 @lowers(vector.ExtractOp)
 def _extract(lowering: KernelLowering, op: vector.ExtractOp) -> None:
-    first, count = _part(op, op.vector.type)
+    kind = vector_of(op, op.vector)
+    first, count = _part(op, kind)
     packing = Packing(lowering.emitter, Elements(lowering.emitter, lowering.target))
-    part = elements_of(packing, op.vector.type, lowering.fragment(op.vector))[first:][:count]
-    if isinstance(op.result.type, VectorType):
+    part = elements_of(packing, kind, lowering.fragment(op.vector))[first:][:count]
+    if is_vector(op.result.type):
         lowering.values[op.result] = _packed(packing, op.result.type, part)
     else:
         give(lowering, op.result, part[0])
@@ -462,14 +483,14 @@ def _extract(lowering: KernelLowering, op: vector.ExtractOp) -> None:
 
 @lowers(vector.InsertOp)
 def _insert(lowering: KernelLowering, op: vector.InsertOp) -> None:
-    kind = op.dest.type
+    kind = vector_of(op, op.dest)
     first, count = _part(op, kind)
     packing = Packing(lowering.emitter, Elements(lowering.emitter, lowering.target))
     elements = elements_of(packing, kind, lowering.fragment(op.dest))
     source = op.source.type
     elements[first : first + count] = (
         elements_of(packing, source, lowering.fragment(op.source))
-        if isinstance(source, VectorType)
+        if is_vector(source)
         else [number_of(lowering, op.source)]
     )
     lowering.values[op.result] = _packed(packing, kind, elements)
@@ -478,7 +499,7 @@ def _insert(lowering: KernelLowering, op: vector.InsertOp) -> None:
 @lowers(vector.BroadcastOp)
 def _broadcast(lowering: KernelLowering, op: vector.BroadcastOp) -> None:
     packing, kind = Packing(lowering.emitter, Elements(lowering.emitter, lowering.target)), op.vector.type
-    if isinstance(op.source.type, VectorType):
+    if is_vector(op.source.type):
         own = elements_of(packing, op.source.type, lowering.fragment(op.source))
     else:
         own = [number_of(lowering, op.source)]
