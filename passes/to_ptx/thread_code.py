@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
-    IntegerType,
     VectorType,
     i1,
     i32,
@@ -29,7 +28,7 @@ from ...dialect.warp.attributes import SHARED_SPACE, Memory, element_row, is_mem
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile
-from .elements import EIGHT, Elements, HeldElement, held_as, literal, width_of
+from .elements import EIGHT, Elements, HeldElement, held_as, literal
 from .emitter import At, IndexValue, VirtualRegister, divisor_of
 from .epilogue import Packing
 from .fragments import Fragment
@@ -65,15 +64,14 @@ def static_shared(lowering: KernelLowering, op: Operation, name: str, kind: Memo
     return MemoryArgument(base, shape, known, bits, space="shared")
 
 
+OTHERS = {"i1": 8, "i16": 16, "i64": 64, "index": 64}
+"""Bits in memory of elements that no product has."""
+
+
 def element_bits(op: Operation, kind: Memory | Vector) -> int:
     """The bits of an element of memory or of a vector: whole bytes."""
-    element, bits = element_row(kind.element_type), 0
-    if element is not None:
-        bits = element.memory_bits
-    elif isinstance(kind.element_type, IntegerType):
-        bits = width_of(kind.element_type)
-    elif isinstance(kind.element_type, IndexType):
-        bits = 64
+    element = element_row(kind.element_type)
+    bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
     if bits % 8 or not bits:
         fail(op, f"{op.name} is lowered for elements of whole bytes, got {kind}")
     return bits
