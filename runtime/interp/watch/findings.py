@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..machine.kernel import Observer
+from ..machine.events import Observer
 from ..machine.memory import Finding, InterpreterError
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ class Check(Observer):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         self.state = state
         self.kernel = kernel
+
+    def line(self, pc: int) -> int:
+        """Where an instruction stands."""
+        return self.kernel.code[pc].source.line
 
     def report(
         self,
