@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import ElectOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
@@ -373,7 +374,7 @@ def _what(body: Block) -> str:
     """What a loop counts, for a comment."""
     if any(isinstance(op, scf.ForOp) for op in body.ops):
         return "tile"
-    return "part" if any(op.name == "warp.load_registers" for op in body.ops) else "K"
+    return "part" if any(isinstance(op, LoadOp) and op.order == "vectors" for op in body.ops) else "K"
 
 
 @lowers(scf.YieldOp)
