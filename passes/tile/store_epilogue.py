@@ -18,9 +18,10 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import column
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
-from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, loops_of, map_along
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import AXES, EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds

@@ -10,6 +10,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...dialect.isa.types import ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import FragmentType, fragment_of
@@ -176,28 +177,28 @@ class _Line(_Elements):
 # Elements
 
 
-class _Packing:
-    """Elements out of and into the registers of fragments, for one `warp.map`."""
+class Packing:
+    """Elements out of and into the registers of fragments, for one operation."""
 
     def __init__(self, emitter: Emitter, elements: Elements) -> None:
         self.emitter, self.elements = emitter, elements
         self._halves: dict[VirtualRegister, Fragment] = {}
         self._pairs: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
 
-    def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
-        """Element number `number` of a fragment."""
-        each, i = per_register(kind), self.elements.emit
+    def element(self, kind: ElementType, registers: Fragment, number: int) -> HeldElement:
+        """Element number `number` of a fragment of these."""
+        each, i = max(1, 32 // kind.bits), self.elements.emit
         register, place = registers[number // each], number % each
         if each == 1:
             return HeldElement(register)
-        if not kind.element.is_float:
+        if not kind.is_float:
             return HeldElement(i("bfe.s32", register, place * kind.bits, kind.bits))
-        if kind.element.name == "bf16":
+        if kind.name == "bf16":
             # The bits of a bf16 are the upper half of the same f32.
             bits = i("and.b32", register, word(0xFFFF0000)) if place else i("shl.b32", register, 16)
             return HeldElement(i.of_bits(bits))
         if kind.bits == 8:
-            register, place = self._extended(kind.element.name, register, place // 2), place % 2
+            register, place = self._extended(kind.name, register, place // 2), place % 2
         return HeldElement(i("cvt.f32.f16", self._half(register, place)))
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
@@ -251,7 +252,7 @@ class _Packing:
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
     elements = Elements(lowering.emitter, lowering.target)
-    packing = _Packing(lowering.emitter, elements)
+    packing = Packing(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
     each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
@@ -260,7 +261,7 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
         found: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
-                found[argument] = packing.element(value.type, lowering.fragment(value), number)
+                found[argument] = packing.element(value.type.element, lowering.fragment(value), number)
             else:
                 found[argument] = HeldElement(lowering.number(value))
         return found
