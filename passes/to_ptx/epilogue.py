@@ -20,7 +20,6 @@ from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ...dialect.warp.words import StoreRegistersOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
@@ -33,7 +32,7 @@ from .memory import offsets
 # Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
 
 READERS = (
-    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
+    *(MapOp, StoreOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
     *(ReduceOp, BroadcastOp),
 )
 """Operations that leave the registers of their operands as they are."""

@@ -199,7 +199,7 @@ class KernelLowering:
         if not steps and found.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and found.packed > 1:
-            fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
+            fail(op, f"{op.name} moves whole bytes, got {value.type}; packed elements move as registers")
         return found
 
     def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
