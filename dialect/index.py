@@ -32,6 +32,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
+    "gpu-kernel-outlining": ("passes.outline_launches", "OutlineLaunchesPass"),
     "warp-tile": ("passes.schedule.warp_schedule", "KernelPipeline"),
     "warploom": ("passes.schedule.warp_schedule", "StandardPipeline"),
     "warploom-finish": ("passes.schedule.warp_schedule", "FinishingPipeline"),

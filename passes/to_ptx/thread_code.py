@@ -163,16 +163,17 @@ for _kind in ARITHMETIC:
 
 # Numbers of threads and CTAs; words that lanes exchange.
 
-SIZES = {gpu.BlockDimOp: "%ntid", gpu.GridDimOp: "%nctaid"}
+SIZES = {"gpu.block_dim": "%ntid", "gpu.grid_dim": "%nctaid"}
+"""The special registers that hold the sizes of a CTA and of the grid."""
 
 
 def _size(lowering: KernelLowering, op: Operation) -> None:
     if isinstance(op, gpu.BlockDimOp | gpu.GridDimOp):
-        name = f"{SIZES[type(op)]}.{op.dimension.data}"
+        name = f"{SIZES[op.name]}.{op.dimension.data}"
         lowering.values[op.results[0]] = lowering.scalars.special(name, INDEX_LIMIT)
 
 
-for _kind in SIZES:
+for _kind in (gpu.BlockDimOp, gpu.GridDimOp):
     lowers(_kind)(_size)
 
 
