@@ -11,7 +11,6 @@ from typing import NamedTuple
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as SIDE
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.records import OperandSchedule, TileSchedule
 from ...dialect.warp.attributes import BYTE
 from ..linalg.operand import MatrixOperand, VectorOperand
 from ..linalg.product import Product, along_k
@@ -185,17 +184,17 @@ def register_candidates(product: Product, target: Target, accumulate: str, role:
     if why_not(product, target, role):
         return
     rows = {r.shape.n: r for r in warpgroup_rows(product, exchanged=role == "b") if r.d.name == accumulate}
-    operands = OperandSchedule(transpose=OTHER[role] if _turns(product, OTHER[role]) else "none")
-    product = laid_out(product, operands)
+    transpose = OTHER[role] if _turns(product, OTHER[role]) else "none"
+    product = laid_out(product, transpose)
     whole = (tile for tile in TILES if tile.parts == 1 or fits(product, tile.of_cta(role), target))
     tiles = (tile for tile in whole if not register_spills(product, role, tile.wide))
     for tile in sorted(tiles, key=lambda tile: cost(product, tile, target, role)):
         of_d = tile.of_cta(role)
         of_group = (SIDE, tile.wide) if role == "a" else (tile.wide, SIDE)
         cta = (of_d.m, of_d.n, tile.depth * k_of(product))
-        cut = TileSchedule(cta, of_group, rows[tile.wide].shape, in_registers=role)
+        cut = {"cta": cta, "warp": of_group, "mma": rows[tile.wide].shape, "in_registers": role}
         group = group_of(product, of_d) if role == "a" else max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.wide))
-        schedule = schedule_of_tile(product, cut, of_d, accumulate, target, group=group, operands=operands)
+        schedule = schedule_of_tile(product, of_d, accumulate, target, group=group, transpose=transpose, **cut)
         if fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
 
@@ -220,10 +219,10 @@ def check_operands(schedule: Schedule, product: Product) -> None:
     Raises:
         ScheduleError: naming the field that does not fit.
     """
-    role = schedule.tile.in_registers
+    role = schedule.in_registers
     held, (_, other) = f"{role.upper()} in registers", _both(product, role)
-    if schedule.loop.consumers != "cooperative":
-        raise ScheduleError(f"consumers = {schedule.loop.consumers}: with {held} none take turns")
+    if schedule.consumers != "cooperative":
+        raise ScheduleError(f"consumers = {schedule.consumers}: with {held} none take turns")
     takes = {"transpose": OTHER[role]} if other.element.bits != 16 else {}
     for name in ("pack", "transpose", "padded"):
         if (given := schedule[name]) not in ("none", takes.get(name)):

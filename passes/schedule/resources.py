@@ -346,10 +346,10 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
     scales = product.group_scales
-    if scales is None or schedule.grid.ctas:
+    if scales is None or schedule.ctas:
         return None
     shape = list(scales.type.get_shape())
-    shape[1 - product.group_axis] = schedule.tile.cta[1]
+    shape[1 - product.group_axis] = schedule.cta[1]
     rows, columns = shape
     whole = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
     return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
@@ -366,19 +366,19 @@ def _scale_bytes(product: Product, schedule: Schedule) -> int:
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
-    m, n, k = schedule.tile.cta
+    m, n, k = schedule.cta
     sides = [(m * k // product.sparsity, shared_bits(product, product.a)), (n * k, shared_bits(product, product.b))]
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
     sides += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
-    parts = [schedule.loop.stages * elements * bits // 8 for elements, bits in sides]
+    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
     parts += [size] if (size := _scale_bytes(product, schedule)) else []
-    if schedule.loop.sync == "mbarrier":
-        parts.append(2 * schedule.loop.stages * BARRIER_BYTES)
-    if schedule.tile.sliced_k > 1:
+    if schedule.sync == "mbarrier":
+        parts.append(2 * schedule.stages * BARRIER_BYTES)
+    if schedule.sliced_k > 1:
         parts.append(schedule.slice_bytes)
-    if schedule.epilogue.staging:
+    if schedule.staging:
         parts.append(strip_bytes(product, schedule))
     end = 0
     for part in parts:

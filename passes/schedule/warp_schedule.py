@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
-from ...dialect.schedule.records import ScheduleField
+from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product as combinations
 from math import gcd, prod
+from typing import Any
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
@@ -12,15 +13,7 @@ from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.records import (
-    LEAST_RING,
-    ArithmeticSchedule,
-    EpilogueSchedule,
-    GridSchedule,
-    LoopSchedule,
-    OperandSchedule,
-    TileSchedule,
-)
+from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
@@ -61,15 +54,15 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
     Raises:
         ScheduleError: if there is none.
     """
-    known = warpgroup_rows(product, exchanged=schedule.tile.exchanged)
-    rows = [r for r in known if r.d.name == schedule.arithmetic.accumulate and r.runs_on(target)]
+    known = warpgroup_rows(product, exchanged=schedule.exchanged)
+    rows = [r for r in known if r.d.name == schedule.accumulate and r.runs_on(target)]
     for row in rows:
-        if row.shape == schedule.tile.mma:
+        if row.shape == schedule.mma:
             return row
-    near = sorted({r.shape for r in rows}, key=lambda shape: abs(shape.n - schedule.tile.mma.n))[:3]
+    near = sorted({r.shape for r in rows}, key=lambda shape: abs(shape.n - schedule.mma.n))[:3]
     raise ScheduleError(
-        f"{target} has no wgmma {schedule.tile.mma} for {multiplied(product)} accumulated in "
-        f"{schedule.arithmetic.accumulate}; the nearest are {', '.join(map(str, sorted(near))) or 'none'}"
+        f"{target} has no wgmma {schedule.mma} for {multiplied(product)} accumulated in "
+        f"{schedule.accumulate}; the nearest are {', '.join(map(str, sorted(near))) or 'none'}"
     )
 
 
@@ -80,21 +73,21 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         ScheduleError: for tiles that are not the instruction's, K tiles that are no whole lines of shared memory, tiles
             of more rows than a box has, or rows of D that are not staged so.
     """
-    tile = schedule.tile
-    if tile.warp != tile.covered:
-        sizes = "x".join(map(str, tile.covered))
-        raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {tile.warp}")
-    if tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
-        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {tile.cta[2]} elements")
-    if max(tile.cta) > MOST_BOX:
-        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {tile.cta}")
-    if schedule.epilogue.staging not in (0, rows := staged_part(product, tile)[0]):
-        raise ScheduleError(f"staging = {schedule.epilogue.staging}: a warpgroup stages {rows} rows of D")
+    cta = schedule.cta
+    if schedule.warp != schedule.covered:
+        sizes = "x".join(map(str, schedule.covered))
+        raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
+    if cta[2] * product.a.element.memory_bits // 8 % LINE:
+        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
+    if max(cta) > MOST_BOX:
+        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
+    if schedule.staging not in (0, rows := staged_part(product, schedule)[0]):
+        raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
 
 
 def stage_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of one stage."""
-    m, n, k = schedule.tile.cta
+    m, n, k = schedule.cta
     columns = held_columns(product, n)
     sizes = m * k // product.sparsity * product.a.element.memory_bits, columns * k * product.b.memory_bits
     tiles = [bits // 8 for bits in sizes]
@@ -106,29 +99,29 @@ def stage_bytes(product: Product, schedule: Schedule) -> int:
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: stages, their mbarriers, and D on its way."""
-    barriers = 2 * schedule.loop.stages * BARRIER_BYTES
-    return schedule.loop.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
+    barriers = 2 * schedule.stages * BARRIER_BYTES
+    return schedule.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
 
 
-def staged_part(product: Product, tile: TileSchedule) -> tuple[int, int]:
+def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     """The rows and columns of D that a warpgroup stages at a time; none where tensor copies cannot store them.
 
     Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
     """
-    (rows, columns), bits = tile.covered, product.d.element.bits
+    (rows, columns), bits = schedule.covered, product.d.element.bits
     panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
-    width = columns if tile.exchanged else panel
+    width = columns if schedule.exchanged else panel
     return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which each warpgroup stages rows of D."""
-    if not schedule.epilogue.staging:
+    if not schedule.staging:
         return 0
-    staged = prod(staged_part(product, schedule.tile)) * product.d.element.bits // BYTE
-    return schedule.consumers // schedule.tile.together * BUFFERS * staged
+    staged = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
+    return schedule.consumer_warps // schedule.together * BUFFERS * staged
 
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
@@ -137,27 +130,27 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     return max(LEAST_RING, min(MOST_STAGES, room // stage_bytes(product, schedule)))
 
 
-def schedule_of_tile(
-    product: Product, tile: TileSchedule, of_d: GroupTile, accumulate: str, target: Target, *, group: int,
-    operands: OperandSchedule | None = None,
-) -> Schedule:  # fmt: skip
-    """The schedule that goes with a tile.
+def schedule_of_tile(product: Product, of_d: GroupTile, accumulate: str, target: Target, **fields: Any) -> Schedule:
+    """The schedule that goes with a tile, some of whose fields are given.
 
     As many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs that go from tile to tile where
     there are more tiles than SMs; rows of D staged where tensor copies can store them.
     """
     schedule = Schedule(
-        tile,
-        LoopSchedule(LEAST_RING, sync="mbarrier"),
-        grid=GridSchedule(group, of_d.parts, cluster=of_d.cluster),
-        epilogue=EpilogueSchedule(staged_part(product, tile)[0]),
-        operands=operands or OperandSchedule(),
-        arithmetic=ArithmeticSchedule(accumulate, "f32" if promotes(product, accumulate) else "none"),
+        stages=LEAST_RING,
+        sync="mbarrier",
+        split_k=of_d.parts,
+        cluster=of_d.cluster,
+        accumulate=accumulate,
+        promote="f32" if promotes(product, accumulate) else "none",
+        **fields,
     )
+    schedule = schedule.with_fields(staging=staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
     if tile_count(product, of_d) > target.sms:
         return schedule.with_fields(stages=stages, ctas=target.sms)
-    return schedule.with_fields(stages=min(stages, max(LEAST_RING, -(-product.k_tiles(tile.cta[2]) // of_d.parts))))
+    turns = -(-product.k_tiles(schedule.cta[2]) // of_d.parts)
+    return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
 
 
 # Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a).
@@ -224,14 +217,14 @@ def _transposed(product: Product) -> str:
     return "".join(role for role, o, along_k in lie if not along_k and o.element.bits != 16) or PLAIN
 
 
-def prepared(product: Product) -> OperandSchedule:
-    """What is done to the operands beside the product: A and B are transposed and packed where they must be, and D is
-    padded where that pays."""
-    transposed = OperandSchedule(transpose=_transposed(product))
-    seen = laid_out(product, transposed)
+def prepared(product: Product) -> dict[str, str]:
+    """The fields that say what is done to the operands beside the product: A and B are transposed and packed where they
+    must be, and D is padded where that pays."""
+    transpose = _transposed(product)
+    seen = laid_out(product, transpose)
     pads = product.m * product.n >= LEAST_PADDED and can_change(product.d) and product.d.element.bits in STAGED_BITS
     padded = "d" if pads and not_copied(product.d) else PLAIN
-    return OperandSchedule(_packed(seen), transpose=transposed.transpose, padded=padded)
+    return {"pack": _packed(seen), "transpose": transpose, "padded": padded}
 
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
@@ -270,8 +263,8 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
 def warpgroup_candidates(product: Product, target: Target, accumulate: str) -> Iterator[Schedule]:
     """Schedules for warpgroups that are worth trying, those that the model likes best first."""
     for schedule in schedules_by_cost(product, target, accumulate):
-        groups = dict.fromkeys((schedule.grid.group, GROUP, 8, 4))
-        for group, staging in combinations(groups, dict.fromkeys((schedule.epilogue.staging, 0))):
+        groups = dict.fromkeys((schedule.group, GROUP, 8, 4))
+        for group, staging in combinations(groups, dict.fromkeys((schedule.staging, 0))):
             yield schedule.with_fields(group=group, staging=staging)
 
 
@@ -281,16 +274,16 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str) -> Iter
         return
     rows = {r.shape.n: r for r in warpgroup_rows(product) if r.d.name == accumulate and r.runs_on(target)}
     operands = prepared(product)
-    product = laid_out(product, operands)
-    held = (tile for tile in tiles_of(product, operands.pack, target) if tile.n in rows)
+    pack, padded = operands["pack"], operands["padded"]
+    product = laid_out(product, operands["transpose"], padded)
+    held = (tile for tile in tiles_of(product, pack, target) if tile.n in rows)
     if promotes(product, accumulate):
         held = (tile for tile in held if tile.n <= (MOST_PROMOTED if tile.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE))
-    padded = operands.padded != PLAIN
-    fitting = (tile for tile in held if not group_spills(product, tile.m, tile.n, padded=padded))
-    for of_d in sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target)):
-        tile = TileSchedule((of_d.m, of_d.n, k_of(product)), (ROWS, of_d.n), rows[of_d.n].shape)
+    fitting = (tile for tile in held if not group_spills(product, tile.m, tile.n, padded=padded != PLAIN))
+    for of_d in sorted(fitting, key=lambda tile: cost(product, tile, pack, target)):
+        tile = {"cta": (of_d.m, of_d.n, k_of(product)), "warp": (ROWS, of_d.n), "mma": rows[of_d.n].shape}
         group = group_of(product, of_d)
-        yield schedule_of_tile(product, tile, of_d, accumulate, target, group=group, operands=operands)
+        yield schedule_of_tile(product, of_d, accumulate, target, group=group, **tile, **operands)
 
 
 def group_of(product: Product, tile: GroupTile) -> int:
@@ -308,13 +301,13 @@ def check_operands(schedule: Schedule, product: Product) -> None:
     for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
         if not along_k and operand.element.bits != 16:
             raise ScheduleError(f"{operand.name} of {operand.element.name} must lie along k; or transpose it")
-    panel = panel_of_b(product, schedule.tile.cta[1])
-    if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
+    panel = panel_of_b(product, schedule.cta[1])
+    if not product.b.transposed and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
         raise ScheduleError(
-            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
+            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.mma}"
         )
     for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(schedule.operands.pack) and not packs(product, operand):
+        if role in roles(schedule.pack) and not packs(product, operand):
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
+        if role not in roles(schedule.pack) and (reason := not_copied(operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")
