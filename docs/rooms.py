@@ -277,9 +277,9 @@ OF_IDEAS = {
     "passes/tile/metadata.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/schedule/override.py "
-    "passes/schedule/warpgroup.py passes/schedule/in_registers.py passes/tile/operands.py "
+    "passes/schedule/warpgroup.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
-    "A or B in registers": "passes/schedule/in_registers.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
+    "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/pipelining/tensor_copies.py passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialiser.py passes/pipelining/ring.py"

@@ -14,10 +14,9 @@ from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .defaults import check_epilogue, in_strips, strip_bytes
-from .in_registers import WAYS
 from .override import asked_of
 from .resources import instruction, warpgroup_rows
-from .warpgroup import not_copied, staged_part, staging_bytes, why_not
+from .warpgroup import ROLES, not_copied, staged_part, staging_bytes, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -72,7 +71,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
 def _chosen(read: Attention, target: Target, by: str) -> Schedule:
     """The default: by warpgroups where they can, and have rows enough."""
     reason = _not_by_warpgroups(read, target)
-    if by in WAYS and reason:
+    if by in ROLES and reason:
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
     rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
@@ -82,7 +81,7 @@ def _chosen(read: Attention, target: Target, by: str) -> Schedule:
 
 def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
-    if reason := why_not(read.scores, target):
+    if reason := why_not(read.scores, target, packed=False):
         return reason
     if reason := not_copied(read.values.b):
         return f"V {reason}"

@@ -19,9 +19,9 @@ from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
+from . import warpgroup
 from .arrangement import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
-from .in_registers import WAYS, by_warpgroups
 from .model import (
     BETWEEN_MARGIN,
     BETWEEN_TILES,
@@ -68,6 +68,7 @@ from .resources import (
     shared_bytes,
 )
 from .validity import check, unsplit
+from .warpgroup import by_warpgroups
 
 # The schedule of a product that a model likes best; `schedule_check` says whether one fits.
 
@@ -331,7 +332,7 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     """
     first = default_schedule(product, target, accumulate)
     accumulate = first.accumulate
-    of_groups = (way.candidates(product, target, accumulate) for way in WAYS.values())
+    of_groups = (warpgroup.candidates(product, target, accumulate, role) for role in warpgroup.ROLES)
     return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate))))
 
 

@@ -16,11 +16,11 @@ from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ..linalg.operand import VectorOperand
 from ..linalg.product import Multiplied, Product, block, shared_bits
 from .arrangement import Arrangement, arrange, arrange_stored
-from .defaults import strip_bytes
+from .defaults import matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
+from .warpgroup_model import GroupTile
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #
@@ -85,13 +85,12 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
     halves = as_halves(row, target) or widened(product, row, target)
     edges, costly = not even(product, tile), functions(product)
     narrowest = min(map(access_bytes, (product.a, product.b)))
-    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
     facts = {
         "8-bit floats": narrow,
         "as they are": not halves,
         "8-bit floats as f16": halves,
         # Tiles that reach beyond C are added to it, or the epilogue has a matrix of its own.
-        "adds": (product.c is not None and edges) or matrix,
+        "adds": (product.c is not None and edges) or bool(matrices(product)),
         # Each copy has an address to compute, for sizes are not known and copies or elements are narrow.
         "addresses": bool(product.dynamic) and (bits < 16 or narrowest < WIDEST),
         "widened": nibbles_widened(row, target) or halves,
@@ -111,32 +110,27 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
     return {fact for fact, holds in facts.items() if holds}
 
 
-def group_spills(product: Product, rows: int, columns: int, *, padded: bool) -> bool:
-    """Whether ptxas spills in the epilogue of warpgroups, `rows` in all, each of which holds so many columns of D.
+def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
+    """Whether ptxas spills in the epilogue of warpgroups.
 
     It has no room for a logarithm and a matrix beside 256 columns where the rows of the matrix are not aligned, as
     those of a D that is `padded`; nor for any of `FUNCTIONS` where three warpgroups multiply, for which a lane has 160
     registers (20 and 24 bytes).
+
+    Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A in
+    registers, nor for the sums of a B in registers that are more than 224 rows of D; beside a logarithm and a matrix
+    128 rows. Nor has it room for 256 columns of results of 32 bits of an A in registers in rows that are an unknown
+    distance apart.
     """
-    if rows > MOST_GROUP_ROWS:
-        return bool(functions(product))
-    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
-    return padded and columns == MOST_GROUP_COLUMNS and matrix and "math.log" in functions(product)
-
-
-def register_spills(product: Product, role: str, wide: int) -> bool:
-    """Whether ptxas spills in the epilogue of warpgroups with operand "a" or "b" in registers, by instructions of so
-    many columns.
-
-    Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A so, nor
-    for the sums of a B so that are more than 224 rows of D; beside a logarithm and a matrix 128 rows. Nor has it room
-    for 256 columns of results of 32 bits of an A so in rows that are an unknown distance apart.
-    """
-    found = functions(product)
-    if role == "a":
-        return product.d.element.bits > SHORT and (bool(found) or (bool(product.dynamic) and wide > 224))
-    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
-    return bool(found) and wide > (128 if matrix and "math.log" in found else 224)
+    costly, width = functions(product), tile.width
+    crowded = "math.log" in costly and bool(matrices(product))
+    if tile.in_registers == "a":
+        return product.d.element.bits > SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
+    if tile.in_registers == "b":
+        return bool(costly) and width > (128 if crowded else 224)
+    if tile.m > MOST_GROUP_ROWS:
+        return bool(costly)
+    return padded and width == MOST_GROUP_COLUMNS and crowded
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:

@@ -15,7 +15,6 @@ from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from .defaults import check_c, check_epilogue, check_loop, laid_out
-from .in_registers import WAYS
 from .model import SHORTEST_PACKED_ROW, as_halves, bits_twice, roles, row_bytes
 from .resources import (
     ADDRESSING_REGISTERS,
@@ -28,7 +27,7 @@ from .resources import (
     rows_of,
     shared_bytes,
 )
-from .warpgroup import MOST_PROMOTED, PLAIN, check_tiles, row_of
+from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup import shared_bytes as warpgroup_shared_bytes
 from .warpgroup_model import LINE
 
@@ -54,8 +53,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     Raises:
         ScheduleError: naming the field that does not fit.
     """
-    way = WAYS[schedule.in_registers]
-    if reason := way.why_not(product, target):
+    if reason := why_not(product, target, schedule.in_registers):
         asked = f"in_registers = {schedule.in_registers}" if schedule.in_registers != PLAIN else f"mma = {schedule.mma}"
         raise ScheduleError(f"{asked}: {reason}")
     product = laid_out(product, schedule.transpose, schedule.padded)
@@ -63,7 +61,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_promoted(schedule, row)
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
-    way.check_operands(schedule, product)
+    check_operands(schedule, product)
     _check_any(schedule, product, target)
 
 

@@ -21,8 +21,8 @@ from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .choice import default_schedule, products
-from .in_registers import declined
 from .override import Tuned, asked_of, followed, key_of, one_group, override
+from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
 

@@ -12,7 +12,7 @@ from products import LIES, Product, Types
 from samples import FULL
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
-from warploom.passes.schedule import in_registers, resources, warpgroup
+from warploom.passes.schedule import resources, warpgroup
 from warploom.passes.schedule.resources import OVERHEADS
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
@@ -106,7 +106,7 @@ def test_two_rows_alone_have_no_evidence() -> None:
 @pytest.mark.parametrize("evidence", GROUP_EVIDENCE)
 def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert spills(evidence) == 0
-    monkeypatch.setattr(warpgroup, "group_spills", lambda product, rows, columns, padded: False)
+    monkeypatch.setattr(warpgroup, "group_spills", lambda product, tile, padded=False: False)
     assert spills(evidence) > 0
 
 
@@ -115,5 +115,5 @@ def test_products_with_an_operand_in_registers_that_spill_are_left_out(
     evidence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spills(evidence) == 0
-    monkeypatch.setattr(in_registers, "register_spills", lambda product, role, wide: False)
+    monkeypatch.setattr(warpgroup, "group_spills", lambda product, tile, padded=False: False)
     assert spills(evidence) > 0

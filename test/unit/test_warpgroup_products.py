@@ -115,6 +115,11 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
         ),
         (text(64, 64, 64), {"mma": "m16n8k16", "transpose": "b"}, "transpose = b is for products of warpgroups"),
         (text(64, 64, 64), {"mma": "m16n8k16", "padded": "d"}, "padded = d is for products of warpgroups"),
+        (
+            text(4096, 4096, 4096, "f32"),
+            {"accumulate": "s32"},
+            "no mma for .* accumulated in s32; .* accumulated in f32",
+        ),
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
         (text(64, 64, 64), {"mma": "m64n64k16", "staging": 32}, "staging = 32: a warpgroup stages 64 rows of D"),
