@@ -109,12 +109,12 @@ class KernelLowering:
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
         schedule = kernel.attributes.get(ScheduleAttr.name)
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
-        serpentine = chosen is None or chosen.tile.order == "serpentine"
+        serpentine = chosen is None or chosen.order == "serpentine"
         self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
-        widest = CHUNK if chosen is None else chosen.operands.access
+        widest = CHUNK if chosen is None else chosen.access
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, self.thread, self.threads, widest)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}

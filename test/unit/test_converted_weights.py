@@ -230,10 +230,10 @@ def test_turns_of_all_stages_where_they_make_up_k() -> None:
 }"""
     (schedule,) = compile(text, target="sm_90a", cache=False).schedule
     assert schedule is not None
-    assert (schedule.loop.stages, schedule.loop.unroll) == (4, 4)
+    assert (schedule.stages, schedule.unroll) == (4, 4)
     (schedule,) = compile(text.replace("4096", "4224"), target="sm_90a", cache=False).schedule
     assert schedule is not None
-    assert schedule.loop.unroll == 0
+    assert schedule.unroll == 0
 
 
 def test_zero_points_and_numbers() -> None:
