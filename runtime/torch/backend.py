@@ -18,7 +18,7 @@ from ..kernel.kernel import Kernel
 from .builder import CONVERSIONS, is_pointwise, obstacle
 from .options import BackendOptions, CompiledPart, Explanation, LeftPart, place_of, read
 from .products import PRODUCTS
-from .region import Region, RegionText, check_precision, kernel_for, write
+from .region import ImportedRegion, Region, check_precision, kernel_for, write
 from .scalars import ELEMENTS, UnsupportedError, shape_of
 from .torch_api import aten
 from .views import SPLITS, VIEWS, is_row_major, is_tensor, sink_views
@@ -284,11 +284,11 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
     raise ArgumentError(f"option 'schedule': {node.target}{place} cannot have {fields}: {reason}")
 
 
-def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[RegionText, Kernel]:
+def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion, Kernel]:
     examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
     check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
-    kernel = kernel_for(written.text, cluster.last.meta["val"].device, options)
+    kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return written, kernel
@@ -304,10 +304,10 @@ def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -
         module.graph.erase_node(node)
 
 
-def _part(cluster: Cluster, written: RegionText, kernel: Kernel) -> CompiledPart:
+def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel) -> CompiledPart:
     described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
     names = tuple(node.name for node in cluster.nodes)
-    return CompiledPart(names, tuple(str(node.target) for node in cluster.nodes), written.text, described)
+    return CompiledPart(names, tuple(str(node.target) for node in cluster.nodes), str(written.module), described)
 
 
 def _computes(node: Node) -> bool:

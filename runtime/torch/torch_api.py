@@ -78,7 +78,7 @@ def expression(size: Any) -> Any:
 WORDS = {torch.bfloat16: ml_dtypes.bfloat16, torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn}
 """numpy's types of elements that torch does not pass to it."""
 
-NAMES = {
+SPARSE_ELEMENTS = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
     torch.float32: "tf32",
@@ -94,9 +94,9 @@ def metadata_shape(rows: int, columns: int, dtype: torch.dtype) -> tuple[int, in
     Raises:
         ArgumentError: for elements that no instruction takes.
     """
-    if dtype not in NAMES:
-        raise ArgumentError(f"there is no sparse matrix of {dtype}; expected {', '.join(map(str, NAMES))}")
-    return -(-rows // METADATA_ROWS), -(-columns // metadata_span(ELEMENT_TYPES[NAMES[dtype]])) * LANES
+    if dtype not in SPARSE_ELEMENTS:
+        raise ArgumentError(f"there is no sparse matrix of {dtype}; expected {', '.join(map(str, SPARSE_ELEMENTS))}")
+    return -(-rows // METADATA_ROWS), -(-columns // metadata_span(ELEMENT_TYPES[SPARSE_ELEMENTS[dtype]])) * LANES
 
 
 def compressed(dense: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
