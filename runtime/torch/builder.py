@@ -121,20 +121,20 @@ class FunctionBuilder(Builder):
     def operand(self, value: Value, loops: Sequence[int], extents: Sequence[Size]) -> TensorOperand:
         """A value as an operand, by the loops that its own dimensions run along; those of one element along longer
         loops are dropped."""
-        found: dict[int, int] = {}
+        loop_of: dict[int, int] = {}
         for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True):
             if dimension is not None and (size != 1 or extents[loop] == 1):
-                found[dimension] = loop
-        return TensorOperand(self.only(value, found), tuple(found[d] for d in sorted(found)))
+                loop_of[dimension] = loop
+        return TensorOperand(self.only(value, loop_of), tuple(loop_of[d] for d in sorted(loop_of)))
 
     def only(self, value: Value, kept: Collection[int]) -> Value:
         """A value's tensor with some of its dimensions alone; the others have one element."""
-        whole = value.whole
-        if len(kept) == len(whole.shape):
-            return whole
-        shape = tuple(size for d, size in enumerate(whole.shape) if d in kept)
-        groups = _groups_around([d in kept for d in whole.dims])
-        return self.reshaped(whole, shape, groups if shape else [])
+        full = value.full
+        if len(kept) == len(full.shape):
+            return full
+        shape = tuple(size for d, size in enumerate(full.shape) if d in kept)
+        groups = _groups_around([d in kept for d in full.dims])
+        return self.reshaped(full, shape, groups if shape else [])
 
     def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
         """A tensor with groups of its dimensions made one, or dimensions of it made groups."""
@@ -217,10 +217,10 @@ class FunctionBuilder(Builder):
         ones = all(size == 1 for d, size in zip(value.dims, value.shape, strict=True) if d is None)
         if kept != sorted(kept) or not ones or not kept:
             return self.copied(value)
-        found = self.only(value, kept)
+        tensor = self.only(value, kept)
         if len(kept) == len(value.shape):
-            return found
-        return self.reshaped(found, value.shape, _groups_around([d is not None for d in value.dims]))
+            return tensor
+        return self.reshaped(tensor, value.shape, _groups_around([d is not None for d in value.dims]))
 
     def copied(self, value: Value) -> Value:
         """The value in a tensor of its own."""
@@ -342,16 +342,16 @@ def compute(
         raise UnsupportedError(f"{target} takes a number that depends on sizes")
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
-    known: dict[Node, ElementOrNumber] = {}
+    computed: dict[Node, ElementOrNumber] = {}
     inputs = iter(elements)
     for node in graph.nodes:
         if node.op == "placeholder":
-            known[node] = next(inputs)
+            computed[node] = next(inputs)
         elif node.op == "output":
             (result,) = leaves(node.args)
-            return body.convert(_operand(known[result], body, dtype), dtype)
+            return body.convert(_operand(computed[result], body, dtype), dtype)
         else:
-            known[node] = _primitive(node, known, body)
+            computed[node] = _primitive(node, computed, body)
     raise AssertionError("a graph ends with its output")
 
 
@@ -359,19 +359,19 @@ def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementV
     return value if isinstance(value, ElementValue) else body.number(value, scalar_of(dtype))
 
 
-def _primitive(node: Node, known: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
+def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
     name = name_of(node.target)
-    given = [known[x] if isinstance(x, Node) else x for x in node.args]
+    args = [computed[x] if isinstance(x, Node) else x for x in node.args]
     if name in ("full_like", "full", "scalar_tensor"):
-        return cast("float", given[0] if name == "scalar_tensor" else given[1])
+        return cast("float", args[0] if name == "scalar_tensor" else args[1])
     if name in ("broadcast_in_dim", "view_of", "clone", "empty_strided", "empty_like", "device_put"):
-        return given[0] if isinstance(given[0], ElementValue | float | int | bool) else 0.0
+        return args[0] if isinstance(args[0], ElementValue | float | int | bool) else 0.0
     if name == "convert_element_type":
-        dtype = cast("torch.dtype", given[1])
-        return body.convert(_operand(cast("ElementOrNumber", given[0]), body, dtype), dtype)
+        dtype = cast("torch.dtype", args[1])
+        return body.convert(_operand(cast("ElementOrNumber", args[0]), body, dtype), dtype)
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
-    operands = [x for x in given if isinstance(x, ElementValue | float | int | bool)]
+    operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]
     if not any(isinstance(x, ElementValue) for x in operands):
         raise UnsupportedError(f"{node.target} of constants is not lowered")
     return RULES[name](body, operands)
@@ -397,8 +397,8 @@ def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], sp
     likes = [x for x in key if isinstance(x, TensorLike)]
 
     def call(*tensors: torch.Tensor) -> object:
-        given = iter(tensors)
-        args, kwargs = unflatten((next(given) if isinstance(x, TensorLike) else x for x in key), spec)
+        examples = iter(tensors)
+        args, kwargs = unflatten((next(examples) if isinstance(x, TensorLike) else x for x in key), spec)
         return target(*args, **kwargs)
 
     tensors = [torch.empty([] if x.number else [EXAMPLE_SIZE], dtype=x.dtype, device="meta") for x in likes]

@@ -39,10 +39,10 @@ from .views import SPLITS, VIEWS, part_of_split
 
 
 def _filled(builder: FunctionBuilder, like: torch.Tensor, first: object, number: object = None, **_: object) -> Value:
-    given = number if number is not None else first
-    if not isinstance(given, int | float):
+    value = number if number is not None else first
+    if not isinstance(value, int | float):
         raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
-    return builder.filled(shape_of(like), like.dtype, given)
+    return builder.filled(shape_of(like), like.dtype, value)
 
 
 def _constant(number: float) -> Lowering:
@@ -57,7 +57,7 @@ def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     return sorted(d % rank for d in asked) if asked else list(range(rank))
 
 
-def _kept(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
+def _with_reduced_axes(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
     """A reduced value with a dimension of one element in the place of each that was reduced, if these are kept."""
     dims, shape = list(value.dims), list(value.shape)
     for axis in axes if keepdim else ():
@@ -85,7 +85,7 @@ def _reduction(rule: str, start: float) -> Lowering:
             return RULES[rule](inside, list(elements))
 
         found = builder.reduce(builder.converted(value, wide), axes, start, body)
-        return _kept(builder.converted(found, like.dtype), axes, len(value.shape), keepdim)
+        return _with_reduced_axes(builder.converted(found, like.dtype), axes, len(value.shape), keepdim)
 
     return handler
 
@@ -119,7 +119,7 @@ def _variance(
 ) -> Value:
     """The mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = _axes(dims, len(value.shape))
-    mean = _kept(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
+    mean = _with_reduced_axes(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
     count = _count(value, axes)
 
     def squared(body: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -212,8 +212,8 @@ class Importer:
         like = node.meta["val"]
         element_of(like.dtype)
         if (handler := HANDLERS.get(node.target)) is not None:
-            given = {k: v for k, v in kwargs.items() if k not in PLACES}
-            self.values[node] = handler(self.builder, like, *args, **given)
+            options = {k: v for k, v in kwargs.items() if k not in PLACES}
+            self.values[node] = handler(self.builder, like, *args, **options)
         elif is_pointwise(node.target):
             self.values[node] = pointwise(self.builder, shape_of(like), like.dtype, node.target, args, kwargs)
         else:
@@ -312,8 +312,8 @@ def _exported(
 ) -> ExportedProgram:
     module = function if isinstance(function, torch.nn.Module) else _Wrapped(function)
     names = {n for sizes in dynamic for n in (sizes or {}).values()}
-    known = {n: torch.export.Dim(n, min=2) for n in names}
-    shapes = tuple({d: known[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
+    dims = {n: torch.export.Dim(n, min=2) for n in names}
+    shapes = tuple({d: dims[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
     try:
         program = torch.export.export(
             module,

@@ -134,8 +134,8 @@ def _plus(
             total = RULES["add"](inside, [total, added])
         return inside.convert(total, dtype)
 
-    given = [product] if c is None or beta == 0 else [product, c]
-    return builder.generic(given, product.shape, dtype, body)
+    inputs = [product] if c is None or beta == 0 else [product, c]
+    return builder.generic(inputs, product.shape, dtype, body)
 
 
 def _linear(
@@ -149,11 +149,11 @@ def _linear(
     """activation(x W^T + bias), rounded before the activation and behind it, on rows of x."""
     turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
     rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
-    found = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
+    result = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
     if ACTIVATIONS[activation] is not None:
         target, kwargs = ACTIVATIONS[activation]
-        found = pointwise(builder, found.shape, like.dtype, target, (found,), kwargs)
-    return reshape(builder, found, shape_of(like))
+        result = pointwise(builder, result.shape, like.dtype, target, (result,), kwargs)
+    return reshape(builder, result, shape_of(like))
 
 
 def _scaled_matmul(
@@ -176,7 +176,7 @@ def _scaled_matmul(
         if scale.dtype != torch.float32 or not _fits(scale, a, b):
             raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
     total = multiply(builder, a, b, approximate=use_fast_accum)
-    given = [total, scale_a, scale_b, *([] if bias is None else [bias])]
+    inputs = [total, scale_a, scale_b, *([] if bias is None else [bias])]
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         total, first, second, *added = elements
@@ -186,7 +186,7 @@ def _scaled_matmul(
             total = RULES["add"](inside, [total, inside.convert(other, torch.float32)])
         return inside.convert(total, like.dtype)
 
-    return builder.generic([_number(x) for x in given], given[0].shape, like.dtype, body)
+    return builder.generic([_number(x) for x in inputs], inputs[0].shape, like.dtype, body)
 
 
 def _number(value: Value) -> Value:

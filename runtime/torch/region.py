@@ -63,10 +63,10 @@ def words_shape(values: torch.Tensor) -> tuple[int, int]:
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The metadata that a kernel takes, made on the host of that of CUTLASS."""
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")
-    held = metadata.cpu()
-    rows, columns = held.shape
-    places = conversions._calculate_meta_reordering_scatter_offsets(rows, columns, held.dtype, held.device)
-    plain = torch.gather(held.view(-1), 0, places).view(rows, columns).numpy()
+    on_host = metadata.cpu()
+    rows, columns = on_host.shape
+    places = conversions._calculate_meta_reordering_scatter_offsets(rows, columns, on_host.dtype, on_host.device)
+    plain = torch.gather(on_host.view(-1), 0, places).view(rows, columns).numpy()
     codes = 8 * plain.itemsize // CODE_BITS
     unsigned = plain.view(f"u{plain.itemsize}")[..., None] >> (CODE_BITS * np.arange(codes, dtype=np.uint8))
     chunks = (unsigned & ((1 << CODE_BITS) - 1)).astype(np.uint8).reshape(rows, columns * codes)
@@ -83,11 +83,11 @@ class CutlassMetadata:
 
     def words(self, metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """What a kernel takes for the metadata of a matrix of a type."""
-        found = self._made.get(metadata)
-        if found is None or found[0] != metadata._version:
-            found = (metadata._version, _words(metadata, dtype))
-            self._made[metadata] = found
-        return found[1]
+        entry = self._made.get(metadata)
+        if entry is None or entry[0] != metadata._version:
+            entry = (metadata._version, _words(metadata, dtype))
+            self._made[metadata] = entry
+        return entry[1]
 
 
 # Parts of a graph as kernels that are called with tensors.
@@ -213,10 +213,10 @@ class Region(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         device = inputs[0].device
-        given = list(inputs)
+        tensors = list(inputs)
         for number, dtype in self.written.metadata.items():
-            given[number] = self._metadata.words(inputs[number], dtype)
-        placed = [_placed(t, order) for t, order in zip(given, self.written.orders, strict=True)]
+            tensors[number] = self._metadata.words(inputs[number], dtype)
+        placed = [_placed(t, order) for t, order in zip(tensors, self.written.orders, strict=True)]
         sizes = (p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.written.shape)
         out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
         if out.numel():
@@ -237,9 +237,9 @@ def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tup
     """A tensor whose memory is as a kernel takes it, and the sizes of that memory."""
     sizes = order.shape(tuple(tensor.shape))
     if not order.holds(tensor):
-        tensor = order.made(tensor)
+        tensor = order.laid_out(tensor)
     if tensor.data_ptr() % ALIGNMENT:
-        tensor = order.made(tensor).clone()
+        tensor = order.laid_out(tensor).clone()
     return tensor, sizes
 
 
@@ -264,7 +264,7 @@ def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.de
 
 def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
     written = kernel.function.written
-    kernel.binary.run(plan.launches, values, scratch=plan.scratch, device="interp", written=written)
+    kernel.binary.run(plan, values, device="interp", written=written)
 
 
 def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
@@ -275,7 +275,8 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     scratch = [_scratch(buffer, device) for buffer in plan.scratch]
     everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
     stream = int(torch.cuda.current_stream(device).cuda_stream)
-    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)(stream)
+    launches = Plan(plan.launches)  # whose scratch memory is among the values
+    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, launches, everything)(stream)
 
 
 def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:

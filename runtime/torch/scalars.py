@@ -112,7 +112,7 @@ class Value:
     dtype: torch.dtype
 
     @property
-    def whole(self) -> Value:
+    def full(self) -> Value:
         """The tensor as it is."""
         named = dict(zip(self.dims, self.shape, strict=True))
         dims = tuple(range(self.tensor.type.get_num_dims()))
@@ -184,8 +184,8 @@ class Body(Builder):
             return COMPARISONS["ne"](self, [element, 0])
         if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
             element = self.emit(ExtFOp, element, result=f32)
-        found = self.emit(_conversion(element, kind, unsigned), element, result=kind)
-        return found._replace(unsigned=unsigned)
+        converted = self.emit(_conversion(element, kind, unsigned), element, result=kind)
+        return converted._replace(unsigned=unsigned)
 
 
 def _conversion(element: ElementValue, kind: AnyFloat | IntegerType, unsigned: bool) -> type[IRDLOperation]:

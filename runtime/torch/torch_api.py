@@ -55,22 +55,22 @@ def is_operator(target: object) -> bool:
 
 def decompositions(operators: Sequence[object] | None = None) -> dict[Any, Any]:
     """How torch writes operators in simpler ones; all that it knows, if none are named."""
-    found: Any = import_module("torch._decomp")
-    return dict(found.decomposition_table if operators is None else found.get_decompositions(operators))
+    module: Any = import_module("torch._decomp")
+    return dict(module.decomposition_table if operators is None else module.get_decompositions(operators))
 
 
 def traced(function: Callable[..., object], tensors: Sequence[torch.Tensor], table: dict[Any, Any]) -> Graph:
     """The graph of operators that a function calls, with some of them decomposed."""
     proxy_tensor: Any = import_module("torch.fx.experimental.proxy_tensor")
-    found: GraphModule = proxy_tensor.make_fx(function, decomposition_table=table)(*tensors)
-    found.graph.eliminate_dead_code()
-    return found.graph
+    module: GraphModule = proxy_tensor.make_fx(function, decomposition_table=table)(*tensors)
+    module.graph.eliminate_dead_code()
+    return module.graph
 
 
 def expression(size: Any) -> Any:
     """What a size that torch knows by a symbol is: a number, or an expression of sympy."""
-    known = size.node.maybe_as_int()
-    return size.node.expr if known is None else known
+    number = size.node.maybe_as_int()
+    return size.node.expr if number is None else number
 
 
 # Sparse matrices of torch: compressed on the host.

@@ -47,14 +47,14 @@ class MemoryOrder:
             expected *= sizes[d]
         return all(sizes[d] == 1 or strides[d] == 0 for d in range(self.rank) if d not in self.order)
 
-    def made(self, tensor: torch.Tensor) -> torch.Tensor:
+    def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
-        whole = tensor
+        once = tensor
         for d in range(self.rank):
             if d not in self.order:
-                whole = whole.narrow(d, 0, 1)
+                once = once.narrow(d, 0, 1)
         others = [d for d in range(self.rank) if d not in self.order]
-        return whole.permute(*self.order, *others).contiguous()
+        return once.permute(*self.order, *others).contiguous()
 
 
 def row_major(rank: int) -> MemoryOrder:
@@ -251,7 +251,7 @@ def _part(builder: FunctionBuilder, value: Value, at: int, start: int, count: Si
     shape = (*value.shape[:at], count, *value.shape[at + 1 :])
     if dimension is None:
         return replace(value, shape=shape)
-    part = builder.sliced(value.whole, dimension, start, count, step)
+    part = builder.sliced(value.full, dimension, start, count, step)
     return replace(value, tensor=part.tensor, shape=shape)
 
 
@@ -437,11 +437,11 @@ def _unfold(graph: Graph, node: Node, mode: Any) -> None:
     with graph.inserting_before(user):
         product = graph.call_function(aten.matmul.default, (a, b))
     with mode:
-        found = torch.matmul(a.meta["val"], b.meta["val"])
-    if shape_of(found) != result:
+        example = torch.matmul(a.meta["val"], b.meta["val"])
+    if shape_of(example) != result:
         graph.erase_node(product)
         return
-    product.meta = {**user.meta, "val": found}
+    product.meta = {**user.meta, "val": example}
     user.replace_all_uses_with(product)
 
 
