@@ -559,7 +559,7 @@ class TestProcess:
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
                   "warploom.passes.pipelining.specialiser", "warploom.passes.tile.expansions",
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.algebra",
-                  "warploom.dialect.mlir.convolutions", "warploom.dialect.warp.tensor_copies",
+                  "warploom.dialect.mlir.convolution", "warploom.dialect.warp.tensor_copies",
                   "html", "difflib")  # fmt: skip
         command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", known, *others]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
