@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ShapedType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import IndexOp
@@ -13,6 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from .mlir.affine import loops_of
+from .warp.elements import shape_of
 
 
 class Access(NamedTuple):
@@ -121,8 +121,3 @@ class Nest(NamedTuple):
 def is_constant(value: SSAValue) -> bool:
     """Whether a value is a constant."""
     return isinstance(value.owner, arith.ConstantOp)
-
-
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The shape of memory or of a tensor; none of a number."""
-    return value.type.get_shape() if isinstance(value.type, ShapedType) else ()

@@ -50,9 +50,10 @@ from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns
 from . import contraction
-from .contraction import SplitCopy, along_loops, length
+from .contraction import along_loops, length
 from .operand import expanded, lie_in_memory
 from .overlap import check_product
+from .split_loops import SplitLoops
 
 # Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
 # from zero, with an epilogue that weighs it and adds C.
@@ -184,7 +185,7 @@ def _fill(block: Block, unsigned: Sequence[bool]) -> None:
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    apply_patterns([EraseEmpty(), RaiseProduct(), SplitCopy()], module)
+    apply_patterns([EraseEmpty(), RaiseProduct(), SplitLoops()], module)
 
 
 class EraseEmpty(RewritePattern):
