@@ -8,10 +8,10 @@ from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, Tar
 from .cta import CommitOp, CopyOp, CtaConstantOp, CtaLoadOp, CtaTileType, PackOp, WaitOp
 from .elements import GeluOp, IndexOp, PointwiseOp, PointwiseType, YieldOp
 from .epilogue import EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
-from .exchange import ExchangeOp, LoadBankedOp, MovmatrixOp, OwnRowOp, StmatrixOp, StoreBankedOp
 from .fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, KindAttr
 from .matmul import MatmulOp
-from .memory import LdmatrixOp, LoadOp, PrefetchOp, StoreOp
+from .matrices import LdmatrixOp, StmatrixOp
+from .memory import LoadOp, PrefetchOp, StoreOp
 from .mma import MmaOp, MmaSparseOp
 from .operands import LoadMetadataOp, LoadScalesOp, OperandType, ScaledOp, SparseOp
 from .synchronisation import (
@@ -28,7 +28,6 @@ from .synchronisation import (
     ElectOp,
     MakeBarriersOp,
     NamedBarrierOp,
-    SyncLanesOp,
 )
 from .tensor_copies import (
     BulkCommitOp,
@@ -43,13 +42,12 @@ from .tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp, TileM
 from .views import MatrixOp, StoredOp, WindowOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import FunnelShiftOp, LoadBitsOp, LoadRegistersOp, LoadWordsOp, StoreBitsOp, StoreRegistersOp, StoreWordsOp
+from .words import LoadRegistersOp, LoadWordsOp, StoreRegistersOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
 _CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp, PointwiseOp]
-_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]
-_EXCHANGE: list[type[Operation]] = [ExchangeOp, OwnRowOp, StoreBankedOp, LoadBankedOp, SyncLanesOp]
+_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,
     PrefetchOp,
@@ -62,9 +60,6 @@ _MEMORY: list[type[Operation]] = [
     LoadScalesOp,
     CopyOp,
     PackOp,
-    LoadBitsOp,
-    StoreBitsOp,
-    FunnelShiftOp,
     MatrixOp,
     WindowOp,
     DisjointOp,
@@ -115,7 +110,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 ]
 
 _OPERATIONS = [
-    *(*_PRODUCTS, *_FORMS, *_CTA_TILES, *_MOVES, *_EXCHANGE, *_MEMORY, *_BARRIERS),
+    *(*_PRODUCTS, *_FORMS, *_CTA_TILES, *_MOVES, *_MEMORY, *_BARRIERS),
     *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
 ]
 

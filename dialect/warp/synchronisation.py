@@ -325,19 +325,6 @@ class AtomicIncOp(IRDLOperation):
 
 
 @irdl_op_definition
-class SyncLanesOp(IRDLOperation):
-    """Makes the lanes of a warp wait for each other, and see each other's earlier writes: `warp.sync_lanes`.
-
-    Source: PTX ISA 9.7.13.2, `bar.warp.sync`.
-    """
-
-    name = "warp.sync_lanes"
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-
-@irdl_op_definition
 class BarrierAnyOp(IRDLOperation):
     """A barrier of all threads of a CTA, or of some of its warps. The result is true if the operand is true for any of
     the threads::

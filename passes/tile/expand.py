@@ -7,20 +7,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
 
-MACROS = frozenset(
-    f"warp.{name}" for name in ("sum_sliced_k", "store_part", "arrive_last", "add_parts", "exchange", "pack")
-)
+MACROS = frozenset(f"warp.{name}" for name in ("sum_sliced_k", "store_part", "arrive_last", "add_parts"))
 """The operations that are expanded. Their patterns are imported where there is one: a plain product has none."""
 
 
 class ExpandPass(ModulePass):
-    """Expands macro-operations to loads, stores, barriers and arithmetic.
-
-    - `warp.sum_sliced_k` (sums over slices of K), and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums
-      over CTAs), become stores, loads, barriers, counters and additions.
-    - `warp.exchange` (elements that change lanes) becomes stores and loads.
-    - `warp.pack` (a copy to aligned rows) becomes loads, shifts and stores.
-    """
+    """Expands macro-operations to loads, stores, barriers and arithmetic: `warp.sum_sliced_k` (sums over slices of K),
+    and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs)."""
 
     name = "warp-expand"
 

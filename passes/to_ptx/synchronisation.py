@@ -24,7 +24,6 @@ from ...dialect.warp.synchronisation import (
     ClusterWaitOp,
     MakeBarriersOp,
     NamedBarrierOp,
-    SyncLanesOp,
 )
 from ...dialect.warp.tensor_copies import BulkCommitOp, BulkWaitOp, ExpectOp, ProxyFenceOp, TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import TensorMapType
@@ -147,11 +146,6 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
         emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
     lowering.values[op.seen] = seen
-
-
-@lowers(SyncLanesOp)
-def _sync_lanes(lowering: KernelLowering, op: SyncLanesOp) -> None:
-    lowering.emitter.emit("bar.warp.sync", -1)
 
 
 @lowers(BarrierAnyOp)
