@@ -11,7 +11,6 @@ from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
     AnyFloat,
     ArrayAttr,
     FloatAttr,
@@ -27,8 +26,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, PoolingOperation
-from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
-from xdsl.dialects.linalg.ops import GenericOp, YieldOp
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
@@ -41,6 +40,7 @@ from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.bodies import Weighted, arithmetic, converted, weighted
 from ...dialect.mlir.contraction import METADATA, ContractionOp
+from ...dialect.nest import generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
@@ -148,16 +148,8 @@ def unroll(op: LinalgStructuredOperation) -> None:
             seen.append(map_along(len(kept), map(kept.index, loops)))
     block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
     _fill(block, [factor.unsigned for factor in product.factors])
-    generic = GenericOp(
-        inputs,
-        list(op.outputs),
-        Region(block),
-        ArrayAttr([AffineMapAttr(map_) for map_ in (*seen, map_along(len(kept), map(kept.index, loops_of(maps[-1]))))]),
-        ArrayAttr([IteratorTypeAttr.parallel()] * len(kept)),
-    )
-    generic.location = op.location
-    Rewriter.insert_op(generic, InsertPoint.before(op))
-    Rewriter.erase_op(op)
+    written = map_along(len(kept), map(kept.index, loops_of(maps[-1])))
+    Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, written]))
 
 
 def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:

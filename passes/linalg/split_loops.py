@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
@@ -21,7 +20,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import LinearForm, expression_of, is_plain, linear, map_along, windows
-from ...dialect.nest import Access, Nest
+from ...dialect.nest import Access, Nest, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import strides_of
@@ -65,9 +64,7 @@ class SplitLoops(RewritePattern):
             _seen_as(access.value, parts, op, rewriter) for access, (_, parts) in zip(nest.accesses, reads, strict=True)
         )
         maps = [map_ for map_, _ in reads]
-        iterators = ArrayAttr([IteratorTypeAttr.parallel()] * maps[0].num_dims)
-        made = GenericOp(inputs, [output], op.detach_region(op.body), ArrayAttr(map(AffineMapAttr, maps)), iterators)
-        made.location = op.location
+        made = generic(op, inputs, [output], op.detach_region(op.body), maps)
         rewriter.replace(op, made)
         for number, map_ in enumerate(maps):
             if not is_plain(map_):
