@@ -289,6 +289,8 @@ class Weights(NamedTuple):
         integers = self._integers()
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
         if self.scales or self.how.factors:
+            kind = element_type(made.output)
+            remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
             fused = self._scaled(formed(product, StoredOp(integers, stored, grouped)), maps)
         else:
             fused = product.like(b=formed(product, StoredOp(integers, stored, grouped)), maps=maps)

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    f16,
     f32,
     i32,
 )
@@ -46,7 +47,7 @@ from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
-from ..diagnostics import fail
+from ..diagnostics import fail, remark
 from ..patterns import apply_patterns
 from . import contraction
 from .contraction import along_loops, length
@@ -330,6 +331,10 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)
+    held = element_type(raised.d)
+    if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS:
+        said = f"its body rounds each product and each sum to {held}; the kernel adds exact products, and rounds once"
+        remark(op, RaiseMatmulPass.name, f"{said} (accumulate = f16: after each instruction)" if held == f16 else said)
     Rewriter.replace_op(op, with_functions(raised), [])
 
 
