@@ -20,7 +20,7 @@ from ...dialect.warp.cta import PackOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.exchange import ExchangeOp, LoadBankedOp, OwnRowOp, StoreBankedOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
-from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp, NamedBarrierOp, SyncLanesOp, some_warps
+from ...dialect.warp.synchronisation import CTA, WARP, AtomicIncOp, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ...dialect.warp.views import strides_of
 from ...dialect.warp.words import (
@@ -76,7 +76,7 @@ class ExpandExchange(RewritePattern):
         mine = OwnRowOp(op.scratch)
         store = StoreBankedOp(op.input, mine.row, after.layout.data)
         load = LoadBankedOp(mine.row, after, before.layout.data)
-        rewriter.replace(op, [mine, SyncLanesOp(), store, SyncLanesOp(), load], [load.fragment])
+        rewriter.replace(op, [mine, ScopedBarrierOp(WARP), store, ScopedBarrierOp(WARP), load], [load.fragment])
 
 
 # Whole matrices to aligned rows: what `warp.pack` does.
@@ -255,13 +255,13 @@ class ExpandArriveLast(RewritePattern):
         limit = index.value(index.sub(op.of if known is None else known, 1))
         thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
         some = some_warps(op)
-        threads = None if some is None else some * LANES
-        index.insert(BarrierOp() if threads is None else NamedBarrierOp(index.value(CONSUMERS_BARRIER), threads))
+        some_of_them = (None, None) if some is None else (index.value(CONSUMERS_BARRIER), some * LANES)
+        index.insert(BarrierOp() if some is None else ScopedBarrierOp(CTA, *some_of_them))
         first = index.insert(arith.CmpiOp(thread, zero, "eq")).result
         seen = index.insert(AtomicIncOp(op.counters, op.number, limit, first)).seen
         was_last = index.insert(arith.CmpiOp(seen, limit, "eq")).result
         mine = index.insert(arith.AndIOp(was_last, first)).result
-        rewriter.replace(op, BarrierAnyOp(mine) if threads is None else BarrierAnyOp(mine, CONSUMERS_BARRIER, threads))
+        rewriter.replace(op, ScopedBarrierOp(CTA, *some_of_them, mine))
 
 
 class ExpandAddParts(RewritePattern):

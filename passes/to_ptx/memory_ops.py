@@ -24,7 +24,7 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.exchange import BANKS, WIDEST, BankedOp, LoadBankedOp, OwnRowOp, StoreBankedOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds
 from ...dialect.warp.operands import LoadScalesOp
@@ -45,7 +45,6 @@ from ...dialect.warp.words import (
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, OwnRow, Position, SharedTile, matrix
-from .copies import COMMIT
 from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
@@ -170,18 +169,6 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
     if op.source not in lowering.memories or not isinstance(number, int):
         fail(op, f"expected a known dimension of an argument of the kernel, got {op.source.type}")
     lowering.values[op.result] = lowering.memories[op.source].shape[number]
-
-
-@lowers(CommitOp)
-def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit(COMMIT)
-
-
-@lowers(WaitOp)
-def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)
 
 
 # Fragments in a warp's scratch memory: `warp.own_row`, `warp.store_banked`, `warp.load_banked`.

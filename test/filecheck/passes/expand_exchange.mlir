@@ -8,9 +8,9 @@
 
 // CHECK:      %x = warp.load %X
 // CHECK-NEXT: %[[MINE:\w+]] = warp.own_row %s : memref<2x1024xf32, 3 : i64> -> memref<1024xf32, 3 : i64>
-// CHECK-NEXT: warp.sync_lanes
+// CHECK-NEXT: warp.barrier warp
 // CHECK-NEXT: warp.store_banked %x, %[[MINE]] {other = #warp.layout<c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3>} : !warp.fragment<{{.*}}>, memref<1024xf32, 3 : i64>
-// CHECK-NEXT: warp.sync_lanes
+// CHECK-NEXT: warp.barrier warp
 // CHECK-NEXT: %[[ROWS:\w+]] = warp.load_banked %[[MINE]] {other = #warp.layout<c1 c2 r0 r1 r2 | c0 r3>} : memref<1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 // CHECK-NEXT: warp.store %[[ROWS]], %Y
 
