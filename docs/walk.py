@@ -245,8 +245,8 @@ The tile becomes the same unpipelined loop over K: copy, wait, multiply, wait. `
             WARPGROUPS.level("warp-epilogue"),
             [
                 "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
-                "fence async_proxy", "gpu.barrier", "fence wgmma", r"warp\.wgmma ", r"warp\.wgmma ", "commit wgmma", "wait wgmma",
-                "gpu.barrier", "scf.yield", "warp.store",
+                "fence async_proxy", "gpu.barrier", "fence wgmma", r"warp\.wgmma ", r"warp\.wgmma ", "commit wgmma",
+                "wait wgmma", "gpu.barrier", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
