@@ -40,6 +40,45 @@ PASSES: Mapping[str, tuple[str, str]] = {
 }
 """The module and the class of each pass, first those of the standard pipeline."""
 
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "warp-bufferize": (
+        "func.call",
+        "linalg.broadcast",
+        "linalg.reduce",
+        "linalg.softmax",
+        "memref.copy",
+        "memref.get_global",
+        "bufferization.alloc_tensor",
+        "tensor.pad",
+        "linalg.pack",
+        "linalg.unpack",
+        "tensor",
+    ),
+    "warp-fuse-attention": ("linalg.*", "memref.dim"),
+    "warp-fuse-rows": ("linalg.*", "memref.dim"),
+    "warp-fold-fill": ("linalg.*", "linalg.fill"),
+    "warp-fuse-weights": ("linalg.*",),
+    "warp-fuse-epilogue": ("linalg.*",),
+    "warp-version": ("dynamic",),
+    "warp-lay-out": ("schedule.transpose", "schedule.padded"),
+    "warp-raise-gelu": ("math.tanh", "math.erf"),
+    "warp-pack": ("schedule.pack",),
+    "warp-split-k": ("schedule.split_k",),
+    "warp-persist": ("schedule.ctas",),
+    "warp-fp8-as-f16": ("schedule.fp8_as",),
+    "warp-specialise": ("warp.wgmma",),
+    "warp-pipeline": ("warp.copy",),
+    "warp-expand": (
+        "warp.sum_sliced_k",
+        "warp.store_part",
+        "warp.arrive_last",
+        "warp.add_parts",
+        "warp.exchange",
+        "warp.pack",
+    ),
+}
+"""Of what a module must have one for a pass to have something to do."""
+
 DIALECTS: Mapping[str, tuple[str, str]] = {
     "arith": ("dialect.mlir.arith", "ARITH"),
     "linalg": ("dialect.mlir.convolutions", "LINALG"),
@@ -129,9 +168,9 @@ LOWERINGS: Mapping[str, str] = {
     "warp.commit": "passes.to_ptx.synchronisation",
     "warp.fence": "passes.to_ptx.synchronisation",
     "warp.make_barriers": "passes.to_ptx.synchronisation",
-    "warp.tensor_load": "passes.to_ptx.synchronisation",
-    "warp.tensor_store": "passes.to_ptx.synchronisation",
     "warp.wait": "passes.to_ptx.synchronisation",
+    "warp.tensor_load": "passes.to_ptx.tensor_copies",
+    "warp.tensor_store": "passes.to_ptx.tensor_copies",
 }
 """The module that lowers each operation to PTX."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -400,6 +400,7 @@ class FuseWeightsPass(ModulePass):
     """
 
     name = "warp-fuse-weights"
+    needs: ClassVar = ("linalg.*",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for generic in [o for o in op.walk() if isinstance(o, GenericOp)]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -364,6 +364,7 @@ class PipelinePass(ModulePass):
     """
 
     name = "warp-pipeline"
+    needs: ClassVar = ("warp.copy",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:

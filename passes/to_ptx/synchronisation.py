@@ -1,8 +1,6 @@
-"""Synchronisation and tensor copies: mbarriers, clusters, named barriers, `warp.tensor_load`, `warp.tensor_store`."""
+"""Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -27,18 +25,39 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
-from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
 from .copies import COMMIT
-from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister, divisor_of
+from .emitter import SINK, At, IndexValue, VirtualRegister
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
-from .products import check_warpgroups, shared_place
+from .products import check_warpgroups
+
+# Who does what one thread does alone.
+
+WARPGROUP = WARPS * LANES
+"""Threads of a warpgroup."""
+
+
+def one_thread(
+    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
+) -> VirtualRegister | bool:
+    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
+    if is_alone(op):
+        if by is not None:
+            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
+        return True
+    number, threads = by.value.data if by is not None else 0, lowering.threads
+    among: IndexValue = lowering.thread
+    if each_warpgroup is not None:
+        threads, among = WARPGROUP, lowering.scalars.mask(among, WARPGROUP - 1)
+    if not 0 <= number < threads:
+        whose = "a warpgroup" if each_warpgroup else "the kernel"
+        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
+    return lowering.scalars.compare("eq", among, number)
+
 
 # mbarrier objects: `warp.make_barriers`, `warp.arrive`, `warp.await`.
 
@@ -77,7 +96,7 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
         emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", here)
         return
     if op.bytes is not None:
-        guard = _one(lowering, op, op.by)
+        guard = one_thread(lowering, op, op.by)
         emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", SINK, here, op.bytes.value.data, guard=guard)
         return
     first = is_alone(op) or lowering.scalars.compare("eq", lowering.lane, 0)
@@ -117,7 +136,7 @@ def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *
     """Emits what closes a group or waits for groups; nothing where copies are not asynchronous."""
     emitter = lowering.emitter
     if op.group.data == BULK:
-        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=_one(lowering, op, op.by, op.each_warpgroup))
+        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
     elif op.group.data == WGMMA:
         check_warpgroups(lowering, op)
         emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
@@ -192,78 +211,3 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
         emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
     lowering.values[op.seen] = seen
-
-
-# Tensor copies: `warp.tensor_load`, `warp.tensor_store`.
-
-WARPGROUP = WARPS * LANES
-"""Threads of a warpgroup."""
-
-COMPLETES = "mbarrier::complete_tx::bytes"
-
-
-def _one(
-    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
-) -> VirtualRegister | bool:
-    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
-    if is_alone(op):
-        if by is not None:
-            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
-        return True
-    number, threads = by.value.data if by is not None else 0, lowering.threads
-    among: IndexValue = lowering.thread
-    if each_warpgroup is not None:
-        threads, among = WARPGROUP, lowering.scalars.mask(among, WARPGROUP - 1)
-    if not 0 <= number < threads:
-        whose = "a warpgroup" if each_warpgroup else "the kernel"
-        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
-    return lowering.scalars.compare("eq", among, number)
-
-
-def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
-    held = lowering.values.get(map)
-    if not isinstance(held, VirtualRegister) or not isinstance(map.type, TensorMapType):
-        fail(op, "expected a tensor map that is an argument of the kernel")
-    return TensorBox(held, lowering.indices(coordinates)[::-1])
-
-
-def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
-    """Where the box lies in shared memory."""
-    tile, (stage, row, column) = shared_place(lowering, op, op.tile, op.indices)
-    places: tuple[tuple[str, IndexValue, int], ...] = (
-        ("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)
-    )  # fmt: skip
-    for name, value, unit in places:
-        if divisor_of(value) % unit:
-            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
-            fail(op, f"a box begins at a {name} of the tile that is a multiple of {unit}, got {got}")
-    return lowering.addressing.origin(tile, stage, row, column)
-
-
-@lowers(TensorLoadOp)
-def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
-    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    barrier = barrier_address(lowering, op, op.barriers, op.number)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
-    ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
-    if ctas:
-        opcode = f"{opcode}.multicast::cluster"
-    lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=_one(lowering, op, op.by))
-
-
-def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
-    """The CTAs of a cluster that a copy goes to, a bit for each."""
-    if isinstance(ctas, VirtualRegister):
-        return lowering.emitter.pure("cvt.u16.u32", ctas)
-    if not 0 < ctas < 1 << MOST_CTAS:
-        fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
-    return lowering.emitter.pure("mov.b16", ctas)
-
-
-@lowers(TensorStoreOp)
-def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
-    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
-    lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, box, place, guard=_one(lowering, op, op.by, op.each_warpgroup))
