@@ -271,8 +271,8 @@ OF_IDEAS = {
     "split-K": "dialect/schedule/records.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py passes/tile/store_epilogue.py",
-    "staging of the epilogue": "dialect/schedule/records.py dialect/warp/exchange.py passes/schedule/defaults.py "
-    "passes/tile/store_epilogue.py passes/tile/expand.py passes/to_ptx/memory_ops.py",
+    "staging of the epilogue": "dialect/schedule/records.py dialect/warp/fragments.py passes/schedule/defaults.py "
+    "passes/tile/store_epilogue.py passes/to_ptx/fragment_ops.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/metadata.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "

@@ -185,7 +185,7 @@ pass follows def-use chains, so a loop that you write by hand may have constants
 
 ### 7. Macro-operations and shared memory: `warp-expand`, `warp-allocate`
 
-`warp-expand` replaces macro-operations (sums over slices of K or over CTAs, copies to aligned rows) by loads, stores,
+`warp-expand` replaces macro-operations (sums over slices of K or over CTAs) by loads, stores,
 barriers and arithmetic. This kernel has none. `warp-allocate` writes the offset of each allocation in shared memory
 into the IR, and the total number of bytes into the launch. It keeps offsets that you set by hand, so tiles that are
 never used at the same time can share memory.

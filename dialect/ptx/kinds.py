@@ -126,14 +126,20 @@ def _check_space(name: str, space: str, rules: AddressRules) -> str | None:
 
 
 def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str | None:
-    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type."""
-    where, space = rules.space_of(symbol.name), bindings.get("P", "").partition("::")[0]
+    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type.
+
+    Where an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24).
+    """
+    where, space = (
+        rules.space_of(symbol.name),
+        (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0],
+    )
     if where is None:
         return None
     if where == "label" or (where == "function" and symbol.offset):
         return f"'{symbol.name}' is a {where}, it has no address {'to add to' if symbol.offset else 'here'}"
-    if space:
-        return _check_space(symbol.name, space, rules)
+    if "P" in bindings:
+        return _check_space(symbol.name, space or "shared", rules)
     if where == "global" and bits_of(bindings.get("T", "b64")) < rules.address_size:
         return f"the address of '{symbol.name}' takes {rules.address_size} bits"
     return None

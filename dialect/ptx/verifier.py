@@ -279,7 +279,7 @@ def _check_register(slot: Slot, register: Register, kind: ValueKind, type_of: Ty
     declared = type_of(register)
     if declared is None:
         if slot.written or not kind.special:
-            return f"the special register {register.name} can be read by mov and cvt only"
+            return f"the special register {register.name} can be read by mov and cvt of .b, .u and .s types only"
         special = SPECIAL_REGISTERS.get(register.name)
         return None if special is None else special.misfit(bits_of(kind.type), wider=kind.wider)
     if compatible(kind.type, declared, wider=kind.wider, own=kind.own):

@@ -11,9 +11,9 @@ from . import (
     cta,
     elements,
     epilogue,
-    exchange,
     fragments,
     matmul,
+    matrices,
     memory,
     mma,
     operands,
@@ -28,8 +28,23 @@ from . import (
 )
 
 _MODULES = (
-    *(matmul, attention, mma, wmma, operands, views, assumptions, cta, tile_mma, epilogue, elements, memory, words),
-    *(exchange, fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(
+        matmul,
+        attention,
+        mma,
+        wmma,
+        operands,
+        views,
+        assumptions,
+        cta,
+        tile_mma,
+        epilogue,
+        elements,
+        matrices,
+        memory,
+        words,
+    ),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
 )
 """In the order of the reference."""
 

@@ -297,9 +297,9 @@ class FenceOp(_Synchronises):
             raise VerifyException(f"expected a fence before {WGMMA} or {ASYNC_PROXY}, got '{self.before.data}'")
 
 
-# Barriers: of a warp, of some warps of a CTA, of a cluster.
+# Barriers: of some warps of a CTA, of a cluster.
 #
-# Source: PTX ISA 9.7.13.1 to 9.7.13.3.
+# Source: PTX ISA 9.7.13.1 and 9.7.13.3.
 
 CLUSTER_SIZE = "gpu.known_cluster_size"
 """The attribute of a kernel that says how many CTAs along x, y and z a cluster has: `array<i32: 2, 1, 1>`."""
@@ -330,10 +330,9 @@ class ClusterRankOp(IRDLOperation):
 MOST_BARRIERS = 16
 """Barriers of a CTA; the first is that of `gpu.barrier`. Source: PTX ISA 9.7.13.1."""
 
-WARP, CTA, CLUSTER = "warp", "cta", "cluster"
+CTA, CLUSTER = "cta", "cluster"
 
 SCOPES = {
-    WARP: frozenset[str](),
     CTA: frozenset(("number", "threads", "arrive", "value")),
     CLUSTER: frozenset(("arrive", "wait", "mbarriers")),
 }
@@ -344,12 +343,10 @@ SCOPES = {
 class ScopedBarrierOp(_Synchronises):
     """Makes the threads of a scope wait for each other, and see each other's earlier writes::
 
-        warp.barrier warp
         warp.barrier cta[%number] {threads = 128 : i64}
         %any = warp.barrier cta[%number] any %mine -> i1 {threads = 256 : i64}
         warp.barrier cluster
 
-    - `warp`: the lanes of a warp. Source: PTX ISA 9.7.13.2, `bar.warp.sync`.
     - `cta`: some warps of a CTA, `threads` threads together, at one of the barriers 1 to 15; `gpu.barrier` is that of
       all threads. The result is true if the operand behind `any` is true for any of the threads; without a number it is
       of all threads of the CTA. Source: PTX ISA 9.7.13.1, `bar.sync`, `bar.arrive` and `bar.red.or`.

@@ -23,9 +23,9 @@ from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.memref import GlobalOp
 from ...dialect.warp.attributes import in_place_of
-from ...dialect.warp.elements import loops_of
 from ..diagnostics import fail
 from .product import fresh_name
 

@@ -18,37 +18,31 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
 )
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
-    AffineConstantExpr,
     AffineDimExpr,
     AffineExpr,
     AffineMap,
 )
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.mlir.contraction import Factor, Weighted, factors, weighted
-from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.affine import LinearForm, expression_of, is_plain, linear, loops_of, map_along, windows
+from ...dialect.mlir.bodies import Factor, Weighted, factors, weighted
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import loops_of, map_along, shape_of
-from ...dialect.warp.views import LinearForm, WindowOp, linear, strides_of, windows
+from ...dialect.warp.elements import shape_of
+from ...dialect.warp.views import WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
 from .operand import collapsed, expanded
 
 # Memory seen along the loops of an operation, a dimension for each; and two of its dimensions seen as one.
-
-
-def is_plain(map_: AffineMap) -> bool:
-    """Whether each dimension of an operand runs along a loop of its own."""
-    found = loops_of(map_)
-    return -1 not in found and len(set(found)) == len(found)
 
 
 def along_loops(
@@ -235,10 +229,10 @@ def is_simple(op: LinalgStructuredOperation) -> bool:
 
 
 def _zeros(op: LinalgStructuredOperation) -> list[int]:
-    """The inputs that are the number 0: the zero points of A and B. Raises a located diagnostic for others."""
-    quantized = isinstance(op, ConvolutionOp) and op.QUANTIZED
+    """The inputs that are the number 0: the zero points of A and B, behind these. Raises a located diagnostic for
+    others."""
     zeros = [i for i, value in enumerate(op.inputs) if constant_value(value) == 0]
-    for name, number in (("A", 2), ("B", 3)) if quantized else ():
+    for name, number in zip("AB", range(2, len(op.inputs)) if isinstance(op, NamedOperation) else (), strict=False):
         if number not in zeros:
             fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
     return zeros
@@ -346,13 +340,19 @@ class Digit(NamedTuple):
     weight: int
 
 
-def split_copy(op: Operation) -> None:
+class SplitCopy(RewritePattern):
     """Replaces a copy along quotients and remainders of loops by one along loops alone.
 
     What cannot be said so stays: other maps, sizes that are not known, remainders that do not divide their loop.
     """
-    if not isinstance(op, GenericOp) or not _copies(op):
-        return
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        if _copies(op):
+            _split_copy(op, rewriter)
+
+
+def _split_copy(op: GenericOp, rewriter: PatternRewriter) -> None:
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     kind = memory_of(op.outputs[0])
     sizes = dict(zip(loops_of(maps[1]), kind.get_shape(), strict=True))
@@ -368,7 +368,7 @@ def split_copy(op: Operation) -> None:
     parts = [digits[loop] for loop in loops_of(maps[1])]
     view = _in_parts(op.outputs[0], parts)
     written = map_along(seen.num_dims, (digit.loop for one in parts for digit in one))
-    Rewriter.insert_op(view, InsertPoint.before(op))
+    rewriter.insert(view, InsertPoint.before(op))
     made = GenericOp(
         list(op.inputs),
         [view.result],
@@ -377,7 +377,7 @@ def split_copy(op: Operation) -> None:
         ArrayAttr([IteratorTypeAttr.parallel()] * seen.num_dims),
     )
     made.location = op.location
-    Rewriter.replace_op(op, made)
+    rewriter.replace(op, made)
     window, loops = along_loops(made, made.inputs[0], seen)
     made.operands[0] = window
     made.indexing_maps = ArrayAttr([AffineMapAttr(map_along(seen.num_dims, loops)), AffineMapAttr(written)])
@@ -446,7 +446,7 @@ def _along_digits(map_: AffineMap, digits: Mapping[int, Sequence[Digit]]) -> Aff
     loops = sum(map(len, digits.values()))
     found = [_value(expr, digits) for expr in map_.results]
     known = [form for form in found if form is not None]
-    return AffineMap(loops, 0, tuple(map(_expression, known))) if len(known) == len(found) else None
+    return AffineMap(loops, 0, tuple(map(expression_of, known))) if len(known) == len(found) else None
 
 
 def _value(expr: AffineExpr, digits: Mapping[int, Sequence[Digit]]) -> LinearForm | None:
@@ -460,7 +460,7 @@ def _value(expr: AffineExpr, digits: Mapping[int, Sequence[Digit]]) -> LinearFor
         return None
     if expr.kind in PARTS:
         return _part(left, right[1], expr.kind, digits) if not right[0] else None
-    return linear(AffineBinaryOpExpr(expr.kind, _expression(left), _expression(right)))
+    return linear(AffineBinaryOpExpr(expr.kind, expression_of(left), expression_of(right)))
 
 
 def _part(
@@ -474,14 +474,6 @@ def _part(
     if kind == AffineBinaryOpKind.Mod:
         return small, 0
     return {loop: factor // by for loop, factor in of[0].items() if loop not in small}, 0
-
-
-def _expression(form: LinearForm) -> AffineExpr:
-    total: AffineExpr = AffineConstantExpr(form[1])
-    for loop, factor in form[0].items():
-        term = AffineDimExpr(loop) if factor == 1 else AffineDimExpr(loop) * factor
-        total = term if total == AffineConstantExpr(0) else total + term
-    return total
 
 
 def _in_parts(value: SSAValue, parts: Sequence[Sequence[Digit]]) -> memref.ExpandShapeOp:

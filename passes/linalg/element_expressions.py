@@ -29,15 +29,15 @@ from xdsl.ir.affine import AffineMap
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.contraction import contracted, weighted
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.mlir.bodies import contracted, weighted
 from ...dialect.warp.attention import AcrossOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.elements import element_type, loops_of, map_along, only_computes, shape_of
+from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .elementwise import FIXED
 from .operand import root
 
 # What an element of memory is, as an expression of elements that were there before: through every operation of

@@ -13,10 +13,11 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
-from ...dialect.mlir.contraction import contracted
-from ...dialect.warp.elements import loops_of, only_computes, shape_of
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
+from ...dialect.mlir.bodies import contracted
+from ...dialect.warp.elements import only_computes, shape_of
 from .operand import SIZE_LIMIT
 
 # Arithmetic on the indices of elements, `linalg.index`, in 32 bits.
@@ -139,9 +140,6 @@ def narrowed(op: Operation, known: dict[SSAValue, SSAValue], block: Block) -> SS
 
 # Elementwise operations of `linalg`, read once for the passes that fuse or lower them, and regions on elements.
 
-FIXED = -1
-"""Where `loops_of` has no loop: a dimension that is always at 0."""
-
 
 class Elementwise(NamedTuple):
     """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
@@ -230,7 +228,7 @@ def read_elementwise(op: Operation) -> Elementwise | None:
     order = loops_of(maps[-1])
     if not isinstance(op.outputs[0].type, MemRefType) or sorted(order) != list(range(maps[-1].num_dims)):
         return None
-    if not all(_is_projection(map_) for map_ in maps) or not _computes(op.body.block):
+    if not all(map(is_projection, maps)) or not _computes(op.body.block):
         return None
     if objection(op.body.block, _sizes(op, order)):
         return None
@@ -249,7 +247,7 @@ def why_not_elementwise(op: LinalgStructuredOperation) -> str:
     if len(op.outputs) != 1:
         return f"expected one output, got {len(op.outputs)}"
     for map_ in (attribute.data for attribute in op.get_indexing_maps()):
-        if not _is_projection(map_):
+        if not is_projection(map_):
             return f"expected every dimension to run along a loop of its own, got {map_}"
     if not _computes(op.body.block):
         other = next((o.name for o in op.body.block.ops if _counts(o) and not _is_arithmetic(o)), "linalg.yield")
@@ -269,17 +267,7 @@ def _sizes(op: LinalgStructuredOperation, order: Sequence[int]) -> list[int]:
 
 def _renamed(map_: AffineMap, order: Sequence[int]) -> AffineMap:
     """A map with loops numbered as they stand in `order`."""
-    loops = (order.index(loop) if loop != FIXED else FIXED for loop in loops_of(map_))
-    return AffineMap(
-        map_.num_dims, 0, tuple(AffineConstantExpr(0) if loop == FIXED else AffineDimExpr(loop) for loop in loops)
-    )
-
-
-def _is_projection(map_: AffineMap) -> bool:
-    """Whether each dimension of an operand runs along a loop of its own, or is always at 0."""
-    loops = [loop for loop in loops_of(map_) if loop != FIXED]
-    zeros = [e for e in map_.results if isinstance(e, AffineConstantExpr) and e.value == 0]
-    return len(set(loops)) == len(loops) and len(loops) + len(zeros) == len(map_.results)
+    return map_along(map_.num_dims, (FIXED if loop == FIXED else order.index(loop) for loop in loops_of(map_)))
 
 
 def _computes(body: Block) -> bool:

@@ -20,15 +20,16 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.assumptions import DisjointOp
-from ...dialect.warp.attributes import element_row, in_place_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, loops_of, with_functions, yielded
+from ...dialect.warp.attributes import element_row
+from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
 from ..diagnostics import remark
 from .element_expressions import decline
-from .elementwise import FIXED, Elementwise, read_elementwise
+from .elementwise import Elementwise, read_elementwise
 from .operand import root
 from .raise_matmul import raise_products
 
@@ -59,7 +60,7 @@ def _fold(fill: FillOp) -> None:
     elif value is None:
         _decline(fill, filled, None, "what it fills with is no constant")
     elif _overwrites(product, filled):
-        _start(product, init=value)
+        _start(product, value)
         Rewriter.erase_op(fill)
 
 
@@ -81,7 +82,7 @@ def _fold_copy(copy: CopyOp) -> None:
             Rewriter.insert_op(shaped, InsertPoint.before(product))
             source = shaped.result
         if source.type == product.d.type:
-            _start(product, c=source)
+            _start(product, source)
             Rewriter.erase_op(copy)
     return None
 
@@ -108,20 +109,9 @@ def _reshaped(value: SSAValue) -> SSAValue:
     return value
 
 
-def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c: SSAValue | None = None) -> None:
+def _start(product: MatmulOp, start: SSAValue | FloatAttr | IntegerAttr) -> None:
     """Lets a product start from another value."""
-    started = MatmulOp(
-        product.a,
-        product.b,
-        product.d,
-        product.multiplied,
-        c=c,
-        init=init,
-        maps=product.maps,
-        through=product.through,
-        words=product.words,
-    )
-    Rewriter.replace_op(product, in_place_of(product, started), [])
+    Rewriter.replace_op(product, product.like(start=start), [])
 
 
 class FoldFillPass(ModulePass):
@@ -256,18 +246,8 @@ class Match(NamedTuple):
         _name(block, epilogue_operands)
         epilogue = PointwiseOp(epilogue_operands, Region(block))
         epilogue.function.name_hint, epilogue.location = "epilogue", product.location
-        fused = MatmulOp(
-            product.a,
-            product.b,
-            self.elementwise.output,
-            product.multiplied,
-            c=product.c,
-            init=product.init,
-            maps=product.maps,
-            through=epilogue.function,
-            words=product.words,
-        )
-        Rewriter.insert_op(with_functions(in_place_of(product, fused)), InsertPoint.before(op))
+        fused = product.like(d=self.elementwise.output, through=epilogue.function)
+        Rewriter.insert_op(with_functions(fused), InsertPoint.before(op))
         Rewriter.erase_op(op)
         before = product.through
         Rewriter.erase_op(product)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
+from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType, ModuleOp, NoneAttr, f32
@@ -15,9 +16,10 @@ from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.contraction import converted_to
-from ...dialect.warp.attributes import in_place_of, memory_of
-from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, loops_of, with_functions
+from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.bodies import arithmetic, converted
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import remark
@@ -280,23 +282,20 @@ class Weights(NamedTuple):
 
     def fuse(self) -> None:
         """Replaces both operations by a product of the integers."""
-        product, made, held = self.product, self.made, self.made.output
+        product, made = self.product, self.made
         stored = StoredIntegers(self.how.stored, self.how.zero)
         own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
         maps = [product.maps[0], own, product.maps[2]]
-        given = [self._integers(), product.d]
+        integers = self._integers()
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
         if self.scales or self.how.factors:
-            fused = self._scaled(given, maps, stored, grouped)
+            fused = self._scaled(formed(product, StoredOp(integers, stored, grouped)), maps)
         else:
-            a, (b, d) = product.a, given
-            starts = {"c": product.c, "init": product.init}
-            b = formed(product, StoredOp(b, stored, grouped))
-            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, words=product.words, **starts)  # pyright: ignore[reportArgumentType]
+            fused = product.like(b=formed(product, StoredOp(integers, stored, grouped)), maps=maps)
         view = product.b
-        Rewriter.replace_op(product, with_functions(in_place_of(product, fused)), [])
+        Rewriter.replace_op(product, with_functions(fused), [])
         Rewriter.erase_op(made.op)
-        _drop(view, held)
+        _drop(view, made.output)
 
     def _integers(self) -> SSAValue:
         """The integers in the shape of B."""
@@ -311,47 +310,31 @@ class Weights(NamedTuple):
         Rewriter.insert_op(view, InsertPoint.before(product))
         return view.result
 
-    def _scaled(
-        self, given: Sequence[SSAValue], maps: Sequence[AffineMap], stored: StoredIntegers, grouped: SSAValue | None
-    ) -> MatmulOp:
+    def _scaled(self, b: SSAValue, maps: Sequence[AffineMap]) -> MatmulOp:
         """The product from zero, with an epilogue that scales it and adds what it started from."""
-        product, (b, d) = self.product, given
-        held = element_type(d)
-        block, operands = Block(arg_types=[f32]), list[tuple[SSAValue, AffineMap]]()
-        element: SSAValue = block.args[0]
-        for value, map_ in self.scales:
-            scale = block.insert_arg(element_type(value), len(block.args))
-            scale.name_hint = value.name_hint
-            operands.append((value, map_))
-            element = _op(block, arith.MulfOp(element, converted_to(block, scale, f32)))
-        for number in self.how.factors:
-            constant = _op(block, arith.ConstantOp(FloatAttr(number, f32)))
-            element = _op(block, arith.MulfOp(element, constant))
-        if product.c is not None:
-            start = block.insert_arg(held, len(block.args))
-            operands.append((product.c, product.maps[2]))
-            element = _op(block, arith.AddfOp(converted_to(block, start, f32), element))
-        elif product.init is not None and product.init.value.data:
-            constant = _op(block, arith.ConstantOp(FloatAttr(product.init.value.data, f32)))
-            element = _op(block, arith.AddfOp(constant, element))
-        block.add_op(YieldOp(converted_to(block, element, held)))
+        product, held = self.product, element_type(self.product.d)
+        operands = self.scales if product.c is None else [*self.scales, (product.c, product.maps[2])]
+        block = Block(arg_types=[f32, *(element_type(value) for value, _ in operands)])
+        element, *given = block.args
+        for argument, (value, _) in zip(given, self.scales, strict=False):
+            argument.name_hint = value.name_hint
+        with ImplicitBuilder(block):
+            for scale in given[: len(self.scales)]:
+                element = arithmetic("mul", element, converted(scale, f32))
+            for number in self.how.factors:
+                element = arithmetic("mul", element, _constant(number))
+            if product.c is not None:
+                element = arithmetic("add", converted(given[-1], f32), element)
+            elif product.init is not None and product.init.value.data:
+                element = arithmetic("add", _constant(product.init.value.data), element)
+            YieldOp(converted(element, held))
         epilogue = PointwiseOp(operands, Region(block))
         epilogue.function.name_hint = "scaled"
-        return MatmulOp(
-            product.a,
-            formed(product, StoredOp(b, stored, grouped)),
-            d,
-            product.multiplied,
-            init=FloatAttr(0.0, f32),
-            maps=maps,
-            through=epilogue.function,
-            words=product.words,
-        )
+        return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
 
 
-def _op(block: Block, op: arith.MulfOp | arith.AddfOp | arith.ConstantOp) -> SSAValue:
-    block.add_op(op)
-    return op.result
+def _constant(number: float) -> SSAValue:
+    return arith.ConstantOp(FloatAttr(number, f32)).result
 
 
 def _drop(view: SSAValue, memory: SSAValue) -> None:

@@ -24,12 +24,12 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.types import ElementType
+from ...dialect.mlir.affine import loops_of, passed, steps_of
 from ...dialect.warp.assumptions import AssumeDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
-from ...dialect.warp.elements import loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, passed, steps_of, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
 from ..diagnostics import fail
 
 if TYPE_CHECKING:

@@ -64,7 +64,8 @@ def _packed(op: PackOp) -> SSAValue:
 def _padded(op: PackOp, builder: Builder, whole: list[int]) -> SSAValue:
     kind = op.plain
     high = [size - had for size, had in zip(whole, kind.get_shape(), strict=True)]
-    around = Region(Block([tensor.YieldOp(*op.padding)], arg_types=[]))
+    padding = [] if op.padding_value is None else [op.padding_value]
+    around = Region(Block([tensor.YieldOp(*padding)], arg_types=[]))
     low = [0] * len(high)
     padded = builder.insert(tensor.PadOp(op.source, [], [], around, low, high, TensorType(kind.element_type, whole)))
     padded.location = op.location

@@ -18,8 +18,9 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstan
 from xdsl.ir.affine import AffineMap as Map
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attributes import in_place_of, memory_of
-from ...dialect.warp.elements import K, loops_of, map_along
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import K
 from ...dialect.warp.matmul import MatmulOp
 from .operand import collapsed, expanded
 
@@ -49,7 +50,7 @@ def expand_groups(op: GenericOp) -> None:
 def merge_sums(product: MatmulOp) -> MatmulOp:
     """A product that is summed over a loop beside k, over both as one k where they are neighbours in A and in B; else
     the product as it is."""
-    views: list[SSAValue] = []
+    views: list[memref.CollapseShapeOp] = []
     if product.outer != 1 or product.batch or any(product.forms) or product.epilogue:
         return product
     for value, map_ in zip((product.a, product.b), product.maps, strict=False):
@@ -60,20 +61,11 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
         groups = [[d, d + 1] if d == first else [d] for d in range(len(loops)) if d != first + 1]
         shape = [math.prod(held.get_shape()[d] for d in group) for group in groups]
         kind = MemRefType(held.element_type, shape, memory_space=held.memory_space)
-        view = collapsed(value, kind, groups)
-        views.append(view.result)
-    Rewriter.insert_op([view.owner for view in views], InsertPoint.before(product))  # pyright: ignore[reportArgumentType]
-    merged = MatmulOp(
-        views[0],
-        views[1],
-        product.d,
-        product.multiplied,
-        c=product.c,
-        init=product.init,
-        maps=[_without_first(map_) for map_ in product.maps],
-        words=product.words,
-    )
-    Rewriter.replace_op(product, in_place_of(product, merged), [])
+        views.append(collapsed(value, kind, groups))
+    a, b = (view.result for view in views)
+    Rewriter.insert_op(views, InsertPoint.before(product))
+    merged = product.like(a=a, b=b, maps=[_without_first(map_) for map_ in product.maps])
+    Rewriter.replace_op(product, merged, [])
     return merged
 
 

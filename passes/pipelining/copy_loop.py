@@ -14,7 +14,8 @@ from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.matrices import LdmatrixOp
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.product import ProductOp
 from ..builder import Index, IndexBuilder, constant_value

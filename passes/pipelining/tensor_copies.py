@@ -27,8 +27,8 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.exchange import StmatrixOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, load_rows, matrices, unit
+from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp, load_rows, matrices, unit
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
     BULK,

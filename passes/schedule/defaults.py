@@ -14,7 +14,7 @@ from ...dialect.isa.wgmma import UNIT
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.records import OperandSchedule
 from ...dialect.warp.attributes import BYTE, Memory
-from ...dialect.warp.exchange import BANKS
+from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ..linalg.operand import MatrixOperand, Spread

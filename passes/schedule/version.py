@@ -31,10 +31,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.targets import Target
+from ...dialect.mlir.affine import loops_of
 from ...dialect.schedule import ScheduleError
 from ...dialect.warp.assumptions import AssumeDivisibleOp, IsDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of
-from ...dialect.warp.elements import PointwiseOp, loops_of
+from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import strides_of

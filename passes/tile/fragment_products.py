@@ -24,7 +24,8 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from ...dialect.warp.epilogue import LoadVectorOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.matrices import LdmatrixOp
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp

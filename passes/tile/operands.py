@@ -15,7 +15,8 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, 
 from ...dialect.warp.cta import SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
+from ...dialect.warp.matrices import LdmatrixOp
+from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp

@@ -16,11 +16,12 @@ from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
-from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp, map_along
+from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp

@@ -18,12 +18,12 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import column
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
-from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, loops_of, map_along
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import AXES, EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
-from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
-from ...dialect.warp.fragments import ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
@@ -282,7 +282,7 @@ class Ending:
         """The fragment with its elements along lines, where they change lanes."""
         if self.scratch is None:
             return held
-        return self.index.insert(ExchangeOp(held, self.scratch, in_lines(fragment_of(held)))).fragment
+        return self.index.insert(ConvertLayoutOp.to(held, in_lines(fragment_of(held)), self.scratch)).fragment
 
     def _parts(self, accumulator: SSAValue) -> Iterator[tuple[SSAValue, int]]:
         """Each part, with the row it starts at."""

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
+from ...dialect.mlir.nvgpu import TensorMapDescriptorType
 from ...dialect.ptx.text.syntax import Address, Symbol
 from ...dialect.ptx.types import ParamAttr
 from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space
@@ -81,13 +82,15 @@ class GlobalMatrix:
 
 @dataclass(frozen=True, eq=False)
 class MemoryArgument:
-    """An argument of any rank. `strides` count elements: numbers, or 64-bit registers."""
+    """Memory of any rank: an argument, or memory of the CTA, whose address has 32 bits. `strides` count elements:
+    numbers, or 64-bit registers."""
 
     base: VirtualRegister
     shape: tuple[IndexValue, ...]
     strides: tuple[IndexValue, ...]
     element_bits: int
     alignment: int = ALIGNMENT
+    space: str = "global"
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +131,6 @@ class SharedTile:
     def period(self) -> int:
         """After how many rows the permutation repeats."""
         return 8 << self.skip if self.chunks > 1 else 1
-
-
-class OwnRow(NamedTuple):
-    """A warp's row of scratch memory: its offset in the tile, and the number of this lane."""
-
-    tile: SharedTile
-    base: IndexValue
-    lane: VirtualRegister
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +206,8 @@ class Addressing:
         base = s.sum(start, s.xor(inside, rest_of_line), whole_panels, s.multiply(row.program, width))
         if isinstance(stage_offset, int):
             # Stages are whole lines, so what is XORed into a line may be before a known one is added.
-            return self._settle(s.xor(base, within), fixed + stage_offset)
-        return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
+            return self.settle(s.xor(base, within), fixed + stage_offset)
+        return self.settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
     def origin(self, tile: SharedTile, stage: IndexValue, row: IndexValue, column: IndexValue) -> At:
         """The shared address of an element whose line nothing permutes: the first of eight, as
@@ -228,14 +223,14 @@ class Addressing:
 
     def shared_bytes_at(self, offset: int, along: IndexValue) -> At:
         """The address `offset` + `along` bytes into the CTA's shared memory."""
-        return self._settle(self.scalars.sum(self._shared_base(), along), offset)
+        return self.settle(self.scalars.sum(self._shared_base(), along), offset)
 
     def _general(self, tile: SharedTile, start: IndexValue, line: IndexValue, column: IndexValue, offset: int) -> At:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""
         s = self.scalars
         whole_panels, rest = self._panels(tile, column)
         inside = s.xor(s.add(s.multiply(line, tile.swizzle), rest), self._permutation(tile, line))
-        return self._settle(s.sum(start, whole_panels, inside), offset)
+        return self.settle(s.sum(start, whole_panels, inside), offset)
 
     def _panels(self, tile: SharedTile, column_bytes: IndexValue) -> tuple[IndexValue, IndexValue]:
         """The offset of a column's panel, and the bytes into its line."""
@@ -281,7 +276,8 @@ class Addressing:
     def _shared_base(self) -> VirtualRegister:
         return self.emitter.pure("mov.u32", Symbol(self.shared_symbol))
 
-    def _settle(self, address: IndexValue, offset: int) -> At:
+    def settle(self, address: IndexValue, offset: int) -> At:
+        """The address `offset` bytes behind one in shared memory."""
         base, constant = split(address)
         if base is None:
             return At(self.emitter.pure("mov.u32", address), offset)
@@ -311,7 +307,7 @@ NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", 
 def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[ParamAttr]:
     """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
     the sizes of dynamic dimensions and then dynamic strides, in elements."""
-    if isinstance(value.type, TensorMapType):
+    if isinstance(value.type, TensorMapType | TensorMapDescriptorType):
         return [ParamAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
     if str(value.type) in NUMBERS:
         return [ParamAttr.of(NUMBERS[str(value.type)], name)]
@@ -350,7 +346,7 @@ def argument(
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
     """
-    if isinstance(value.type, TensorMapType):
+    if isinstance(value.type, TensorMapType | TensorMapDescriptorType):
         return emitter.pure("cvta.param.u64", emitter.pure("mov.b64", Symbol(name)))
     if not isinstance(value.type, MemRefType):
         return _number(kernel, emitter, value, name)

@@ -7,11 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
@@ -33,8 +32,11 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 
 @lowers(arith.ConstantOp)
 def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
-    if not isinstance(op.value, IntegerAttr):
-        fail(op, f"expected an integer constant, got {op.value}")
+    if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16):
+        from .thread_code import constant
+
+        constant(lowering, op)
+        return
     number = op.value.value.data
     if not -INDEX_LIMIT <= number < INDEX_LIMIT:
         fail(op, f"indices are 32-bit, got {number}")
@@ -92,7 +94,7 @@ def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
 @lowers(arith.SelectOp)
 def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
     condition = lowering.predicate(op.cond)
-    if isinstance(op.result.type, FragmentType):
+    if isinstance(lowering.values[op.lhs], list):
         yes, no = lowering.fragment(op.lhs), lowering.fragment(op.rhs)
         lowering.values[op.result] = lowering.fragments.select(condition, yes, no)
         return

@@ -152,6 +152,10 @@ class Elements:
             return [HeldElement(approximate_gelu(self.emit, x, op.by.data)) for x in elements]
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
 
+    def lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+        """What an operation that stands in no region of its own makes of elements."""
+        return self._lower(_checked(op), operands)
+
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         handler = _HANDLERS[op.name]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):

@@ -8,13 +8,12 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
-from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.exchange import MovmatrixOp, StmatrixOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp
+from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp, MmaSparseOp
 from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp
 from ...dialect.warp.product import ProductOp
@@ -201,23 +200,13 @@ def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
     lowering.values[op.fragment] = into
 
 
-# Matrix moves of epilogues: `warp.stmatrix`, `warp.movmatrix`.
+# Matrix moves of epilogues: `warp.stmatrix`.
 
 
 @lowers(StmatrixOp)
 def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
     kind = fragment_of(op.fragment)
     move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
-
-
-@lowers(MovmatrixOp)
-def _movmatrix(lowering: KernelLowering, op: MovmatrixOp) -> None:
-    source, result = lowering.fragment(op.input), lowering.result(op.fragment)
-    if any(register in source for register in result):
-        result = lowering.fresh(op.fragment.type)
-    for before, after in op.blocks():
-        lowering.emitter.emit(MOVMATRIX.spelling, result[after], source[before])
-    lowering.values[op.fragment] = result
 
 
 # Warpgroups: `warp.wgmma`, `warp.set_registers`.

@@ -11,7 +11,6 @@ from ...dialect.warp.synchronisation import (
     BARRIER_BYTES,
     BULK,
     CLUSTER,
-    CTA,
     MOST_BARRIERS,
     MOST_CTAS,
     WGMMA,
@@ -165,10 +164,8 @@ def _rank(lowering: KernelLowering, op: ClusterRankOp) -> None:
 def _barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:
     if op.scope.data == CLUSTER:
         _cluster_barrier(lowering, op)
-    elif op.scope.data == CTA:
-        _cta_barrier(lowering, op)
     else:
-        lowering.emitter.emit("bar.warp.sync", -1)
+        _cta_barrier(lowering, op)
 
 
 def _cluster_barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:

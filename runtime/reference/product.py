@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.ir import Operation
-from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.sparsity import matrix
 from ...dialect.sparsity.matrix import metadata_codes
@@ -216,18 +215,6 @@ def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
 def _is_shortened(operand: Reference, accumulator: Accumulator) -> bool:
     """Whether an operand is multiplied as tf32."""
     return accumulator.tf32 and operand.dtype == np.float32
-
-
-def letters_of(op: Operation, map_: AffineMap) -> str:
-    """A letter for the loop of each dimension.
-
-    Raises:
-        HostError: for dimensions that do not each run along a loop of their own.
-    """
-    positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
-    if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
-        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
-    return "".join(chr(ord("a") + position) for position in positions)
 
 
 # A sparse operand in float64: the matrix that stored elements and metadata stand for.

@@ -45,7 +45,8 @@ from warploom.dialect.warp.attributes import (
 )
 from warploom.dialect.warp.cta import CopyOp
 from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
-from warploom.dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, bounds, bounds_attribute
+from warploom.dialect.warp.matrices import LdmatrixOp
+from warploom.dialect.warp.memory import LoadOp, StoreOp, bounds, bounds_attribute
 from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
 from warploom.passes.universe import make_context

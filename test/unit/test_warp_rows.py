@@ -23,8 +23,8 @@ from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
-from warploom.dialect.warp.exchange import MovmatrixOp, StmatrixOp
-from warploom.dialect.warp.memory import LdmatrixOp, unit
+from warploom.dialect.warp.fragments import ConvertLayoutOp
+from warploom.dialect.warp.matrices import LdmatrixOp, StmatrixOp, unit
 from warploom.dialect.warp.mma import MmaOp, MmaSparseOp, metadata_type
 from warploom.dialect.warp.words import LoadWordsOp, StoreWordsOp
 
@@ -214,9 +214,8 @@ def test_movmatrix() -> None:
 
     def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
         load = LoadWordsOp(arguments[0], [zero, zero], accumulator)
-        there = MovmatrixOp(load.fragment, multiplicand)
-        back = MovmatrixOp(there.fragment, accumulator)
-        assert there.blocks() == back.blocks() == [(0, 0), (1, 1)]
+        there = ConvertLayoutOp(load.fragment, multiplicand)
+        back = ConvertLayoutOp(there.fragment, accumulator)
         body.add_ops([load, there, back, StoreWordsOp(back.fragment, arguments[0], [zero, zero])])
         reprinted(there.clone(), False)
         reprinted(there.clone(), True)

@@ -83,7 +83,7 @@ def test_movmatrix_keeps_the_matrix(rng: np.random.Generator) -> None:
     after = "!warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>"
     body = f"""
     %a = warp.load %A[%z, %z] : $A -> {before}
-    %b = warp.movmatrix %a : {before} to {after}
+    %b = warp.convert_layout %a : {before} to {after}
     warp.store %b, %B[%z, %z] : {after}, $B"""
     run("sm_75", body, A=a, B=b)
     assert np.array_equal(a, b)

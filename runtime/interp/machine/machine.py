@@ -16,9 +16,9 @@ from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.array import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
-from .events import LEFT, BoundStep, Geometry, Look, Selection
+from .events import LEFT, BoundStep, Geometry, Look, Observer, Selection
 from .flow import Flow, apart, parted, together
-from .kernel import Decoded, DecodedKernel, Observer, align
+from .kernel import Decoded, DecodedKernel, align
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -207,7 +207,7 @@ class Machine:
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)
-        state.warpgroups = OperationGroups(-(-state.warps // WARPS))
+        state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)

@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from functools import wraps
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ....dialect.ptx.kinds import kind_of
+from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
+from ..machine.decode import Context, meaning
 from ..machine.events import BoundStep, Selection
 from ..machine.state import Action, Source, State
+
+Computation: TypeAlias = Callable[[Context, Bindings], ArrayFunction]
+"""What an instruction computes: a function of its operands, each as an array of the type that the row gives it."""
+
+
+def computes(*names: str) -> Callable[[Computation], Computation]:
+    """Enters the computation of the rows of these names, as `meaning` enters an action. The row says which operands
+    there are and of which types; the result is cast to the type of the first, which is written."""
+
+    def enter(computation: Computation) -> Computation:
+        @meaning(*names)
+        @wraps(computation)
+        def action(ctx: Context, bound: Bindings) -> Action:
+            dest, *sources = operands(ctx, bound)
+            return elementwise(computation(ctx, bound), dest, *sources)
+
+        return computation
+
+    return enter
+
+
+def operands(ctx: Context, bound: Bindings) -> list[Source]:
+    """The operands, as the row says: what they are, and of which types."""
+    found: list[Source] = []
+    for slot, operand in zip(ctx.row.slots_of(bound), ctx.operands, strict=False):
+        kind = kind_of(slot, bound)
+        take = ctx.dest if slot.written else ctx.source
+        found += [take(item, kind.type, wide=kind.wider) for item in ctx.items(operand)]
+    return found
 
 
 def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:

@@ -11,8 +11,8 @@ from ....dialect.ptx.text.syntax import Not, Operand, Register
 from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import AccessKind, BoundStep, MemoryAccess, Selection
-from ..machine.mbarriers import Combine
+from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
+from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable
 from ..machine.state import LEAST, Action, Source, State, grow, stack_pointer
 from .access import Locate, locate, seen_as, space_of, updates, vector_of
@@ -131,8 +131,16 @@ _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "global": "glo
 
 @meaning("bulk group")
 def groups(ctx: Context, bound: Bindings) -> Action:
-    """What would be waited for is there already."""
-    return lambda state: lambda sel: None
+    """What would be waited for is there already. Who looks on follows what would be read until then."""
+    keep = ctx.integer(ctx.operands[0]) if ctx.operands else None
+
+    def bind(state: State) -> BoundStep:
+        pending = state.bulk_groups
+        if state.observer is None:
+            return lambda sel: None
+        return lambda sel: pending.commit(sel.threads) if keep is None else pending.wait(sel.threads, keep)
+
+    return bind
 
 
 @meaning("cp.async.bulk")
@@ -189,8 +197,10 @@ class _Bulk:
                 wanted = None if ctas is None else int(ctas[thread])
                 for shift in shifts(state, buffer, first, wanted, thread):
                     self._tell(state, "copy", buffer, first + shift, length, thread)
-                    index = barrier(one) + shift // 8
-                    state.mbarriers.complete_later(index, one, buffer, first + shift, rows, self.combine)
+                    copy = BulkCopy(
+                        self.pc, thread, barrier(one) + shift // 8, buffer, first + shift, rows, self.combine
+                    )
+                    state.mbarriers.complete_later(copy, one)
 
         return step
 
@@ -201,9 +211,7 @@ class _Bulk:
 
     def _tell(self, state: State, kind: AccessKind, buffer: Buffer, start: int, length: int, thread: int) -> None:
         if state.observer is not None:
-            starts = np.arange(start, start + length, _UNIT)
-            threads: Array = np.full(starts.size, thread)
-            state.observer.access(MemoryAccess(self.pc, kind, buffer, starts, _UNIT, threads))
+            tell_of_one(state.observer, self.pc, kind, buffer, np.arange(start, start + length, _UNIT), _UNIT, thread)
 
 
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
@@ -287,7 +295,8 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
                 if start[i] // stride != index[i] * 8 // stride:
                     raise FaultError("the mbarrier object is not in the CTA that the bytes go to", thread)
                 data = np.ascontiguousarray(rows[i]).view(np.uint8)
-                state.mbarriers.complete_later(index[i : i + 1], one, buffer, int(start[i]), data, combine)
+                copy = BulkCopy(ctx.pc, thread, index[i : i + 1], buffer, int(start[i]), data, combine)
+                state.mbarriers.complete_later(copy, one)
 
         return step
 
@@ -311,11 +320,8 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
                     continue
                 first = int(in_shared(find(one, _WORD), shared, one, "st.bulk writes")[0]) * _WORD
                 find(one, _WORD, length - _WORD)
-                if state.observer is not None:
-                    starts = np.arange(first, first + length, _WORD)
-                    state.observer.access(
-                        MemoryAccess(pc, "store", shared, starts, _WORD, np.full(starts.size, thread))
-                    )
+                starts = np.arange(first, first + length, _WORD)
+                tell_of_one(state.observer, pc, "store", shared, starts, _WORD, thread)
                 shared.data[first : first + length] = 0
 
         return step

@@ -133,7 +133,7 @@ def _values(sel: Selection, values: Array) -> list[int]:
 @meaning("barrier.cluster.arrive")
 def cluster_arrive(ctx: Context, bound: Bindings) -> Action:
     """These threads come to the cluster's barrier, and go on."""
-    return lambda state: state.cluster_barrier.arrive
+    return lambda state: lambda sel: state.cluster_barrier.arrive(sel, ctx.pc)
 
 
 @meaning("barrier.cluster.wait")

@@ -26,7 +26,8 @@ from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import AccessKind, BoundStep, MemoryAccess, Selection, tell
+from ..machine.events import AccessKind, BoundStep, Selection, tell, tell_of_one
+from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable
 from ..machine.state import Action, Source, State
 from .access import Locate, locate, seen_as, space_of, updates
@@ -246,10 +247,9 @@ def load(ctx: Context, bound: Bindings) -> Action:
                 units = box.units(home.address) + home.base
                 wanted, index = None if masks is None else int(masks[thread]), find(one)
                 for shift in shifts(state, part.buffer, home.base, wanted, thread):
-                    if state.observer is not None:
-                        by = np.full(units.size, thread)
-                        state.observer.access(MemoryAccess(pc, "copy", part.buffer, units + shift, UNIT, by))
-                    state.mbarriers.complete_later(index + shift // 8, one, part.buffer, units + shift, data)
+                    tell_of_one(state.observer, pc, "copy", part.buffer, units + shift, UNIT, thread)
+                    copy = BulkCopy(pc, thread, index + shift // 8, part.buffer, units + shift, data)
+                    state.mbarriers.complete_later(copy, one)
 
         return step
 
@@ -289,8 +289,7 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
         data = None if words is None else np.ascontiguousarray(words[chosen]).view(np.uint8).reshape(-1, width)
         for part in _parts(state, found, width, thread) if found.size else ():
             some = data if data is None or part.chosen is None else data[part.chosen]
-            by = np.full(part.index.size, thread)
-            state.observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, by, some))
+            tell_of_one(state.observer, pc, kind, part.buffer, part.index * width, width, thread, some)
 
 
 def _converted(type: str, words: Array) -> Array:
@@ -321,10 +320,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
                 (part,) = place(one, UNIT)
                 home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
                 units = box.units(home.address) + home.base
-                if state.observer is not None:
-                    state.observer.access(
-                        MemoryAccess(pc, "load", part.buffer, units, UNIT, np.full(units.size, thread))
-                    )
+                tell_of_one(state.observer, pc, "load", part.buffer, units, UNIT, thread)
                 _write(state, box, part.buffer.view(8, 2)[units // UNIT], operation, pc, thread)
 
         return step

@@ -17,8 +17,8 @@ from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.array import Array
 from ..machine.copies import BARRIER
-from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.kernel import DecodedKernel, Observers
+from ..machine.events import LANES, Look, MemoryAccess, Observers, Selection
+from ..machine.kernel import DecodedKernel
 from ..machine.memory import Buffer
 from ..machine.state import State
 from .timeline import (
@@ -266,9 +266,9 @@ class TracedBarriers(Traced):
         self.came: dict[tuple[int, int], tuple[int, int]] = {}
         self.complete: defaultdict[tuple[int, int], int] = defaultdict(int)
 
-    def come(self, number: int, expected: int, threads: Array) -> None:
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         for warp in self._warps(threads):
-            self.came[number, warp] = self.timeline.pc, self.timeline.now(warp)
+            self.came[number, warp] = pc, self.timeline.now(warp)
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
         line = self.timeline
@@ -327,8 +327,8 @@ class TracedMbarriers(Traced):
                 if warp < self.timeline.warps:
                     self.deferred[start, warp] = self.copies.arriving(warp)
 
-    def arrive(self, start: Array, threads: Array) -> None:
-        landed, self.copies.landed = self.copies.landed, None
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
+        landed = None if copy is None else self.copies.landed
         immediate = self.timeline.traits(self.timeline.pc).means == "mbarrier.arrive"
         warps = threads % self.timeline.state.warps
         for object_, warp in {*zip(start.tolist(), warps.tolist(), strict=True)}:

@@ -10,8 +10,6 @@ import numpy as np
 
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
-from ....dialect.ptx.traits import PRODUCTS
-from ..machine.copies import OperationGroups
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot
 from .findings import Check
@@ -130,7 +128,6 @@ class WarpgroupRegisters(Check):
         self.names = [slot.name for slot in self.slots]
         self.products = {pc: self._product(d) for pc, d in products.items()}
         shape = (len(self.slots), -(-state.warps // WARPS))
-        self.queue = OperationGroups(shape[1])
         self.writing, self.reading = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         self.holder = np.zeros(shape, np.int32)
         self.touched = np.full(shape, _NEVER, np.int32)
@@ -157,11 +154,6 @@ class WarpgroupRegisters(Check):
             return lambda sel: self._issue(pc, self._groups(sel))
         if traits.name == "wgmma.fence":
             return lambda sel: self._fence(self._groups(sel))
-        if traits.commits == PRODUCTS:
-            return lambda sel: self.queue.commit(self._groups(sel))
-        if traits.awaits == PRODUCTS:
-            keep = int(getattr(decoded.source.operands[0], "value", 0))
-            return lambda sel: self.queue.wait(self._groups(sel), keep)
         return self._accesses(pc, decoded)
 
     def _groups(self, sel: Selection) -> Array:
@@ -189,7 +181,7 @@ class WarpgroupRegisters(Check):
             what = "its warpgroup has executed no wgmma.fence yet"
             if by != _NEVER:
                 what = (
-                    f"takes {self.names[bad[0]]}, which line {self._line(by - 1)} touches, with no wgmma.fence between"
+                    f"takes {self.names[bad[0]]}, which line {self.line(by - 1)} touches, with no wgmma.fence between"
                 )
             self._tell(pc, what, group, ("fence", by))
         seen = self.columns[product.accumulators, group]
@@ -207,7 +199,7 @@ class WarpgroupRegisters(Check):
         ):
             bad = mine[others[mine, group] > 0]
             if bad.size:
-                line = self._line(int(self.holder[bad[0], group]))
+                line = self.line(int(self.holder[bad[0], group]))
                 what = f"{deed} {self.names[bad[0]]}, which the product at line {line} {other} and is not waited for"
                 self._tell(pc, what, group, ("product", line))
 
@@ -227,7 +219,7 @@ class WarpgroupRegisters(Check):
             self.holder[some, group] = pc
         self.columns[product.accumulators, group] = product.columns
         self.flying.append((pc, group))
-        self.queue.issue(np.array([group]), self._finish(pc, product, group))
+        self.state.warpgroups.issue(np.array([group]), self._finish(pc, product, group))
 
     def _finish(self, pc: int, product: _Product, group: int) -> Callable[[Array], None]:
         def finish(_: Array) -> None:
@@ -272,15 +264,12 @@ class WarpgroupRegisters(Check):
         register, group = int(numbers[number]), int(groups[place])
         threads = sel.threads
         mine = threads[threads % self.state.warps // WARPS == group]
-        line = self._line(int(self.holder[register, group]))
+        line = self.line(int(self.holder[register, group]))
         other = "writes" if self.writing[register, group] else "reads"
         what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
         self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
 
     # Telling
-
-    def _line(self, pc: int) -> int:
-        return self.kernel.code[pc].source.line
 
     def _tell(self, pc: int, what: str, group: int, about: object, *, note: bool = False) -> None:
         """A finding of a warpgroup, at the first thread of its first warp."""

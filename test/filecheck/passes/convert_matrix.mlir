@@ -167,7 +167,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %s = memref.alloc() : memref<16x64xf16, #warp.swizzle<128>, 3>
     %d = warp.load_words %D[%c0, %c0] : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.stmatrix x4 %d, %s[%c0, %c0] : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
-    %t = warp.movmatrix %d : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+    %t = warp.convert_layout %d : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
     warp.store_words %t, %D[%c0, %c0] : !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>, memref<1x128xi32>
     "gpu.return"() : () -> ()
   }) {sym_name = "stored", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

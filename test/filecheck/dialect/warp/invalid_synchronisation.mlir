@@ -48,7 +48,7 @@ func.func @no_result(%p: i1) {
 
 // -----
 
-// expected-error @+2 {{warp.barrier: expected a scope of warp, cta, cluster, got 'grid'}}
+// expected-error @+2 {{warp.barrier: expected a scope of cta, cluster, got 'grid'}}
 func.func @scope() {
   warp.barrier grid
   return
@@ -56,9 +56,9 @@ func.func @scope() {
 
 // -----
 
-// expected-error @+2 {{warp.barrier: a barrier of a warp has no 'arrive'}}
-func.func @half_of_a_warp() {
-  warp.barrier warp {arrive}
+// expected-error @+2 {{warp.barrier: a barrier of a cta has no 'mbarriers'}}
+func.func @mbarriers_of_a_cta(%i: index) {
+  warp.barrier cta[%i] {threads = 64 : i64, mbarriers}
   return
 }
 

@@ -20,15 +20,6 @@ func.func @stmatrix(%d: !acc, %s: !half, %i: index) {
   return
 }
 
-// CHECK-LABEL: func.func @movmatrix
-// CHECK: %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-// GENERIC-LABEL: "movmatrix"
-// GENERIC: "warp.movmatrix"(%d) : (!warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-func.func @movmatrix(%d: !acc) {
-  %t = warp.movmatrix %d : !acc to !b
-  return
-}
-
 // Bytes: rows of 16 bytes as they are; 16x16 matrices with trans; packed elements that get a byte each.
 // CHECK-LABEL: func.func @bytes
 // CHECK: warp.ldmatrix x4 %s[%i, %i] : {{.*}} -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>

@@ -124,23 +124,6 @@ func.func @pack(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index) {
   return
 }
 
-// CHECK-LABEL: func.func @bits
-// CHECK: %0 = warp.load_bits %a[%i, %i] if %c {strides = array<i64: 14, -1>, offset = 4 : i64} : memref<5x7xbf16> -> i32
-// CHECK: %1 = warp.load_bits %a[] {strides = array<i64>} : memref<5x7xbf16> -> i16
-// CHECK: %2 = warp.funnel_shift %0, %0 by %i
-// CHECK: warp.store_bits %0, %2 to %w[%i] if %c {strides = array<i64: 8>} : i32, i32 to memref<8x16xbf16>
-// CHECK: warp.store_bits %1 to %w[] {strides = array<i64>, offset = 2 : i64} : i16 to memref<8x16xbf16>
-// GENERIC-LABEL: "bits"
-// GENERIC: "warp.load_bits"(%a, %i, %i, %c) <{strides = array<i64: 14, -1>, offset = 4 : i64
-func.func @bits(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index, %c: i1) {
-  %0 = warp.load_bits %a[%i, %i] if %c {strides = array<i64: 14, -1>, offset = 4 : i64} : memref<5x7xbf16> -> i32
-  %1 = warp.load_bits %a[] {strides = array<i64>} : memref<5x7xbf16> -> i16
-  %2 = warp.funnel_shift %0, %0 by %i
-  warp.store_bits %0, %2 to %w[%i] if %c {strides = array<i64: 8>} : i32, i32 to memref<8x16xbf16>
-  warp.store_bits %1 to %w[] {strides = array<i64>, offset = 2 : i64} : i16 to memref<8x16xbf16>
-  return
-}
-
 // CHECK-LABEL: func.func @sum_sliced_k
 // CHECK: %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC-LABEL: "sum_sliced_k"
@@ -160,10 +143,10 @@ func.func @more_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3
 }
 
 // CHECK-LABEL: func.func @exchange
-// CHECK: %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+// CHECK: %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 // GENERIC-LABEL: "exchange"
-// GENERIC: %r = "warp.exchange"(%c, %s)
+// GENERIC: %r = "warp.convert_layout"(%c, %s)
 func.func @exchange(%c: !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x1024xf32, 3 : i64>) {
-  %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+  %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
   return
 }
