@@ -13,7 +13,7 @@ import numpy as np
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.array import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups
-from .events import BoundStep, Geometry, Observer, Selection
+from .events import BoundStep, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
@@ -378,7 +378,7 @@ class State:
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
     prints: Prints
-    observer: Observer | None = None
+    observer: Events | None = None
 
     def __init__(
         self, geometry: Geometry, slots: dict[int, int], memory: MemorySpaces, addresses: dict[str, int]
