@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
@@ -22,6 +23,7 @@ from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import remark
+from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
@@ -384,6 +386,16 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
     return merged
 
 
+class FuseWeights(RewritePattern):
+    """Lets a product read the integers that the elements of its B are made of."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        if (weights := _weights(op)) is not None:
+            weights.fuse()
+            rewriter.has_done_action = True
+
+
 class FuseWeightsPass(ModulePass):
     """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them.
 
@@ -394,6 +406,4 @@ class FuseWeightsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
-            if (found := _weights(product)) is not None:
-                found.fuse()
+        apply_patterns([FuseWeights()], op)
