@@ -5,13 +5,13 @@ from xdsl.ir import Attribute, Dialect, Operation
 from .assumptions import AssumeDivisibleOp, DisjointOp, IsDivisibleOp
 from .attention import AcrossOp, AttentionOp, BroadcastOp, ReduceOp, RowsOp, StepOp
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
-from .cta import CommitOp, CopyOp, CtaConstantOp, CtaLoadOp, CtaTileType, PackOp, WaitOp
+from .cta import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import GeluOp, IndexOp, PointwiseOp, PointwiseType, YieldOp
 from .epilogue import EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
 from .fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, KindAttr
 from .matmul import MatmulOp
 from .matrices import LdmatrixOp, StmatrixOp
-from .memory import LoadOp, PrefetchOp, StoreOp
+from .memory import CtaTileType, LoadOp, PrefetchOp, StoreOp
 from .mma import MmaOp, MmaSparseOp
 from .operands import OperandType, ScaledOp, SparseOp
 from .synchronisation import (
@@ -45,7 +45,7 @@ from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
-_CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp, PointwiseOp]
+_CTA_TILES: list[type[Operation]] = [TileMmaOp, EpilogueOp, PointwiseOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, WmmaLoadOp, WmmaStoreOp]
 _MEMORY: list[type[Operation]] = [
     LoadOp,

@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import SubgroupIdOp
-from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
+from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
@@ -223,7 +223,7 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
                 asked.add_op(new := one.clone(known))
                 known |= dict(zip(one.results, new.results, strict=True))
         at = [known.get(place, place) for place in load.indices]
-        asked.add_op(PrefetchOp(load.memory, at, load.fragment.type, load.in_bounds))
+        asked.add_op(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
     asked.add_op(scf.YieldOp())
     left = index.div(index.add(index.sub(end, k), step - 1), step)
     now = index.insert(arith.CmpiOp(index.value(left), index.value(TURNS), "eq")).result
