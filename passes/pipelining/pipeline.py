@@ -126,11 +126,11 @@ class Pipeliner:
             for copy in once:
                 copy.is_async = UnitAttr()
         carried = self.prologue({}, list(loop.iter_args))
-        if self.schedule.loop.unroll:
+        if self.schedule.unroll:
             carried = self.unrolled(index, carried, None)
         else:
             carried = self.loop(index, Turns(loop.ub, self.k_step), None, carried)
-        if self.schedule.loop.sync != "barrier":
+        if self.schedule.sync != "barrier":
             self._drain(index)
         self._replace_loop(carried)
         if barrier is not None and once:
@@ -169,7 +169,7 @@ class Pipeliner:
             following = index.where_below(following, tiles.ub, following, tile)
             return self._moved(index, tile, index.value(following))
 
-        if self.schedule.loop.unroll:
+        if self.schedule.unroll:
             return self.unrolled(index, carried, moved)
         own = (self.count - self.prefetch) * self.k_step
         if own:
@@ -181,14 +181,14 @@ class Pipeliner:
         """Fills the ring, waits for its first tile and loads the first fragments of it."""
         index = self.index
         for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
-            with_stages(tile, self.schedule.loop.stages)
+            with_stages(tile, self.schedule.stages)
         state = self.barriers.begin(index)
         for stage in range(self.prefetch):
             k = stage * self.k_step
             self.copy(index, Copies(k, k, moved), stage)
             self.barriers.sent(index, stage)
         self.barriers.first(index)
-        changing = self.barriers.parities if self.schedule.loop.unroll else tuple(range(len(state)))
+        changing = self.barriers.parities if self.schedule.unroll else tuple(range(len(state)))
         return Carried(sums, self.load(index, self.source.steps[0], 0), state, changing)
 
     def loop(
@@ -212,7 +212,7 @@ class Pipeliner:
 
         They copy the first ones of the `following` tile of the result, if there is one.
         """
-        unroll = self.schedule.loop.unroll
+        unroll = self.schedule.unroll
         start = self.count - unroll
         if start:
             carried = self.loop(index, Turns(start * self.k_step, unroll * self.k_step), self.last, carried)
@@ -325,17 +325,17 @@ def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
     if step is None or lower != 0:
         decline(loop, "its step must be a constant, and it must start at the constant 0")
     count = -(-(upper or 0) // step)
-    if schedule.loop.unroll and (upper is None or not count or count % schedule.loop.unroll):
-        decline(loop, f"unroll = {schedule.loop.unroll} takes a known multiple of as many turns")
+    if schedule.unroll and (upper is None or not count or count % schedule.unroll):
+        decline(loop, f"unroll = {schedule.unroll} takes a known multiple of as many turns")
     if not isinstance(tiles, scf.ForOp):
         index = IndexBuilder(Builder(InsertPoint.before(loop)))
-        Pipeliner(source, schedule, index, step, count, schedule.loop.tiles_ahead).rewrite()
+        Pipeliner(source, schedule, index, step, count, schedule.tiles_ahead).rewrite()
         return
     if not count:
         decline(loop, "in a loop over tiles it must have turns, of a number that is known")
     _check_tiles(source, tiles)
     index = IndexBuilder(Builder(InsertPoint.before(tiles)))
-    Pipeliner(source, schedule, index, step, count, min(schedule.loop.tiles_ahead, count)).rewrite_tiles(tiles)
+    Pipeliner(source, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)
 
 
 def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
@@ -372,7 +372,7 @@ class PipelinePass(ModulePass):
                 try:
                     if not isinstance(schedule, ScheduleAttr):
                         decline(loop, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
-                    if schedule.data.loop.stages == 1:
+                    if schedule.data.stages == 1:
                         decline(loop, "stages = 1, so that no copy can run ahead")
                     _pipeline(loop, schedule.data)
                 except DeclinedError as declined:

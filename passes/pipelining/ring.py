@@ -127,8 +127,8 @@ class Mbarriers:
         self._empty: SSAValue | None = None
 
     def begin(self, index: IndexBuilder) -> State:
-        self._full = index.insert(MakeBarriersOp(self.stages, self.schedule.tile.threads)).barriers
-        self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.tile.warps)).barriers
+        self._full = index.insert(MakeBarriersOp(self.stages, self.schedule.threads)).barriers
+        self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.warps)).barriers
         self._full.name_hint, self._empty.name_hint = "full", "empty"
         index.insert(BarrierOp())
         return [0, 0, self.prefetch, 1]
@@ -168,9 +168,9 @@ def _made(barriers: SSAValue | None) -> SSAValue:
 
 def barriers_of(schedule: Schedule, prefetch: int) -> PipelineBarriers:
     """The way that a schedule asks for, with copies `prefetch` K tiles ahead."""
-    if schedule.loop.sync == "mbarrier":
-        return Mbarriers(schedule, schedule.loop.stages, prefetch)
-    return CtaBarrier(schedule.loop.stages, prefetch)
+    if schedule.sync == "mbarrier":
+        return Mbarriers(schedule, schedule.stages, prefetch)
+    return CtaBarrier(schedule.stages, prefetch)
 
 
 # The stages between who copies tiles and who multiplies them.

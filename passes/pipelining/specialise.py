@@ -38,7 +38,7 @@ class SpecialisePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in list(launches(op)):
-            if launch.schedule.tile.together == 1:
+            if launch.schedule.together == 1:
                 continue
             from .specialiser import Specialiser  # 7 ms, for kernels of warpgroups
 

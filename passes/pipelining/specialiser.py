@@ -48,7 +48,7 @@ class Specialiser:
         self.launch, self.loop = launch, loop
         around = loop.parent_op()
         self.tiles = around if isinstance(around, scf.ForOp) else None
-        self.consumers = launch.schedule.consumers
+        self.consumers = launch.schedule.consumer_warps
         self.copies, self.once = copies_of(loop), _before(loop, CopyOp)
         self.loads: list[StagedLoads] = []
         self._check()
@@ -91,16 +91,16 @@ class Specialiser:
         if block is None:
             return
         before = index.at(Builder(InsertPoint.before(first)))
-        cluster = CtaCluster.of(before, self.launch.schedule.grid.cluster)
+        cluster = CtaCluster.of(before, self.launch.schedule.cluster)
         once = [TensorCopy.of(copy, self.launch) for copy in self.once]
         copies = [TensorCopy.of(copy, self.launch, self._share(before, copy, cluster)) for copy in self.copies]
         stores = self._stage_stores()
         self.loads = self._stage_loads()
         mine = self._from(block, first)
-        readers = self.launch.schedule.tile.warps
+        readers = self.launch.schedule.warps
         whole = Once(once, Ring.of(index, self._room(once), readers)) if once else None
         peers = () if cluster is None else cluster.peers(before)
-        ring = Ring.of(index, self.launch.schedule.loop.stages, readers, peers)
+        ring = Ring.of(index, self.launch.schedule.stages, readers, peers)
         ring.known(index)
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
@@ -145,7 +145,7 @@ class Specialiser:
     def _stage_stores(self) -> list[StagedStores]:
         """Lets tensor copies store what the schedule stages, where they can."""
         found: dict[SSAValue, list[StoreOp]] = {}
-        if self.launch.schedule.epilogue.staging:
+        if self.launch.schedule.staging:
             for op in self.launch.kernel.walk():
                 if isinstance(op, StoreOp):
                     found.setdefault(op.memory, []).append(op)
@@ -162,8 +162,8 @@ class Specialiser:
         """Lets tensor copies bring matrices of the epilogue where D is staged, if they can: through stages, of which at
         least one is left for the next tile."""
         schedule, staged = self.launch.schedule, list[StagedLoads]()
-        for loads in loads_behind(self.loop) if schedule.epilogue.staging else ():
-            left = schedule.loop.stages - 1 - sum(found.turns for found in staged)
+        for loads in loads_behind(self.loop) if schedule.staging else ():
+            left = schedule.stages - 1 - sum(found.turns for found in staged)
             try:
                 if schedule.own_tiles:
                     decline(loads[0], "consumers have tiles of their own")
@@ -285,7 +285,7 @@ class Specialiser:
         target, size = target_of(self.launch.kernel), sum(copy.bytes for copy in once)
         if self.tiles is None or target is None:
             return 1
-        staged = {copy.destination: self.launch.schedule.loop.stages for copy in self.copies}
+        staged = {copy.destination: self.launch.schedule.stages for copy in self.copies}
         allocated = [(op.memref, found[0]) for op in self.launch.kernel.walk()
                      if isinstance(op, memref.AllocOp) and (found := needed(op)) is not None]  # fmt: skip
         taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
@@ -303,7 +303,7 @@ class Specialiser:
         """The loop over K without copies; tiles that stay are in `stage` of theirs."""
         groups = self.consumers // WARPS
         staged, fixed = [copy.destination for copy in self.copies], [] if once is None else once.tiles
-        in_turns = self.launch.schedule.loop.consumers == "pingpong"
+        in_turns = self.launch.schedule.consumers == "pingpong"
         return ConsumerLoop(self.loop, staged, dict.fromkeys(fixed, stage), groups, in_turns)
 
     def _remove_copies(self) -> None:

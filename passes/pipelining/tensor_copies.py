@@ -195,7 +195,7 @@ class StagedStores:
         self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
-        rows, groups = fragment.shape[0], launch.schedule.consumers // WARPS
+        rows, groups = fragment.shape[0], launch.schedule.consumer_warps // WARPS
         shape = [groups * BUFFERS, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
@@ -303,7 +303,7 @@ class StagedLoads:
         self, loads: Sequence[LoadOp], tiles: Sequence[SSAValue], launch: LaunchedKernel, index: IndexBuilder, left: int
     ) -> None:
         first, kind = loads[0], fragment_of(loads[0].fragment)
-        self.loads, self.groups = list(loads), launch.schedule.consumers // WARPS
+        self.loads, self.groups = list(loads), launch.schedule.consumer_warps // WARPS
         self.view = TensorView.of(first, first.memory)
         if odd := next((load for load in loads if load.fragment.type != kind), None):
             decline(odd, f"it reads {odd.fragment.type}, others {kind}")

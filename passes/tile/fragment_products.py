@@ -51,14 +51,14 @@ class GroupedProduct(DenseProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.groups is not None and schedule_of(op).tile.together == 1
+        return op.groups is not None and schedule_of(op).together == 1
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         groups = self.op.groups
         if groups is None:
             raise ValueError("expected a product with scales of groups")
-        tile = self.tiling.schedule.tile
-        depth = tile.cta[2] // tile.sliced_k
+        schedule = self.tiling.schedule
+        depth = schedule.cta[2] // schedule.sliced_k
         run = min(depth, groups.size)
         # Before the products, which hide how long memory takes to answer.
         scales = [self._load(index, groups, warp, first) for first in range(0, depth, run)]
@@ -75,7 +75,7 @@ class GroupedProduct(DenseProduct):
         count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
         k = index.add(index.add(index.known(groups.k), warp["k"]), first)
         group: Index = index.div(k, groups.size)
-        if count * groups.size % self.tiling.schedule.tile.cta[2]:
+        if count * groups.size % self.tiling.schedule.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
         kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
         line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
@@ -85,7 +85,7 @@ class GroupedProduct(DenseProduct):
         row = MatrixOp(groups.scales, [line], None, 1)
         if isinstance(view := groups.scales.owner, MatrixOp):
             row = view.at([line], None, 1)
-        inside = columns % self.tiling.schedule.tile.cta[1] == 0
+        inside = columns % self.tiling.schedule.cta[1] == 0
         return index.insert(LoadVectorOp(index.insert(row).matrix, start, "columns", kind, in_bounds=inside)).fragment
 
 
@@ -110,16 +110,16 @@ class RegisterProduct(Multiplication):
 
     def __init__(self, op: TileMmaOp) -> None:
         super().__init__(op)
-        self.exchanged = self.tiling.schedule.tile.exchanged
+        self.exchanged = self.tiling.schedule.exchanged
         both = list(zip(self.operands, self.tiles, strict=True))
         (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).tile.in_registers != "none"
+        return schedule_of(op).in_registers != "none"
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        (_, _, depth), k = self.tiling.schedule.tile.cta, self.tiling.row.shape.k
+        (_, _, depth), k = self.tiling.schedule.cta, self.tiling.row.shape.k
         steps = range(0, depth, k)
         changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.

@@ -120,13 +120,13 @@ class OperandTiles(FactorTiles):
 
     def _stored(self) -> dict[str, int]:
         """Sizes of a CTA tile along m, n and k by axis, of k what is stored."""
-        m, n, k = self.tiling.schedule.tile.cta
+        m, n, k = self.tiling.schedule.cta
         return {"m": m, "n": n, "k": k // self.sparsity}
 
     def _held(self) -> list[int]:
         """Rows and columns of a CTA tile in shared memory."""
         sizes = self._stored()
-        if self.role == "b" and self.tiling.schedule.tile.together > 1:
+        if self.role == "b" and self.tiling.schedule.together > 1:
             sizes["n"] = held_columns(self.tiling.product, sizes["n"])
         return [sizes[axis] for axis in self.in_memory]
 
@@ -138,7 +138,7 @@ class OperandTiles(FactorTiles):
         """
         rows, columns = self._held()
         line = columns * shared_bits(self.tiling.product, self.operand) // 8
-        width = max(CHUNK, min(self.tiling.schedule.shared.swizzle, line & -line))
+        width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if self.operand.stored is None else self.operand.element_type
         element = i8 if self.packed else plain
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
@@ -159,7 +159,7 @@ class OperandTiles(FactorTiles):
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
     """What stands between copies to shared memory and those who read the tiles."""
-    if schedule.tile.together > 1:
+    if schedule.together > 1:
         from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
 
         # Warpgroups read what threads have copied through the asynchronous proxy.
@@ -206,8 +206,9 @@ class FragmentProduct(Multiplication):
     """Products of fragments that a warp loads from shared memory, step by step of the instruction."""
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        tile = self.tiling.schedule.tile
-        return self.steps(outside, index, warp, accumulator, range(0, tile.cta[2] // tile.sliced_k, self.tiling.step))
+        schedule = self.tiling.schedule
+        every = range(0, schedule.cta[2] // schedule.sliced_k, self.tiling.step)
+        return self.steps(outside, index, warp, accumulator, every)
 
     def steps(
         self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue, every: range
@@ -231,7 +232,7 @@ class FragmentProduct(Multiplication):
     def _fit(self, operand: FactorTiles) -> bool:
         """Whether a lane has registers for all fragments of a tile."""
         schedule = self.tiling.schedule
-        steps = schedule.tile.cta[2] // schedule.tile.sliced_k // self.tiling.step
+        steps = schedule.cta[2] // schedule.sliced_k // self.tiling.step
         return self.tiling.fragment(operand.role).registers * steps <= KEPT_REGISTERS
 
     @abstractmethod
@@ -244,11 +245,11 @@ class DenseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).tile.together == 1
+        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).together == 1
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
         words = self.op.variant.words
-        return index.insert(MmaOp(self.tiling.schedule.tile.mma, a, b, accumulator, *words)).d
+        return index.insert(MmaOp(self.tiling.schedule.mma, a, b, accumulator, *words)).d
 
 
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
@@ -259,16 +260,16 @@ class WarpgroupProduct(Multiplication):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        tile = schedule_of(op).tile
-        return tile.together > 1 and tile.in_registers == "none" and op.metadata is None
+        schedule = schedule_of(op)
+        return schedule.together > 1 and schedule.in_registers == "none" and op.metadata is None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands
         along_m, along_n = a.operand.transposed, not b.operand.transposed
-        promoted, total = schedule.arithmetic.promote != "none", accumulator
+        promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
-        steps = [warp | {"k": k} for k in range(0, schedule.tile.cta[2], schedule.tile.mma.k)]
+        steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(WgmmaFenceOp())

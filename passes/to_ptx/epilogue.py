@@ -177,7 +177,7 @@ class _Line(_Elements):
 # Elements
 
 
-class Packing:
+class ElementPacking:
     """Elements out of and into the registers of fragments, for one operation."""
 
     def __init__(self, emitter: Emitter, elements: Elements) -> None:
@@ -252,7 +252,7 @@ class Packing:
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
     elements = Elements(lowering.emitter, lowering.target)
-    packing = Packing(lowering.emitter, elements)
+    packing = ElementPacking(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
     each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()

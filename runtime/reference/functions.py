@@ -24,12 +24,12 @@ from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
 from ..numerics.array import Array
 from ..plan.constants import elements_of
-from ..plan.place import place_of
 from ..plan.plan import index_result
 from .nests import elementwise, evaluate_nest, letters
 from .product import (
@@ -138,19 +138,18 @@ FP8_DEPTHS, CUT_SM = (32, 64), 89
 def accumulator_of(schedules: Sequence[Schedule | None], target: str) -> Accumulator:
     """The least exact accumulator of the launches; f32 where none says."""
     used = [schedule for schedule in schedules if schedule is not None]
-    kinds = {schedule.arithmetic.accumulate for schedule in used}
+    kinds = {schedule.accumulate for schedule in used}
     kind = next((kind for kind in ("f16", "f32", "f64", "s32") if kind in kinds), "f32")
     return replace(ACCUMULATORS[kind], short=max((_short(schedule, target) for schedule in used), default=0))
 
 
 def _short(schedule: Schedule, target: str) -> float:
     """Of how many products of 8-bit floats a schedule lets instructions add up short sums."""
-    tile = schedule.tile
-    if tile.mma.k not in FP8_DEPTHS:
+    if schedule.mma.k not in FP8_DEPTHS:
         return 0
-    if tile.together > 1:
-        return tile.cta[2] if schedule.arithmetic.promote != "none" else math.inf
-    return math.inf if target_row(target).sm == CUT_SM and schedule.operands.fp8_as == "none" else 0
+    if schedule.together > 1:
+        return schedule.cta[2] if schedule.promote != "none" else math.inf
+    return math.inf if target_row(target).sm == CUT_SM and schedule.fp8_as == "none" else 0
 
 
 def bound_of(reference: Reference, accumulator: Accumulator) -> str:

@@ -122,7 +122,7 @@ def test_no_lanes_meet_at_a_bank(types: str) -> None:
 def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
     (schedule,) = product((size, size, size), types, filled=filled, target=target).schedule
     assert schedule is not None
-    return schedule.epilogue.staging
+    return schedule.staging
 
 
 def test_strips_by_default_where_they_pay() -> None:
