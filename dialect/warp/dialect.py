@@ -7,7 +7,7 @@ from .attention import AcrossOp, AttentionOp, BroadcastOp, ReduceOp, RowsOp, Ste
 from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
 from .cta import CommitOp, CopyOp, PackOp, WaitOp
 from .elements import GeluOp, IndexOp, PointwiseOp, PointwiseType, YieldOp
-from .epilogue import EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
+from .epilogue import EpilogueOp, MapOp, SubfragmentOp
 from .fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, KindAttr
 from .matmul import MatmulOp
 from .matrices import LdmatrixOp, StmatrixOp
@@ -64,7 +64,6 @@ _MEMORY: list[type[Operation]] = [
 _BARRIERS: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
 _ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, SumSlicedKOp, YieldOp]
 _EPILOGUE: list[type[Operation]] = [
-    LoadVectorOp,
     MapOp,
     SubfragmentOp,
     IndexOp,

@@ -41,6 +41,7 @@ from .attributes import (
     memory_space,
 )
 from .op_shapes import flag
+from .views import strides_of
 
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
 # looks like; `swapped` says that memory holds the transpose.
@@ -151,6 +152,9 @@ WORD, BYTE_WORD = 32, 4
 VECTOR_BYTES = 16
 """The most that a lane moves at once."""
 
+AXES = ("rows", "columns")
+"""The dimensions of a fragment along which a vector in memory runs."""
+
 ORDERS = ("lanes", "vectors", "tiles")
 """The orders in which registers lie in memory; `LoadOp` says what they are."""
 
@@ -254,6 +258,14 @@ class LoadOp(IRDLOperation):
         %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
         %b = warp.load %Bs[%n, %k] {swapped} : memref<64x16xf64, #warp.swizzle<128>, 3> -> !warp.fragment<b, ...>
 
+    With `along`, memory has a vector, and the rows of the fragment, or its columns, are all the same. The word says
+    along which dimension the vector runs: with `columns`, element j of every row is %bias[%n + j]. Each lane loads an
+    element only once, even if several of its registers hold it. The vector may also be a row of a matrix whose rows are
+    all the same (`warp.matrix` without `row`), or a row of a tile in shared memory, a column of one that is `swapped`::
+
+        %b = warp.load %bias[%n] {along = "columns"} : memref<320xf32> -> !warp.fragment<acc, 64x64xf32, ...>
+        %s = warp.load %tile[%g, %n] {along = "columns"} : memref<32x64xf16, ..., 3> -> !warp.fragment<acc, ...>
+
     Of scales, a row of memory has those of a row of A, or of a column of B with `swapped`, in the order of k. A lane
     reads the word of four of them that begins at the column, a multiple of four. The byte-ids of an instruction select
     among these four::
@@ -284,6 +296,7 @@ class LoadOp(IRDLOperation):
     fragment = result_def(base(FragmentType) | base(CtaTileType))
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     swapped = opt_prop_def(UnitAttr)
+    along = opt_prop_def(StringAttr)
     registers = opt_prop_def(StringAttr)
     padded = opt_prop_def(UnitAttr)
 
@@ -299,11 +312,17 @@ class LoadOp(IRDLOperation):
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         *,
         swapped: bool = False,
+        along: str = "",
         registers: str = "",
         padded: bool = False,
     ):
-        order = StringAttr(registers) if registers else None
-        given = {"in_bounds": in_bounds, "swapped": flag(swapped), "registers": order, "padded": flag(padded)}
+        words = {"along": along, "registers": registers}
+        given = {
+            "in_bounds": in_bounds,
+            "swapped": flag(swapped),
+            **{name: StringAttr(word) if word else None for name, word in words.items()},
+            "padded": flag(padded),
+        }
         super().__init__(operands=[memory, list(indices)], properties=given, result_types=[fragment])
 
     @property
@@ -313,8 +332,11 @@ class LoadOp(IRDLOperation):
 
     def verify_(self) -> None:
         memory = memory_of(self.memory)
-        verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
+        if self.along is not None:
+            self._verify_vector(self.along.data, memory, fragment_of(self.fragment))
+            return
+        verify_indices("the memref", memory, self.indices)
         if isinstance(self.fragment.type, CtaTileType):
             self._verify_tile(memory)
             return
@@ -329,6 +351,19 @@ class LoadOp(IRDLOperation):
             self._verify_elements(memory, fragment)
         if self.padded is not None and self.order != "tiles":
             raise VerifyException("padded is of metadata, whose registers lie in the order tiles")
+
+    def _verify_vector(self, along: str, memory: Memory, fragment: FragmentType) -> None:
+        rank, of_tile = memory.get_num_dims(), memory_space(memory) == SHARED_SPACE
+        repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0 and along == "columns"
+        if not (rank == 2 if of_tile else (rank == 1 or repeats) and self.swapped is None):
+            raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
+        if len(self.indices) != rank:
+            raise VerifyException(f"expected one index for each of the {rank} dimensions, got {len(self.indices)}")
+        verify_element(memory, fragment)
+        if along not in AXES:
+            raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
+        if self.order or self.padded is not None:
+            raise VerifyException("a vector has elements in memory, no registers")
 
     def _verify_tile(self, memory: Memory) -> None:
         if element_row(memory.element_type) is None:

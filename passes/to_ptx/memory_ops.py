@@ -66,6 +66,11 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if op.order:
         _load_registers(lowering, op)
         return
+    if op.along is not None:
+        from .epilogue import load_vector
+
+        load_vector(lowering, op, op.along.data[0])
+        return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         load_shared(lowering, op, lowering.result(op.fragment))
         return

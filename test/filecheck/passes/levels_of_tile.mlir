@@ -62,6 +62,6 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // EPILOGUE-NOT:      warp.epilogue
 // EPILOGUE-NOT:      warp.pointwise
 // EPILOGUE:          warp.sum_sliced_k
-// EPILOGUE:          %[[BIAS:\w+]] = warp.load_vector columns %X0
+// EPILOGUE:          %[[BIAS:\w+]] = warp.load %X0
 // EPILOGUE:          %[[Y:\w+]] = warp.map %{{.*}}, %[[BIAS]]
 // EPILOGUE:          warp.store %[[Y]], %D
