@@ -117,7 +117,6 @@ LOWERINGS: Mapping[str, str] = {
     "scf.yield": "passes.to_ptx.control_flow",
     "warp.elect": "passes.to_ptx.control_flow",
     "warp.broadcast": "passes.to_ptx.epilogue",
-    "warp.load_vector": "passes.to_ptx.epilogue",
     "warp.map": "passes.to_ptx.epilogue",
     "warp.reduce": "passes.to_ptx.epilogue",
     "warp.step": "passes.to_ptx.epilogue",

@@ -115,7 +115,7 @@ waits again. The sums are a value of type `!warp.cta_tile`, which is distributed
 loop, `warp.epilogue` stores them.
 """)
     staged = [
-        "memref.alloc", "memref.alloc", "warp.cta_constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
+        "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
         "warp.tile_mma", "gpu.barrier", "scf.yield", "warp.epilogue",
     ]  # fmt: skip
     yield block("mlir", quoted(WARPS.level("warp-stage"), staged))

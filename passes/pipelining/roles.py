@@ -16,8 +16,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import SubgroupIdOp
-from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp
+from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
+from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, ArriveOp, AwaitOp, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
@@ -197,7 +197,7 @@ def load_ahead(wait: Operation) -> None:
     they need."""
     block = wait.parent
     between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), _behind(wait)))
-    for load in [one for one in between if isinstance(one, LoadVectorOp | LoadOp)]:
+    for load in [one for one in between if isinstance(one, LoadOp)]:
         needed = _needed(load, between)
         if block is not None and all(one is load or is_pure(one) for one in needed):
             for one in needed:
@@ -211,7 +211,7 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
     begins at `k`. Asked for at the start of a tile it would be gone again, for the products of one read more than L2
     holds."""
     behind = _behind(loop)
-    loads = [one for one in behind if isinstance(one, LoadOp) and _is_early(one, behind, loop)]
+    loads = [one for one in behind if isinstance(one, LoadOp) and one.along is None and _is_early(one, behind, loop)]
     step, end = index.known(loop.step), index.known(loop.ub)
     if not loads or not isinstance(step, int):
         return
@@ -222,7 +222,7 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
                 asked.add_op(new := one.clone(known))
                 known |= dict(zip(one.results, new.results, strict=True))
         at = [known.get(place, place) for place in load.indices]
-        asked.add_op(PrefetchOp(load.memory, at, load.fragment.type, load.in_bounds))
+        asked.add_op(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
     asked.add_op(scf.YieldOp())
     left = index.div(index.add(index.sub(end, k), step - 1), step)
     now = index.insert(arith.CmpiOp(index.value(left), index.value(TURNS), "eq")).result

@@ -280,7 +280,7 @@ def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
     found: dict[SSAValue, list[LoadOp]] = {}
     op: Operation | None = loop.next_op
     while op is not None:
-        if isinstance(op, LoadOp) and memory_space(memory_of(op.memory)) != SHARED_SPACE:
+        if isinstance(op, LoadOp) and op.along is None and memory_space(memory_of(op.memory)) != SHARED_SPACE:
             found.setdefault(op.memory, []).append(op)
         op = op.next_op
     return list(found.values())

@@ -61,9 +61,14 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
-    kind = op.fragment.type
+    kind = fragment_of(op.fragment)
     if op.order:
         _load_registers(lowering, op)
+        return
+    if op.along is not None:
+        from .epilogue import load_vector
+
+        load_vector(lowering, op, op.along.data[0])
         return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         load_shared(lowering, op, lowering.result(op.fragment))
@@ -241,7 +246,7 @@ def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: Fra
 
 def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
     emitter, into = lowering.emitter, lowering.result(op.fragment)
-    accesses = _register_accesses(lowering, op, op.fragment.type)
+    accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
     for registers, place in accesses.of(into):
         emitter.load(accesses.space, registers, place, accesses.type)
         for register in registers if op.padded is not None else ():

@@ -118,7 +118,7 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
     from .copies import SharedFragments
 
     tile, place = shared_place(lowering, op, op.memory, op.indices)
-    kind = op.fragment.type
+    kind = fragment_of(op.fragment)
     if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
         fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")

@@ -145,12 +145,12 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   warp.tensor_load %B[%c0, %c0] to %Bs[%c0, %c0], %full[%c0] : !map to !tile, !warp.barriers<1>
   warp.await %full[%c0] parity %c0 : !warp.barriers<1>
   %a = warp.ldmatrix x4 %As[%c0, %c16] : !tile -> !a
-  %start = warp.load_vector rows %down[%c0] in_bounds : memref<64xf32> -> !acc
+  %start = warp.load %down[%c0] {in_bounds = [true, true], along = "rows"} : memref<64xf32> -> !acc
   warp.fence wgmma
   %sum = warp.wgmma %a, %Bs[%c0, %c16], %start : !a, !tile, !acc
   warp.commit wgmma
   warp.wait wgmma 0
-  %bias = warp.load_vector columns %along[%c0] in_bounds : memref<64xf32> -> !acc
+  %bias = warp.load %along[%c0] {in_bounds = [true, true], along = "columns"} : memref<64xf32> -> !acc
   %total = warp.elementwise add %sum, %bias : !acc, !acc -> !acc
   %d = warp.convert %total : !acc to !half
   "gpu.barrier"() : () -> ()

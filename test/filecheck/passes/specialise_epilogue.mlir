@@ -34,7 +34,7 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 // CHECK-COUNT-2: warp.tensor_load [[R]]_map
 // CHECK-NOT: warp.tensor_load
 // While the last products run, the bias is loaded;
-// CHECK: warp.load_vector columns
+// CHECK: warp.load %{{.*}}along = "columns"
 // CHECK: warp.wait wgmma 0
 // then a stage with panels is waited for, which are read to lie as the sums do. When they have been used, it is empty.
 // CHECK: warp.await %full[[[FULL:%[0-9]+]]]
@@ -63,9 +63,9 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 // LANES: }
 // LANES: scf.yield
 // and while the last products run, bias and residual of the first panels are loaded.
-// LANES: warp.load_vector columns
+// LANES: warp.load %{{.*}}along = "columns"
 // LANES-NEXT: warp.load [[R]]
-// LANES: warp.load_vector columns
+// LANES: warp.load %{{.*}}along = "columns"
 // LANES-NEXT: warp.load [[R]]
 // LANES: warp.wait wgmma 0
 // LANES: warp.store
