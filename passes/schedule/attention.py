@@ -7,16 +7,24 @@ from collections.abc import Mapping
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
-from .defaults import check_epilogue, in_strips, strip_bytes
+from .defaults import check_epilogue, in_strips
 from .override import asked_of
-from .resources import instruction, warpgroup_rows
-from .warpgroup import ROLES, not_copied, staged_part, staging_bytes, why_not
+from .resources import (
+    behind_each_other,
+    instruction,
+    not_copied,
+    staged_part,
+    staging_bytes,
+    warpgroup_rows,
+    whole_swizzles,
+)
+from .warpgroup import ROLES, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -179,9 +187,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
 def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
     (m, n, depth), columns = schedule.cta, padded(read.values.n)
-    tiles = (m * depth, *(n * wide for _ in range(schedule.stages) for wide in (depth, columns)))
-    held = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
-    if schedule.together > 1:
-        return held + staging_bytes(read.values, values_schedule(schedule, columns))
-    part = part_schedule(values_schedule(schedule, columns))
-    return held + (strip_bytes(read.values, part) if schedule.staging else 0)
+    tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
+    values = values_schedule(schedule, columns)
+    values = values if schedule.together > 1 else part_schedule(values)
+    sizes = [whole_swizzles(HALF * size) for size in tiles]
+    return behind_each_other([*sizes, staging_bytes(read.values, values)])

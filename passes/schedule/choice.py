@@ -15,7 +15,7 @@ from ...dialect.isa import mma
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.targets import Target
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
@@ -66,6 +66,7 @@ from .resources import (
     overhead,
     rows_of,
     shared_bytes,
+    whole_swizzles,
 )
 from .validity import check, unsplit
 from .warpgroup import by_warpgroups
@@ -204,8 +205,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
 def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
     """Shared memory that the stages leave, of an SM's half where two CTAs share one."""
     alone = _resident(tile, row) == 1 or _alone(product, tile, target)
-    used = -(-shared_bytes(product, schedule) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
-    return (target.shared if alone else target.shared // 2) - used
+    return (target.shared if alone else target.shared // 2) - whole_swizzles(shared_bytes(product, schedule))
 
 
 def _covered(m: int, n: int, tile: Tile) -> int:

@@ -28,7 +28,6 @@ from .resources import (
     shared_bytes,
 )
 from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
-from .warpgroup import shared_bytes as warpgroup_shared_bytes
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -74,7 +73,7 @@ def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
-    if (needed := warpgroup_shared_bytes(product, schedule)) > target.shared:
+    if (needed := shared_bytes(product, schedule)) > target.shared:
         raise ScheduleError(
             f"{schedule.stages} stages of {schedule.cta} take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"

@@ -4,48 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product as combinations
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from ...dialect.isa.targets import Target
-from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma
+from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.layouts.layout import LANES
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
-from ...dialect.warp.operands import METADATA_ROWS, metadata_span
-from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from .defaults import can_change, laid_out, matrices
 from .model import SHORTEST_PACKED_ROW, roles, row_bytes
-from .resources import group_spills, multiplied, promotes, warpgroup_rows
-from .warpgroup_model import LINE, GroupTile, cost, held_columns, k_of, panel_columns, panel_of_b, tile_count, tiles_of
+from .resources import (
+    STAGED_BITS,
+    group_spills,
+    multiplied,
+    not_copied,
+    promotes,
+    stage_bytes,
+    staged_part,
+    staging_bytes,
+    warpgroup_rows,
+)
+from .warpgroup_model import LINE, GroupTile, cost, k_of, panel_of_b, tile_count, tiles_of
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
-STAGED_BITS, STAGED_BYTES = (16, 32), 64 * LINE
-"""Bits of the elements of D that tensor copies store; bytes that a warpgroup stages at a time, at most."""
-
-BUFFERS = 2
-"""Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
-
 MOST_STAGES, BARRIERS = 8, 256
 """Stages beyond which more were no faster; bytes kept for mbarriers."""
-
-
-def not_copied(operand: MatrixOperand) -> str:
-    """Why tensor copies cannot move an operand."""
-    if operand.pitch_bits % (8 * UNIT):
-        return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
-    if operand.type.get_num_dims() > MOST_RANK:
-        return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
-    if operand.element.memory_bits < 8:
-        return f"must have elements of whole bytes, got {operand.type}"
-    return ""
 
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
@@ -85,49 +74,10 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
 
 
-def stage_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of one stage."""
-    m, n, k = schedule.cta
-    columns = held_columns(product, n)
-    sizes = m * k // product.sparsity * product.a.element.memory_bits, columns * k * product.b.memory_bits
-    tiles = [bits // 8 for bits in sizes]
-    if product.metadata is not None:
-        rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN
-        tiles.append(rows * k // metadata_span(product.a.element) * LANES * product.metadata.element.bits // 8)
-    return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
-
-
-def shared_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of a CTA: stages, their mbarriers, and D on its way."""
-    barriers = 2 * schedule.stages * BARRIER_BYTES
-    return schedule.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
-
-
-def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
-    """The rows and columns of D that a warpgroup stages at a time; none where tensor copies cannot store them.
-
-    Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
-    """
-    (rows, columns), bits = schedule.covered, product.d.element.bits
-    panel = panel_columns(columns, bits)
-    if bits not in STAGED_BITS or not panel or not_copied(product.d):
-        return 0, 0
-    width = columns if schedule.exchanged else panel
-    return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
-
-
-def staging_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory in which each warpgroup stages rows of D."""
-    if not schedule.staging:
-        return 0
-    staged = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
-    return schedule.consumer_warps // schedule.together * BUFFERS * staged
-
-
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     room = target.shared - staging_bytes(product, schedule) - BARRIERS
-    return max(LEAST_RING, min(MOST_STAGES, room // stage_bytes(product, schedule)))
+    return max(LEAST_RING, min(MOST_STAGES, room // sum(stage_bytes(product, schedule))))
 
 
 def schedule_of_tile(
