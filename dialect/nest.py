@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ShapedType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.attrs import IteratorType
-from xdsl.dialects.linalg.ops import IndexOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg.ops import GenericOp, IndexOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from .mlir.affine import loops_of
+from .warp.elements import shape_of
 
 
 class Access(NamedTuple):
@@ -123,6 +125,18 @@ def is_constant(value: SSAValue) -> bool:
     return isinstance(value.owner, arith.ConstantOp)
 
 
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The shape of memory or of a tensor; none of a number."""
-    return value.type.get_shape() if isinstance(value.type, ShapedType) else ()
+def generic(
+    op: Operation,
+    inputs: Sequence[SSAValue],
+    outputs: Sequence[SSAValue],
+    body: Region,
+    maps: Sequence[AffineMap],
+    summed: Collection[int] = (),
+    results: Sequence[Attribute] = (),
+) -> GenericOp:
+    """A `linalg.generic` for an operation, whose place in the file it has; `summed` are the loops that are reduced."""
+    kinds = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
+    iterators = ArrayAttr([kinds[loop in summed] for loop in range(maps[-1].num_dims)])
+    made = GenericOp(inputs, outputs, body, ArrayAttr(map(AffineMapAttr, maps)), iterators, results)
+    made.location = op.location
+    return made

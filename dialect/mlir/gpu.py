@@ -40,6 +40,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from . import subgroup
+from .launch import LaunchOp, TerminatorOp
 
 DIMENSIONS = 3
 
@@ -447,8 +448,8 @@ class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    ModuleOp, FuncOp, ReturnOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp, BlockDimOp, GridDimOp,
-    GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
+    ModuleOp, FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
+    BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
 )  # fmt: skip
 
 GPU = Dialect(

@@ -6,7 +6,7 @@ on fragments is what one lane holds: `vector<4x2xf16>` is four registers of two 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -26,13 +26,12 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Dialect, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     base,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -42,184 +41,31 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.irdl.declarative_assembly_format import (
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    TypeDirective,
-    irdl_custom_directive,
-)
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-
-class StructType(ParametrizedAttribute, TypeAttribute):
-    """A type whose parameters are written by name, in any order: `<tensor = memref<64x64xf16, 3>, swizzle = none>`."""
-
-    WORDS: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Parameters that are one bare word, and which words there are."""
-
-    DEFAULTS: ClassVar[Mapping[str, Attribute]] = {}
-    """Parameters that are left out of the text where they have this value."""
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        values = dict(cls.DEFAULTS)
-        fields = [name for name, _ in cls.get_irdl_definition().parameters]
-
-        def parse_parameter() -> None:
-            name = parser.expect(
-                lambda: parser.parse_optional_keyword_in(fields), f"expected one of {', '.join(fields)}"
-            )
-            parser.parse_punctuation("=")
-            values[name] = cls._parse_value(parser, name)
-
-        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_parameter)
-        if missing := [name for name in fields if name not in values]:
-            parser.raise_error(f"expected {', '.join(missing)} in {cls.name}")
-        return [values[name] for name in fields]
-
-    @classmethod
-    def _parse_value(cls, parser: AttrParser, name: str) -> Attribute:
-        if (words := cls.WORDS.get(name)) is not None:
-            return StringAttr(
-                parser.expect(lambda: parser.parse_optional_keyword_in(words), f"expected one of {words}")
-            )
-        if isinstance(cls.DEFAULTS.get(name), IntegerAttr):
-            return IntegerAttr(parser.parse_integer(), i32)
-        return parser.parse_attribute()
-
-    def print_parameters(self, printer: Printer) -> None:
-        fields = zip((name for name, _ in self.get_irdl_definition().parameters), self.parameters, strict=True)
-        written = [(name, value) for name, value in fields if self.DEFAULTS.get(name) != value]
-        with printer.in_angle_brackets():
-            printer.print_list(written, lambda field: self._print_field(printer, *field))
-
-    @staticmethod
-    def _print_field(printer: Printer, name: str, value: Attribute) -> None:
-        printer.print_string(f"{name} = ")
-        match value:
-            case StringAttr():
-                printer.print_string(value.data)
-            case IntegerAttr():
-                printer.print_string(str(value.value.data))
-            case _:
-                printer.print_attribute(value)
-
-
-@irdl_attr_definition
-class DeviceAsyncTokenType(ParametrizedAttribute, TypeAttribute):
-    """The order between asynchronous copies, the group that they are put in, and the wait for it."""
-
-    name = "nvgpu.device.async.token"
-
-
-@irdl_attr_definition
-class MBarrierTokenType(ParametrizedAttribute, TypeAttribute):
-    """The phase of an mbarrier that an arrival belongs to."""
-
-    name = "nvgpu.mbarrier.token"
-
-
-@irdl_attr_definition
-class MBarrierGroupType(StructType):
-    """Mbarriers in shared memory: `!nvgpu.mbarrier.group<memorySpace = 3 : i32, num_barriers = 4>`."""
-
-    name = "nvgpu.mbarrier.group"
-    DEFAULTS: ClassVar[Mapping[str, Attribute]] = {"num_barriers": IntegerAttr(1, i32)}
-
-    memorySpace: Attribute  # noqa: N815
-    num_barriers: IntegerAttr
-
-
-@irdl_attr_definition
-class TensorMapDescriptorType(StructType):
-    """A tensor map whose copies have the shape of `tensor`, and how the copies lie in shared memory."""
-
-    name = "nvgpu.tensormap.descriptor"
-    WORDS: ClassVar[Mapping[str, Sequence[str]]] = {
-        "swizzle": ("none", "swizzle_32b", "swizzle_64b", "swizzle_128b"),
-        "l2promo": ("none", "l2promo_64b", "l2promo_128b", "l2promo_256b"),
-        "oob": ("zero", "nan"),
-        "interleave": ("none", "interleave_16b", "interleave_32b"),
-    }
-
-    tensor: MemRefType[Attribute]
-    swizzle: StringAttr
-    l2promo: StringAttr
-    oob: StringAttr
-    interleave: StringAttr
-
-
-@irdl_attr_definition
-class WarpgroupDescriptorType(StructType):
-    """The descriptor of a matrix in shared memory that `wgmma` reads."""
-
-    name = "nvgpu.warpgroup.descriptor"
-
-    tensor: MemRefType[Attribute]
-
-
-@irdl_attr_definition
-class WarpgroupAccumulatorType(StructType):
-    """The sums of a warpgroup, distributed over its lanes as the D of `wgmma`."""
-
-    name = "nvgpu.warpgroup.accumulator"
-
-    fragmented: VectorType[Attribute]
-
-
-class _StructDirective(CustomDirective):
-    """The type of an operand or result that can only be one: MLIR writes its parameters alone."""
-
-    KIND: ClassVar[type[StructType]]
-
-    types: TypeDirective
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        kind = parser.parse_optional_type()
-        if kind is None:
-            kind = self.KIND.new(self.KIND.parse_parameters(parser))
-        self.types.set(state, (kind,))
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        state.print_whitespace(printer)
-        for kind in self.types.get(op):
-            if isinstance(kind, StructType):
-                kind.print_parameters(printer)
-
-
-@irdl_custom_directive
-class Barriers(_StructDirective):
-    KIND = MBarrierGroupType
-    types: TypeDirective
-
-
-@irdl_custom_directive
-class TensorMap(_StructDirective):
-    KIND = TensorMapDescriptorType
-    types: TypeDirective
-
-
-@irdl_custom_directive
-class Descriptor(_StructDirective):
-    KIND = WarpgroupDescriptorType
-    types: TypeDirective
-
-
-@irdl_custom_directive
-class Accumulator(_StructDirective):
-    KIND = WarpgroupAccumulatorType
-    types: TypeDirective
+from .nvgpu_types import (
+    TYPES,
+    DescriptorText,
+    DeviceAsyncTokenType,
+    GroupText,
+    MapText,
+    MBarrierGroupType,
+    MBarrierTokenType,
+    SumsText,
+    TensorMapDescriptorType,
+    WarpgroupAccumulatorType,
+    WarpgroupDescriptorType,
+)
 
 
 class NvgpuOp(IRDLOperation):
     """An operation whose properties are written in its dictionary of attributes."""
 
     irdl_options = (ParsePropInAttrDict(),)
-    custom_directives = (Barriers, TensorMap, Descriptor, Accumulator)
+    custom_directives = (GroupText, MapText, DescriptorText, SumsText)
 
 
 @irdl_op_definition
@@ -327,7 +173,7 @@ class MBarrierCreateOp(NvgpuOp):
     """Mbarriers in shared memory that are not initialised yet."""
 
     name = "nvgpu.mbarrier.create"
-    assembly_format = "attr-dict `->` custom<Barriers>(type($barriers))"
+    assembly_format = "attr-dict `->` custom<GroupText>(type($barriers))"
 
     barriers = result_def(MBarrierGroupType)
 
@@ -338,7 +184,7 @@ class MBarrierGetOp(NvgpuOp):
 
     name = "nvgpu.mbarrier.get"
     assembly_format = (
-        "$barriers `[` $mbarId `]` attr-dict `:` custom<Barriers>(type($barriers)) `->` type($mbarrierPointer)"
+        "$barriers `[` $mbarId `]` attr-dict `:` custom<GroupText>(type($barriers)) `->` type($mbarrierPointer)"
     )
 
     barriers = operand_def(MBarrierGroupType)
@@ -353,7 +199,7 @@ class MBarrierInitOp(NvgpuOp):
     name = "nvgpu.mbarrier.init"
     assembly_format = (
         "$barriers `[` $mbarId `]` `,` $count (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` custom<Barriers>(type($barriers))"
+        " `:` custom<GroupText>(type($barriers))"
     )
 
     barriers = operand_def(MBarrierGroupType)
@@ -368,7 +214,7 @@ class MBarrierTestWaitOp(NvgpuOp):
 
     name = "nvgpu.mbarrier.test.wait"
     assembly_format = (
-        "$barriers `[` $mbarId `]` `,` $token attr-dict `:` custom<Barriers>(type($barriers)) `,` type($token)"
+        "$barriers `[` $mbarId `]` `,` $token attr-dict `:` custom<GroupText>(type($barriers)) `,` type($token)"
     )
 
     barriers = operand_def(MBarrierGroupType)
@@ -382,7 +228,7 @@ class MBarrierArriveOp(NvgpuOp):
     """An arrival at an mbarrier."""
 
     name = "nvgpu.mbarrier.arrive"
-    assembly_format = "$barriers `[` $mbarId `]` attr-dict `:` custom<Barriers>(type($barriers)) `->` type($token)"
+    assembly_format = "$barriers `[` $mbarId `]` attr-dict `:` custom<GroupText>(type($barriers)) `->` type($token)"
 
     barriers = operand_def(MBarrierGroupType)
     mbarId = operand_def(IndexType)  # noqa: N815
@@ -395,7 +241,7 @@ class MBarrierArriveNoCompleteOp(NvgpuOp):
 
     name = "nvgpu.mbarrier.arrive.nocomplete"
     assembly_format = (
-        "$barriers `[` $mbarId `]` `,` $count attr-dict `:` custom<Barriers>(type($barriers)) `->` type($token)"
+        "$barriers `[` $mbarId `]` `,` $count attr-dict `:` custom<GroupText>(type($barriers)) `->` type($token)"
     )
 
     barriers = operand_def(MBarrierGroupType)
@@ -411,7 +257,7 @@ class MBarrierArriveExpectTxOp(NvgpuOp):
     name = "nvgpu.mbarrier.arrive.expect_tx"
     assembly_format = (
         "$barriers `[` $mbarId `]` `,` $txcount (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` custom<Barriers>(type($barriers))"
+        " `:` custom<GroupText>(type($barriers))"
     )
 
     barriers = operand_def(MBarrierGroupType)
@@ -426,7 +272,7 @@ class MBarrierTryWaitParityOp(NvgpuOp):
 
     name = "nvgpu.mbarrier.try_wait.parity"
     assembly_format = (
-        "$barriers `[` $mbarId `]` `,` $phaseParity `,` $ticks attr-dict `:` custom<Barriers>(type($barriers))"
+        "$barriers `[` $mbarId `]` `,` $phaseParity `,` $ticks attr-dict `:` custom<GroupText>(type($barriers))"
     )
 
     barriers = operand_def(MBarrierGroupType)
@@ -440,7 +286,7 @@ class TmaFenceOp(NvgpuOp):
     """Orders writes of a tensor map by the host before its use."""
 
     name = "nvgpu.tma.fence.descriptor"
-    assembly_format = "$tensorMapDescriptor attr-dict `:` custom<TensorMap>(type($tensorMapDescriptor))"
+    assembly_format = "$tensorMapDescriptor attr-dict `:` custom<MapText>(type($tensorMapDescriptor))"
 
     tensorMapDescriptor = operand_def(TensorMapDescriptorType)  # noqa: N815
 
@@ -452,7 +298,7 @@ class TmaPrefetchOp(NvgpuOp):
     name = "nvgpu.tma.prefetch.descriptor"
     assembly_format = (
         "$tensorMapDescriptor (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` custom<TensorMap>(type($tensorMapDescriptor))"
+        " `:` custom<MapText>(type($tensorMapDescriptor))"
     )
 
     tensorMapDescriptor = operand_def(TensorMapDescriptorType)  # noqa: N815
@@ -467,7 +313,7 @@ class TmaAsyncLoadOp(NvgpuOp):
     assembly_format = (
         "$tensorMapDescriptor `[` $coordinates `]` `,` $barriers `[` $mbarId `]` `to` $dst"
         " (`multicast_mask` `=` $multicastMask^)? (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` custom<TensorMap>(type($tensorMapDescriptor)) `,` custom<Barriers>(type($barriers)) `->` type($dst)"
+        " `:` custom<MapText>(type($tensorMapDescriptor)) `,` custom<GroupText>(type($barriers)) `->` type($dst)"
     )
 
     dst = operand_def(MemRefType[Attribute])
@@ -488,7 +334,7 @@ class TmaAsyncStoreOp(NvgpuOp):
     name = "nvgpu.tma.async.store"
     assembly_format = (
         "$src `to` $tensorMapDescriptor `[` $coordinates `]` (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` type($src) `->` custom<TensorMap>(type($tensorMapDescriptor))"
+        " `:` type($src) `->` custom<MapText>(type($tensorMapDescriptor))"
     )
 
     src = operand_def(MemRefType[Attribute])
@@ -505,7 +351,7 @@ class TmaCreateDescriptorOp(NvgpuOp):
 
     name = "nvgpu.tma.create.descriptor"
     assembly_format = (
-        "$tensor `box` `[` $boxDimensions `]` attr-dict `:` type($tensor) `->` custom<TensorMap>(type($tensorMap))"
+        "$tensor `box` `[` $boxDimensions `]` attr-dict `:` type($tensor) `->` custom<MapText>(type($tensorMap))"
     )
 
     tensor = operand_def(UnrankedMemRefType)
@@ -520,7 +366,7 @@ class WarpgroupGenerateDescriptorOp(NvgpuOp):
     name = "nvgpu.warpgroup.generate.descriptor"
     assembly_format = (
         "$tensor `,` $tensorMap attr-dict"
-        " `:` type($tensor) `,` custom<TensorMap>(type($tensorMap)) `->` custom<Descriptor>(type($descriptor))"
+        " `:` type($tensor) `,` custom<MapText>(type($tensorMap)) `->` custom<DescriptorText>(type($descriptor))"
     )
 
     tensor = operand_def(MemRefType[Attribute])
@@ -534,9 +380,9 @@ class WarpgroupMmaOp(NvgpuOp):
 
     name = "nvgpu.warpgroup.mma"
     assembly_format = (
-        "$descriptorA `,` $descriptorB `,` $matrixC attr-dict `:` custom<Descriptor>(type($descriptorA))"
-        " `,` custom<Descriptor>(type($descriptorB)) `,` custom<Accumulator>(type($matrixC))"
-        " `->` custom<Accumulator>(type($matrixD))"
+        "$descriptorA `,` $descriptorB `,` $matrixC attr-dict `:` custom<DescriptorText>(type($descriptorA))"
+        " `,` custom<DescriptorText>(type($descriptorB)) `,` custom<SumsText>(type($matrixC))"
+        " `->` custom<SumsText>(type($matrixD))"
     )
 
     descriptorA = operand_def(WarpgroupDescriptorType)  # noqa: N815
@@ -553,7 +399,7 @@ class WarpgroupMmaStoreOp(NvgpuOp):
     """Writes the sums of a warpgroup to memory."""
 
     name = "nvgpu.warpgroup.mma.store"
-    assembly_format = "$matrixD `,` $dstMemref attr-dict `:` custom<Accumulator>(type($matrixD)) `to` type($dstMemref)"
+    assembly_format = "$matrixD `,` $dstMemref attr-dict `:` custom<SumsText>(type($matrixD)) `to` type($dstMemref)"
 
     matrixD = operand_def(WarpgroupAccumulatorType)  # noqa: N815
     dstMemref = operand_def(MemRefType[Attribute])  # noqa: N815
@@ -564,7 +410,7 @@ class WarpgroupMmaInitAccumulatorOp(NvgpuOp):
     """Sums of a warpgroup that are zero."""
 
     name = "nvgpu.warpgroup.mma.init.accumulator"
-    assembly_format = "attr-dict `->` custom<Accumulator>(type($matrixC))"
+    assembly_format = "attr-dict `->` custom<SumsText>(type($matrixC))"
 
     matrixC = result_def(WarpgroupAccumulatorType)  # noqa: N815
 
@@ -614,40 +460,8 @@ class RcpOp(NvgpuOp):
         printer.print_attribute(self.out.type)
 
 
-NVGPU = Dialect(
-    "nvgpu",
-    [
-        LdmatrixOp,
-        MmaSyncOp,
-        MmaSparseSyncOp,
-        DeviceAsyncCopyOp,
-        DeviceAsyncCreateGroupOp,
-        DeviceAsyncWaitOp,
-        MBarrierCreateOp,
-        MBarrierGetOp,
-        MBarrierInitOp,
-        MBarrierTestWaitOp,
-        MBarrierArriveOp,
-        MBarrierArriveNoCompleteOp,
-        MBarrierArriveExpectTxOp,
-        MBarrierTryWaitParityOp,
-        TmaFenceOp,
-        TmaPrefetchOp,
-        TmaAsyncLoadOp,
-        TmaAsyncStoreOp,
-        TmaCreateDescriptorOp,
-        WarpgroupGenerateDescriptorOp,
-        WarpgroupMmaOp,
-        WarpgroupMmaStoreOp,
-        WarpgroupMmaInitAccumulatorOp,
-        RcpOp,
-    ],
-    [
-        DeviceAsyncTokenType,
-        MBarrierTokenType,
-        MBarrierGroupType,
-        TensorMapDescriptorType,
-        WarpgroupDescriptorType,
-        WarpgroupAccumulatorType,
-    ],
-)
+OPERATIONS: list[type[Operation]] = [
+    op for op in globals().values() if isinstance(op, type) and issubclass(op, NvgpuOp) and op is not NvgpuOp
+]
+
+NVGPU = Dialect("nvgpu", OPERATIONS, TYPES)

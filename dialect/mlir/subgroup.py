@@ -58,7 +58,7 @@ class ShuffleModeAttr(EnumAttribute[ShuffleMode], SpacedOpaqueSyntaxAttribute):
     name = "gpu.shuffle_mode"
 
 
-class Reduction(StrEnum):
+class ReductionKind(StrEnum):
     """What numbers of several lanes become; xDSL lacks those that say the kind of number."""
 
     ADD = "add"
@@ -77,7 +77,7 @@ class Reduction(StrEnum):
 
 
 @irdl_attr_definition
-class ReductionAttr(EnumAttribute[Reduction], SpacedOpaqueSyntaxAttribute):
+class ReductionAttr(EnumAttribute[ReductionKind], SpacedOpaqueSyntaxAttribute):
     name = "gpu.all_reduce_op"
 
 
@@ -201,7 +201,7 @@ class SubgroupReduceOp(_WordFirst):
 
     @classmethod
     def parse(cls, parser: Parser) -> SubgroupReduceOp:
-        properties: dict[str, Attribute] = {"op": ReductionAttr(parser.parse_str_enum(Reduction))}
+        properties: dict[str, Attribute] = {"op": ReductionAttr(parser.parse_str_enum(ReductionKind))}
         source = parser.parse_unresolved_operand()
         if parser.parse_optional_keyword("uniform") is not None:
             properties["uniform"] = UnitAttr()
@@ -255,7 +255,7 @@ class AllReduceOp(_WordFirst):
     @classmethod
     def parse(cls, parser: Parser) -> AllReduceOp:
         properties: dict[str, Attribute] = {}
-        if (word := parser.parse_optional_str_enum(Reduction)) is not None:
+        if (word := parser.parse_optional_str_enum(ReductionKind)) is not None:
             properties["op"] = ReductionAttr(word)
         source = parser.parse_unresolved_operand()
         if parser.parse_optional_keyword("uniform") is not None:

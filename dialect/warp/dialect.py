@@ -13,7 +13,7 @@ from .matmul import MatmulOp
 from .matrices import LdmatrixOp, StmatrixOp
 from .memory import LoadOp, PrefetchOp, StoreOp
 from .mma import MmaOp, MmaSparseOp
-from .operands import LoadMetadataOp, LoadScalesOp, OperandType, ScaledOp, SparseOp
+from .operands import OperandType, ScaledOp, SparseOp
 from .synchronisation import (
     ArriveCopiesOp,
     ArriveOp,
@@ -42,7 +42,6 @@ from .tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp, TileM
 from .views import MatrixOp, StoredOp, WindowOp
 from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
-from .words import LoadRegistersOp, LoadWordsOp, StoreRegistersOp, StoreWordsOp
 
 _PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
@@ -52,12 +51,6 @@ _MEMORY: list[type[Operation]] = [
     LoadOp,
     PrefetchOp,
     StoreOp,
-    LoadRegistersOp,
-    StoreRegistersOp,
-    LoadWordsOp,
-    StoreWordsOp,
-    LoadMetadataOp,
-    LoadScalesOp,
     CopyOp,
     PackOp,
     MatrixOp,

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, f32, i32, i64
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    IntegerAttr,
+    MemRefType,
+    ShapedType,
+    StringAttr,
+    UnitAttr,
+    f32,
+    i32,
+    i64,
+)
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -53,8 +64,8 @@ DEFAULT_MAPS = tuple(AffineMap(3, 0, tuple(map(AffineDimExpr, loops))) for loops
 
 
 def shape_of(operand: SSAValue) -> tuple[int, ...]:
-    """The shape of memory; none of a number."""
-    return memory_of(operand).get_shape() if isinstance(operand.type, MemRefType) else ()
+    """The shape of memory or of a tensor; none of a number."""
+    return operand.type.get_shape() if isinstance(operand.type, ShapedType) else ()
 
 
 def element_type(operand: SSAValue) -> Attribute:

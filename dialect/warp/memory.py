@@ -1,16 +1,19 @@
-"""Fragments from and to memory, each lane its own elements: `warp.load`, `warp.store`, `warp.prefetch`."""
+"""Fragments from and to memory, each lane its own elements or registers: `warp.load`, `warp.store`, `warp.prefetch`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, MemRefType, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, MemRefType, StringAttr, UnitAttr, i1
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
@@ -19,9 +22,10 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..layouts.layout import Layout, column
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, fragment_of, memory_of, memory_space
-from .op_shapes import FragmentLoad, FragmentStore, flag
+from ..isa.form import SCALES_OF_WORD
+from ..layouts.layout import LANES, Bit, Layout, column
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .op_shapes import FragmentLoad, flag
 
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
 # looks like; `swapped` says that memory holds the transpose.
@@ -30,6 +34,12 @@ from .op_shapes import FragmentLoad, FragmentStore, flag
 def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
     """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
     layout = fragment.layout.data
+    if fragment.role.data == "scale":
+        # The byte of a word is a further bit along k.
+        along = "c" if any(bit.axis == "r" for bit in layout.lane) else "r"
+        vector = sum(bit.axis == along for bit in layout.element)
+        element = tuple(Bit(along, vector + bit.number) if bit.axis == "b" else bit for bit in layout.element)
+        layout = Layout(layout.lane, element, layout.warp)
     return layout.transposed() if swapped else layout
 
 
@@ -74,6 +84,103 @@ def verify_element(memory: Memory, fragment: FragmentType) -> None:
         )
 
 
+# Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
+
+WORD, BYTE_WORD = 32, 4
+"""Bits and bytes of a word."""
+
+VECTOR_BYTES = 16
+"""The most that a lane moves at once."""
+
+ORDERS = ("lanes", "vectors", "tiles")
+"""The orders in which registers lie in memory; `LoadOp` says what they are."""
+
+
+def words_of(fragment: FragmentType) -> int:
+    """32-bit words each lane holds of a fragment."""
+    return fragment.registers * max(WORD, fragment.bits) // WORD
+
+
+def register_bytes(fragment: FragmentType) -> int:
+    """Bytes of each register of a fragment."""
+    return max(BYTE_WORD, fragment.bits // BYTE)
+
+
+def together(fragment: FragmentType) -> int:
+    """Registers that a lane moves at once in the order `vectors`."""
+    return math.gcd(fragment.registers, VECTOR_BYTES // register_bytes(fragment))
+
+
+def fragment_bytes(fragment: FragmentType) -> int:
+    """Bytes of a warp's registers of a fragment."""
+    return LANES * fragment.registers * register_bytes(fragment)
+
+
+def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: int) -> None:
+    """Checks that rows of memory hold `words` words for each of `holders` lanes, or threads of a warpgroup."""
+    element = element_row(memory.element_type)
+    if element is None or element.bits != WORD:
+        raise VerifyException(f"expected memory of 32-bit words, got {memory}")
+    needed, given = holders * words, memory.get_shape()[-1]
+    if given < needed:
+        whose = "lanes" if holders == LANES else "threads"
+        raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
+                              f"got {given}")  # fmt: skip
+
+
+def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
+    element, shape, needed = element_row(memory.element_type), memory.get_shape(), fragment_bytes(fragment)
+    if len(shape) != 2 or element is None or element.memory_bits < BYTE:
+        raise VerifyException(f"expected memory of 2 dimensions and whole bytes, got {memory}")
+    if 0 <= shape[1] * element.memory_bits // BYTE < needed:
+        raise VerifyException(
+            f"expected rows of at least {needed} bytes, a warp's registers of {fragment}, got {memory}"
+        )
+
+
+def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
+    _verify_words(memory, fragment, 1, LANES)
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
+    if any(bit.axis != "r" for bit in fragment.layout.data.warp):
+        raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
+    if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
+        raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
+
+
+def _verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
+    """Checks that memory holds the registers of a fragment in one of the orders that there are.
+
+    Raises:
+        VerifyException: if it has other elements, or rows that are shorter.
+    """
+    if order not in orders:
+        raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
+    if order == "lanes":
+        _verify_words(memory, fragment, words_of(fragment), fragment.layout.data.threads)
+    elif order == "vectors":
+        _verify_vectors(memory, fragment)
+    else:
+        _verify_tiles(memory, fragment)
+
+
+def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
+    """Checks that memory has the scales of a fragment, of which each lane reads a word for each base tile."""
+    verify_one_warp("scales", fragment)
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
+    along_k = fragment.tiles[any(bit.axis == "r" for bit in fragment.layout.data.lane)]
+    if fragment.tile_registers != 1 or along_k != 1:
+        raise VerifyException(f"expected a fragment of scales, one base tile deep, got {fragment}")
+    if memory.element_type != fragment.element_type:
+        raise VerifyException(f"expected memory of {fragment.element_type}, got {memory}")
+    if (columns := memory.get_shape()[-1]) % SCALES_OF_WORD:
+        raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
+
+
+# The operations.
+
+
 @irdl_op_definition
 class LoadOp(FragmentLoad):
     """Reads a fragment from memory. Each lane reads its own elements.
@@ -83,12 +190,36 @@ class LoadOp(FragmentLoad):
 
         %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
         %b = warp.load %Bs[%n, %k] {swapped} : memref<64x16xf64, #warp.swizzle<128>, 3> -> !warp.fragment<b, ...>
+
+    Of scales, a row of memory has those of a row of A, or of a column of B with `swapped`, in the order of k. A lane
+    reads the word of four of them that begins at the column, a multiple of four. The byte-ids of an instruction select
+    among these four::
+
+        %s = warp.load %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<scale, ...>
+
+    With `registers`, memory has the registers of the fragment from the indices on, in one of these orders::
+
+        %e = warp.load %E[%tile, %c0] {registers = "lanes"} : memref<64x32xi32> -> !warp.fragment<meta, ...>
+        %x = warp.load %s[%i, %j] {registers = "vectors"} : memref<4x2048xf32, 3> -> !warp.fragment<acc, ...>
+        %e = warp.load %Es[%stage, %row, %word] {registers = "tiles"} : memref<4x8x32xi32, ..., 3> -> ...
+
+    - `lanes`: a row has all registers of lane 0, then all those of lane 1 (of threads, if a warpgroup holds the
+      fragment), as 32-bit words. A register of 64 bits is two words, the lower first.
+    - `vectors`: a row has the first 16 bytes of lane 0, of lane 1, and so on, then the next 16 bytes of lane 0; fewer
+      bytes where the registers of a lane do not come out even. Each access of a warp is of whole lines. The column is
+      a multiple of 16 bytes. In shared memory the rows are contiguous.
+    - `tiles`: a row of shared memory has the word of each lane, for one base tile of metadata. Base tile i of the
+      fragment is in row `%row` + i. If a warpgroup holds the fragment, warp w of it reads row `%row` + w.
+      `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
+      of zeros is read as one that names elements 0 and 1 of every chunk.
     """
 
     name = "warp.load"
 
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     swapped = opt_prop_def(UnitAttr)
+    registers = opt_prop_def(StringAttr)
+    padded = opt_prop_def(UnitAttr)
 
     def __init__(
         self,
@@ -98,26 +229,43 @@ class LoadOp(FragmentLoad):
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         *,
         swapped: bool = False,
+        registers: str = "",
+        padded: bool = False,
     ):
-        super().__init__(memory, indices, fragment, {"in_bounds": in_bounds, "swapped": flag(swapped)})
+        order = StringAttr(registers) if registers else None
+        given = {"in_bounds": in_bounds, "swapped": flag(swapped), "registers": order, "padded": flag(padded)}
+        super().__init__(memory, indices, fragment, given)
+
+    @property
+    def order(self) -> str:
+        """The order in which memory has the registers; empty where it has elements."""
+        return "" if self.registers is None else self.registers.data
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_indices("the memref", memory, self.indices)
-        verify_element(memory, fragment)
         bounds(self.in_bounds)
-        if memory_space(memory) == SHARED_SPACE:
-            self._verify_shared(fragment)
-        elif self.swapped is not None:
-            raise VerifyException(f"expected the transpose of a fragment in shared memory, got {memory}")
+        if self.order:
+            if self.in_bounds is not None or self.swapped is not None:
+                raise VerifyException("registers lie in memory as a whole: they have no in_bounds and no swapped")
+            _verify_registers(self.order, ORDERS, memory, fragment)
+        elif fragment.role.data == "scale":
+            _verify_scales(memory, fragment)
+        else:
+            self._verify_elements(memory, fragment)
+        if self.padded is not None and self.order != "tiles":
+            raise VerifyException("padded is of metadata, whose registers lie in the order tiles")
 
-    def _verify_shared(self, fragment: FragmentType) -> None:
+    def _verify_elements(self, memory: Memory, fragment: FragmentType) -> None:
+        verify_element(memory, fragment)
+        if memory_space(memory) != SHARED_SPACE:
+            if self.swapped is not None:
+                raise VerifyException(f"expected the transpose of a fragment in shared memory, got {memory}")
+            return
         if self.in_bounds is not None:
             raise VerifyException("a tile in shared memory holds all of a fragment: it has no in_bounds")
-        layout, together = (
-            in_memory(fragment, self.swapped is not None),
-            (BYTE // min(BYTE, fragment.bits)).bit_length() - 1,
-        )
+        layout = in_memory(fragment, self.swapped is not None)
+        together = (BYTE // min(BYTE, fragment.bits)).bit_length() - 1
         if layout.element[:together] != tuple(map(column, range(together))):
             raise VerifyException(
                 f"expected the elements of a byte to lie side by side in memory, there the fragment is [{layout}]"
@@ -163,15 +311,31 @@ class PrefetchOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StoreOp(FragmentStore):
+class StoreOp(IRDLOperation):
     """Writes a fragment to memory. Each lane writes its own elements. Elements outside the memref are not written::
 
-    warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
+        warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
+
+    With `registers`, it writes the registers in the order `lanes` or `vectors` of `warp.load`. With `if`, it writes
+    registers only if the condition is true::
+
+        warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
     """
 
     name = "warp.store"
 
+    fragment = operand_def(FragmentType)
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    taken = opt_operand_def(i1)
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    registers = opt_prop_def(StringAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? attr-dict `:` type($fragment) `,` type($memory)"
+    )
 
     def __init__(
         self,
@@ -179,11 +343,27 @@ class StoreOp(FragmentStore):
         memory: SSAValue,
         indices: Sequence[SSAValue],
         in_bounds: ArrayAttr[BoolAttr] | None = None,
+        *,
+        registers: str = "",
+        taken: SSAValue | None = None,
     ):
-        super().__init__(fragment, memory, indices, {"in_bounds": in_bounds})
+        super().__init__(
+            operands=[fragment, memory, list(indices), taken],
+            properties={"in_bounds": in_bounds, "registers": StringAttr(registers) if registers else None},
+        )
+
+    @property
+    def order(self) -> str:
+        """The order in which memory gets the registers; empty where it gets elements."""
+        return "" if self.registers is None else self.registers.data
 
     def verify_(self) -> None:
-        memory = memory_of(self.memory)
+        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_indices("the memref", memory, self.indices)
-        verify_element(memory, fragment_of(self.fragment))
         bounds(self.in_bounds)
+        if self.order:
+            _verify_registers(self.order, ORDERS[:2], memory, fragment)
+        else:
+            verify_element(memory, fragment)
+            if self.taken is not None:
+                raise VerifyException("expected no condition: only registers are stored under one")

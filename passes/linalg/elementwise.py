@@ -172,6 +172,11 @@ class Elementwise(NamedTuple):
         return number >= len(self.body.args) or bool(self.body.args[number].uses)
 
     @property
+    def read(self) -> tuple[SSAValue, ...]:
+        """The inputs that the region uses."""
+        return tuple(value for number, value in enumerate(self.inputs) if self.reads(number))
+
+    @property
     def indexed(self) -> tuple[int, ...]:
         """The loops whose indices the region uses."""
         order = loops_of(self.op.get_indexing_maps().data[-1].data)

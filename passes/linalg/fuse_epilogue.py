@@ -30,7 +30,7 @@ from ...dialect.warp.operands import drop_forms
 from ..diagnostics import remark
 from .element_expressions import decline
 from .elementwise import Elementwise, read_elementwise
-from .operand import root
+from .operand import drop_unused, root
 from .raise_matmul import raise_products
 
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
@@ -287,7 +287,7 @@ def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
 
 def _producer(elementwise: Elementwise) -> Match | None:
     """The product before an operation that it can be fused with; a remark where it cannot be with one that it reads."""
-    wanted = {value for i, value in enumerate(elementwise.inputs) if elementwise.reads(i)}
+    wanted = set(elementwise.read)
     read: set[SSAValue] = set()
     written: set[SSAValue] = set()
     reason, opaque, op = "", "", elementwise.op.prev_op
@@ -314,15 +314,6 @@ def _producer(elementwise: Elementwise) -> Match | None:
             elementwise.op, FuseEpiloguePass.name, f"it is not fused with the product whose result it reads: {reason}"
         )
     return None
-
-
-def _drop_temporary(temporary: SSAValue) -> None:
-    """Erases an allocation that nothing uses any more but `memref.dealloc`."""
-    users = {use.operation for use in temporary.uses}
-    if isinstance(temporary.owner, Operation) and all(isinstance(user, memref.DeallocOp) for user in users):
-        for user in users:
-            Rewriter.erase_op(user)
-        Rewriter.erase_op(temporary.owner)
 
 
 def _approximate(fused: MatmulOp) -> None:
@@ -356,7 +347,7 @@ class FuseEpiloguePass(ModulePass):
                 temporary = match.temporary
                 match.fuse()
                 if temporary != match.elementwise.output:
-                    _drop_temporary(temporary)
+                    drop_unused(temporary)
         if self.approximate:
             for matmul in [o for o in op.walk() if isinstance(o, MatmulOp)]:
                 _approximate(matmul)
@@ -437,11 +428,7 @@ class Replacement:
         for op in sorted(self.dead, key=_place_in_block, reverse=True):
             Rewriter.erase_op(op)
         for memory in memories:
-            users = [use.operation for use in memory.uses]
-            if all(isinstance(user, memref.DeallocOp) for user in users) and isinstance(memory.owner, Operation):
-                for user in users:
-                    Rewriter.erase_op(user)
-                Rewriter.erase_op(memory.owner)
+            drop_unused(memory)
 
 
 def _place_in_block(op: Operation) -> int:

@@ -11,7 +11,6 @@ from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
     AnyFloat,
     ArrayAttr,
     FloatAttr,
@@ -22,13 +21,14 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    f16,
     f32,
     i32,
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, PoolingOperation
-from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
-from xdsl.dialects.linalg.ops import GenericOp, YieldOp
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
@@ -41,18 +41,20 @@ from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.bodies import Weighted, arithmetic, converted, weighted
 from ...dialect.mlir.contraction import METADATA, ContractionOp
+from ...dialect.nest import generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
-from ..diagnostics import fail
+from ..diagnostics import fail, remark
 from ..patterns import apply_patterns
 from . import contraction
-from .contraction import SplitCopy, along_loops, length
+from .contraction import along_loops, length
 from .operand import expanded, lie_in_memory
 from .overlap import check_product
+from .split_loops import SplitLoops
 
 # Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
 # from zero, with an epilogue that weighs it and adds C.
@@ -147,16 +149,8 @@ def unroll(op: LinalgStructuredOperation) -> None:
             seen.append(map_along(len(kept), map(kept.index, loops)))
     block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
     _fill(block, [factor.unsigned for factor in product.factors])
-    generic = GenericOp(
-        inputs,
-        list(op.outputs),
-        Region(block),
-        ArrayAttr([AffineMapAttr(map_) for map_ in (*seen, map_along(len(kept), map(kept.index, loops_of(maps[-1]))))]),
-        ArrayAttr([IteratorTypeAttr.parallel()] * len(kept)),
-    )
-    generic.location = op.location
-    Rewriter.insert_op(generic, InsertPoint.before(op))
-    Rewriter.erase_op(op)
+    written = map_along(len(kept), map(kept.index, loops_of(maps[-1])))
+    Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, written]))
 
 
 def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
@@ -184,7 +178,7 @@ def _fill(block: Block, unsigned: Sequence[bool]) -> None:
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    apply_patterns([EraseEmpty(), RaiseProduct(), SplitCopy()], module)
+    apply_patterns([EraseEmpty(), RaiseProduct(), SplitLoops()], module)
 
 
 class EraseEmpty(RewritePattern):
@@ -344,6 +338,10 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)
+    held = element_type(raised.d)
+    if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS:
+        said = f"its body rounds each product and each sum to {held}; the kernel adds exact products, and rounds once"
+        remark(op, RaiseMatmulPass.name, f"{said} (accumulate = f16: after each instruction)" if held == f16 else said)
     Rewriter.replace_op(op, with_functions(raised), [])
 
 

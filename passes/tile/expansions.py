@@ -16,14 +16,9 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
+from ...dialect.warp.memory import LoadOp, StoreOp, fragment_bytes, together
 from ...dialect.warp.synchronisation import AtomicIncOp, BarrierAnyOp, NamedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
-from ...dialect.warp.words import (
-    LoadRegistersOp,
-    StoreRegistersOp,
-    fragment_bytes,
-    together,
-)
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
 
@@ -58,7 +53,7 @@ def warps_around(op: Operation) -> int:
 
 # Sums that CTAs share: what `warp.store_part`, `warp.arrive_last` and `warp.add_parts` do.
 #
-# A part is a row of memory. Warp after warp has its registers there, as `warp.store_registers` leaves them.
+# A part is a row of memory. Warp after warp has its registers there, in the order `vectors` of `warp.load`.
 
 MOST_UNROLLED = 64
 """Loads of a lane that stand one after another; more of them, for further parts, are a loop."""
@@ -70,7 +65,7 @@ class ExpandStorePart(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: StorePartOp, rewriter: PatternRewriter) -> None:
         column = _own_column(IndexBuilder(rewriter), op, op.memory, fragment_of(op.fragment))
-        rewriter.replace(op, StoreRegistersOp(op.fragment, op.memory, op.slot, column))
+        rewriter.replace(op, StoreOp(op.fragment, op.memory, [op.slot, column], registers="vectors"))
 
 
 class ExpandArriveLast(RewritePattern):
@@ -110,7 +105,7 @@ class ExpandAddParts(RewritePattern):
 
 def _added(index: IndexBuilder, op: AddPartsOp, total: SSAValue, row: SSAValue, column: SSAValue) -> SSAValue:
     """The sum with one more part."""
-    part = index.insert(LoadRegistersOp(op.memory, row, column, op.fragment.type)).fragment
+    part = index.insert(LoadOp(op.memory, [row, column], op.fragment.type, registers="vectors")).fragment
     return index.insert(ElementwiseOp(Kind.Add, total, part)).fragment
 
 
@@ -194,8 +189,8 @@ class _Parts:
         for receiver, part in enumerate(self.parts):
             others = index.insert(arith.CmpiOp(of_slice, index.value(receiver), "ne")).result
             slot = index.sub(index.xor(self.slice, receiver), 1) if self.op.slices > 2 else 0
-            row, column = self._place(receiver, slot)
-            index.insert(StoreRegistersOp(part, self.op.scratch, row, column, others))
+            place = self._place(receiver, slot)
+            index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others))
 
     def own(self) -> SSAValue:
         """The part that this slice gets."""
@@ -217,8 +212,8 @@ class _Parts:
             return index.insert(ElementwiseOp(Kind.Add, *halves)).fragment
         if first == 0:
             return own
-        row, column = self._place(self.slice, first - 1)
-        return index.insert(LoadRegistersOp(self.op.scratch, row, column, self.kind)).fragment
+        place = self._place(self.slice, first - 1)
+        return index.insert(LoadOp(self.op.scratch, place, self.kind, registers="vectors")).fragment
 
     def received_by_some(self) -> SSAValue:
         """The same, where slices that get no part go on with one of their own."""

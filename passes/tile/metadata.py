@@ -14,9 +14,9 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.mma import MmaOp, MmaSparseOp, metadata_type
-from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp, LoadScalesOp, SparseOp, metadata_span
+from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ..builder import Index, IndexBuilder
@@ -52,8 +52,8 @@ class MetadataWords:
             raise ValueError("metadata is loaded for a sparse instruction")
         where = index.values(self.words(index, at))
         kind = metadata_type(row.metadata, m // row.metadata.rows)
-        loaded = index.insert(LoadMetadataOp(a.metadata, where, kind, padded=a.padded is not None)).fragment
-        return loaded, self._selector(at)
+        loaded = LoadOp(a.metadata, where, kind, registers="tiles", padded=a.padded is not None)
+        return index.insert(loaded).fragment, self._selector(at)
 
     def load_all(
         self, index: IndexBuilder, a: SparseOp, steps: Sequence[dict[str, Index]]
@@ -202,7 +202,7 @@ class ScaleWords:
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], number: int) -> SSAValue:
         """The words with a warp's scales at `at` in the tile, from that number in a row on."""
         where = index.values([at[self.axis], number])
-        return index.insert(LoadScalesOp(tile, where, self.fragment())).fragment
+        return index.insert(LoadOp(tile, where, self.fragment(), swapped=self.role == "b")).fragment
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
-from ..linalg.operand import expanded
+from ..linalg.operand import expand
 from .fragment_math import number_of
 from .tiling import LaunchedKernel, launches
 
@@ -147,11 +147,10 @@ class Split:
         source, launch = copy.source, self.launch
         if not isinstance(source, BlockArgument):
             fail(copy, f"expected K to be cut of an argument of the kernel, got {source.type}")
-        shape, parts = list(memory_of(source).get_shape()), launch.schedule.split_k
-        shape[along : along + 1] = [parts, shape[along] // parts]
-        groups = [[0, 1], [2]] if along == 0 else [[0], [1, 2]]
-        kind = MemRefType(memory_of(source).element_type, shape)
-        held = launch.host.insert(expanded(launch.operands[source.index], kind, groups))
+        parts = [[size] for size in memory_of(source).get_shape()]
+        count = launch.schedule.split_k
+        parts[along] = [count, parts[along][0] // count]
+        held = launch.host.insert(expand(launch.operands[source.index], parts))
         return launch.replace(source, [copy], held, source.name_hint or "")
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import NamedTuple
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
-from ...dialect.mlir.nvgpu import TensorMapDescriptorType
-from ...dialect.ptx.text.syntax import Address, Symbol
+from ...dialect.ptx.text.syntax import Address, Symbol, Variable
 from ...dialect.ptx.types import ParamAttr
-from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space
+from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
@@ -304,10 +303,14 @@ NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", 
 """How a number is declared, by its MLIR type."""
 
 
+TENSOR_MAPS = (TensorMapType.name, "nvgpu.tensormap.descriptor")
+"""The types of a tensor map that a kernel is given."""
+
+
 def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[ParamAttr]:
     """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
     the sizes of dynamic dimensions and then dynamic strides, in elements."""
-    if isinstance(value.type, TensorMapType | TensorMapDescriptorType):
+    if value.type.name in TENSOR_MAPS:
         return [ParamAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
     if str(value.type) in NUMBERS:
         return [ParamAttr.of(NUMBERS[str(value.type)], name)]
@@ -346,7 +349,7 @@ def argument(
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
     """
-    if isinstance(value.type, TensorMapType | TensorMapDescriptorType):
+    if value.type.name in TENSOR_MAPS:
         return emitter.pure("cvta.param.u64", emitter.pure("mov.b64", Symbol(name)))
     if not isinstance(value.type, MemRefType):
         return _number(kernel, emitter, value, name)
@@ -453,3 +456,30 @@ def matrix(
         aligned,
         None if step == 1 else scalars.bytes_of(step, bits),
     )
+
+
+# Memory of the CTA that has a name and a size of its own.
+
+OTHERS = {"i1": 8, "i16": 16, "i64": 64, "index": 64}
+"""Bits in memory of elements that no product has."""
+
+
+def element_bits(op: Operation, kind: Memory) -> int:
+    """The bits of an element of memory or of a vector: whole bytes."""
+    element = element_row(kind.element_type)
+    bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
+    if bits % 8 or not bits:
+        fail(op, f"{op.name} is lowered for elements of whole bytes, got {kind}")
+    return bits
+
+
+def static_shared(op: Operation, emitter: Emitter, name: str, kind: Memory) -> tuple[MemoryArgument, Variable]:
+    """Memory of the CTA under a name of the module, row by row, and its declaration."""
+    bits, shape, strides = element_bits(op, kind), kind.get_shape(), strides_of(kind)
+    if min(shape, default=1) < 0 or strides is None or None in strides:
+        fail(op, f"expected shared memory of a size that is known, got {kind}")
+    size = prod(shape) * bits // 8
+    variable = Variable("shared", "b8", name, count=size, align=ALIGNMENT)
+    base = emitter.pure("mov.u32", Symbol(name))
+    known = tuple(stride or 0 for stride in strides)
+    return MemoryArgument(base, shape, known, bits, space="shared"), variable

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import ElectOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
@@ -375,7 +376,7 @@ def _what(body: Block) -> str:
     """What a loop counts, for a comment."""
     if any(isinstance(op, scf.ForOp) for op in body.ops):
         return "tile"
-    return "part" if any(op.name == "warp.load_registers" for op in body.ops) else "K"
+    return "part" if any(isinstance(op, LoadOp) and op.order == "vectors" for op in body.ops) else "K"
 
 
 @lowers(scf.YieldOp)

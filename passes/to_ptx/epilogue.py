@@ -20,7 +20,6 @@ from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ...dialect.warp.words import StoreRegistersOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
@@ -33,7 +32,7 @@ from .memory import offsets
 # Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
 
 READERS = (
-    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
+    *(MapOp, StoreOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
     *(ReduceOp, BroadcastOp),
 )
 """Operations that leave the registers of their operands as they are."""
@@ -178,7 +177,7 @@ class _Line(_Elements):
 # Elements
 
 
-class Packing:
+class ElementPacking:
     """Elements out of and into the registers of fragments, for one operation."""
 
     def __init__(self, emitter: Emitter, elements: Elements) -> None:
@@ -253,7 +252,7 @@ class Packing:
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
     elements = Elements(lowering.emitter, lowering.target)
-    packing = Packing(lowering.emitter, elements)
+    packing = ElementPacking(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
     each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()

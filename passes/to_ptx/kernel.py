@@ -22,7 +22,15 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp
 from ...dialect.schedule import SHARED_ALIGNMENT
-from ...dialect.warp.attributes import COMPUTES, FragmentType, ScheduleAttr, target_of
+from ...dialect.warp.attributes import (
+    COMPUTES,
+    SHARED_SPACE,
+    FragmentType,
+    ScheduleAttr,
+    is_memory,
+    memory_space,
+    target_of,
+)
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
 from ...dialect.warp.warpgroup import SetRegistersOp
@@ -39,6 +47,7 @@ from .addressing import (
     SharedTile,
     matrix,
     parameters,
+    static_shared,
 )
 from .addressing import argument as argument_of
 from .copies import TileCopies
@@ -117,15 +126,19 @@ class KernelLowering:
         """Emits the whole body; `parameters` names the kernel's parameters in the text."""
         block = self.kernel.body.block
         for number, value in enumerate(block.args[len(parameters) :]):
-            from .thread_code import workgroup_memory
-
-            workgroup_memory(self, value, f"{self.kernel.sym_name.data}_workgroup_{number}")
+            self.named_memory(self.kernel, value, f"{self.kernel.sym_name.data}_workgroup_{number}")
         for value, name in zip(block.args, parameters, strict=False):
             self._take(value, argument_of(self.kernel, self.emitter, self.scalars, value, name))
         self.block(block)
         if self.shared_bytes > self.target.shared:
             fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
                  f"{self.target.shared / KIB:g} KiB for a CTA")  # fmt: skip
+
+    def named_memory(self, op: Operation, value: SSAValue, name: str) -> None:
+        """Makes a value known as memory of the CTA that is declared under a name of the module."""
+        if not is_memory(value.type) or memory_space(value.type) != SHARED_SPACE:
+            fail(op, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
+        self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
 
     def _threads(self) -> int:
         size = self.kernel.known_block_size
@@ -199,7 +212,7 @@ class KernelLowering:
         if not steps and found.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and found.packed > 1:
-            fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
+            fail(op, f"{op.name} moves whole bytes, got {value.type}; packed elements move as registers")
         return found
 
     def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
@@ -233,9 +246,9 @@ class KernelLowering:
             return self.emitter.registers(register_type(kind.element), kind.registers)
         if kind in (IndexType(), i1, i32):
             return []
-        from .thread_code import value_registers
+        from .elements import value_registers
 
-        return value_registers(self, kind)
+        return value_registers(self.emitter, kind)
 
 
 # `convert-warp-to-ptx`: kernels over fragments become what each thread executes.

@@ -1,8 +1,8 @@
-"""Operations on memory: allocations, views, copies, words, scales, packing."""
+"""Operations on memory: allocations, views, copies, registers, packing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
@@ -12,7 +12,6 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
-from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.warp.attributes import (
@@ -25,27 +24,17 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import CommitOp, CopyOp, PackOp, WaitOp
-from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds
-from ...dialect.warp.operands import LoadScalesOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds, register_bytes, together, words_of
 from ...dialect.warp.views import MatrixOp, strides_of
-from ...dialect.warp.words import (
-    LoadRegistersOp,
-    LoadWordsOp,
-    StoreRegistersOp,
-    StoreWordsOp,
-    register_bytes,
-    together,
-    words_of,
-)
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
 from .copies import COMMIT
-from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of
+from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
-from .products import STAGED, load_shared, stage_text, store_shared
+from .products import load_shared, shared_place, stage_text, store_shared
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -74,6 +63,9 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
     kind = op.fragment.type
+    if op.order:
+        _load_registers(lowering, op)
+        return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         load_shared(lowering, op, lowering.result(op.fragment))
         return
@@ -115,6 +107,9 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
+    if op.order:
+        _store_registers(lowering, op)
+        return
     if isinstance(lowering.values.get(op.memory), SharedTile):
         store_shared(lowering, op)
         return
@@ -179,116 +174,100 @@ def _wait(lowering: KernelLowering, op: WaitOp) -> None:
         lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)
 
 
-# Fragments in memory as registers hold them: `warp.store_registers`, `warp.load_registers`.
-
-
-class _Vectors(NamedTuple):
-    """The vectors of one lane: how many registers each has, and where the first and the next ones lie."""
-
-    space: str
-    each: int
-    first: At
-    step: int
-
-    @staticmethod
-    def of(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, kind: FragmentType) -> _Vectors:
-        s, (row, column), count = lowering.scalars, lowering.indices((op.row, op.column)), together(kind)
-        lane_bytes = count * register_bytes(kind)
-        if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-            tile = lowering.tile(op, op.memory)
-            start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
-            place = lowering.addressing.plain(tile, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
-            return _Vectors("shared", count, place, LANES * lane_bytes)
-        matrix = lowering.matrix(op, op.memory)
-        terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
-        return _Vectors("global", count, s.address(matrix.base, terms), LANES * lane_bytes)
-
-    def each_of(self, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
-        """The registers of each vector, and where it lies."""
-        for i, start in enumerate(range(0, len(registers), self.each)):
-            yield registers[start : start + self.each], self.first.behind(i * self.step)
-
-
-def _comment(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, kind: FragmentType, way: str) -> None:
-    place = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
-    lowering.emitter.comment(f"{op.name}: registers of {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}")
-
-
-@lowers(StoreRegistersOp)
-def _store_registers(lowering: KernelLowering, op: StoreRegistersOp) -> None:
-    _comment(lowering, op, fragment_of(op.fragment), "to")
-    taken = True if op.taken is None else lowering.predicate(op.taken)
-    vectors = _Vectors.of(lowering, op, fragment_of(op.fragment))
-    for registers, place in vectors.each_of(lowering.fragment(op.fragment)):
-        lowering.emitter.store(vectors.space, registers, place, guard=taken)
-
-
-@lowers(LoadRegistersOp)
-def _load_registers(lowering: KernelLowering, op: LoadRegistersOp) -> None:
-    _comment(lowering, op, op.fragment.type, "from")
-    into = lowering.result(op.fragment)
-    vectors = _Vectors.of(lowering, op, op.fragment.type)
-    for registers, place in vectors.each_of(into):
-        lowering.emitter.load(vectors.space, registers, place)
-    lowering.values[op.fragment] = into
-
-
-# Words of packed elements and of scales: `warp.load_words`, `warp.store_words`, `warp.load_scales`.
+# Fragments in memory as registers hold them: `registers` of `warp.load` and `warp.store`.
 
 WORD_BYTES = 4
 
+FIRST_TWO = word(0x44444444)
+"""A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
 
-def _words(lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType) -> tuple[int, int, At]:
-    """Registers that one access moves, the bytes of one, and the address of a lane's first."""
+
+class RegisterAccesses(NamedTuple):
+    """The accesses of one lane: how many registers each moves, in an instruction of which space and type, and where."""
+
+    space: str
+    type: str
+    each: int
+    places: Iterable[At]
+
+    def of(self, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
+        """The registers of each access, with its address."""
+        for i, place in enumerate(self.places):
+            yield registers[i * self.each :][: self.each], place
+
+
+def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
     matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
     size = WORD_BYTES * words_of(kind) // kind.registers
     holder = lowering.addressing.holder(kind.layout.data, lowering.lane)
-    address = lowering.scalars.address(
+    first = lowering.scalars.address(
         matrix.base,
         [(holder, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
     )
     words = gcd(divisor_of(matrix.row_bytes), matrix.alignment) // WORD_BYTES
     aligned = common_divisor((column, words, words_of(kind))) * WORD_BYTES
-    together = CHUNK // size
-    while aligned % (together * size) or kind.registers % together:
-        together //= 2
-    return max(1, together), size, address
+    each = CHUNK // size
+    while aligned % (each * size) or kind.registers % each:
+        each //= 2
+    each = max(1, each)
+    places = [first.behind(start * size) for start in range(0, kind.registers, each)]
+    return RegisterAccesses("global", f"b{8 * size}", each, places)
 
 
-@lowers(LoadWordsOp)
-def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
-    kind, into = op.fragment.type, lowering.result(op.fragment)
-    together, size, first = _words(lowering, op, kind)
-    for start in range(0, len(into), together):
-        registers = into[start : start + together]
-        lowering.emitter.load("global", registers, first.behind(start * size), f"b{8 * size}")
+def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    s, (row, column), each = lowering.scalars, lowering.indices(op.indices), together(kind)
+    lane_bytes, space = each * register_bytes(kind), "global"
+    if memory_space(memory_of(op.memory)) == SHARED_SPACE:
+        tile, space = lowering.tile(op, op.memory), "shared"
+        start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
+        first = lowering.addressing.plain(tile, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
+    else:
+        matrix = lowering.matrix(op, op.memory)
+        terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
+        first = s.address(matrix.base, terms)
+    places = [first.behind(i * LANES * lane_bytes) for i in range(kind.registers // each)]
+    return RegisterAccesses(space, "", each, places)
+
+
+def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    tile, (stage, row, column) = shared_place(lowering, op, op.memory, op.indices)
+    layout = kind.layout.data
+    warps, holder = layout.threads // LANES, lowering.addressing.holder(layout, lowering.lane)
+    warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
+    along = Position.of(lowering.lane, column, 0)
+    # Addresses are computed one by one, where they are used.
+    downs = (Position.of(warp, row, i * warps) for i in range(kind.registers))
+    return RegisterAccesses("shared", "", 1, (lowering.addressing.shared(tile, stage, down, along) for down in downs))
+
+
+BY_ORDER = {"lanes": _by_lanes, "vectors": _by_vectors, "tiles": _by_tiles}
+"""The accesses of registers, by the order in which they lie in memory."""
+
+
+def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    place = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
+    shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
+    moved = "to" if isinstance(op, StoreOp) else "from"
+    lowering.emitter.comment(f"{op.name}: registers of {shown} {moved} {place}")
+    return BY_ORDER[op.order](lowering, op, kind)
+
+
+def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
+    emitter, into = lowering.emitter, lowering.result(op.fragment)
+    accesses = _register_accesses(lowering, op, op.fragment.type)
+    for registers, place in accesses.of(into):
+        emitter.load(accesses.space, registers, place, accesses.type)
+        for register in registers if op.padded is not None else ():
+            absent = emitter.compute("setp.eq.b32", register, 0)
+            emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
     lowering.values[op.fragment] = into
 
 
-@lowers(StoreWordsOp)
-def _store_words(lowering: KernelLowering, op: StoreWordsOp) -> None:
-    kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
-    together, size, first = _words(lowering, op, kind)
-    for start in range(0, len(held), together):
-        registers = held[start : start + together]
-        lowering.emitter.store("global", registers, first.behind(start * size), f"b{8 * size}")
-
-
-@lowers(LoadScalesOp)
-def _load_scales(lowering: KernelLowering, op: LoadScalesOp) -> None:
-    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
-    found = lowering.indices(op.indices)
-    stage, row, column = found if len(found) == STAGED else (0, *found)
-    if divisor_of(column) % SCALES_OF_WORD:
-        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {column}")
-    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
-    size = layout.extent(op.axis)
-    lowering.emitter.comment(f"{op.name}: scales of {size * len(into)} {op.what} from {place}")
-    lane_row = lowering.addressing.from_bits(lowering.lane, layout.lane, op.axis)
-    for i, register in enumerate(into):
-        where = Position.of(lane_row, row, i * size), Position.of(0, column, 0)
-        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
-    lowering.values[op.fragment] = into
+def _store_registers(lowering: KernelLowering, op: StoreOp) -> None:
+    taken = True if op.taken is None else lowering.predicate(op.taken)
+    accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
+    for registers, place in accesses.of(lowering.fragment(op.fragment)):
+        lowering.emitter.store(accesses.space, registers, place, accesses.type, guard=taken)
 
 
 # Whole matrices to aligned rows: `warp.pack`.
@@ -403,9 +382,9 @@ class Packing:
             return words
         last = s.compare("eq", chunk.column, self.filled - 1)
         kept = words[:whole]
-        for i, word in enumerate(words[whole:]):
+        for i, held in enumerate(words[whole:]):
             mask = s.select(last, (1 << BYTE * part) - 1 if i == 0 else 0, -1)
-            kept.append(self.emitter.pure("and.b32", word, mask))
+            kept.append(self.emitter.pure("and.b32", held, mask))
         return kept
 
     def _copy_last_elements(self, chunk: PackedChunk) -> None:

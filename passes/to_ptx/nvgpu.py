@@ -17,11 +17,13 @@ from ...dialect.mlir import nvgpu
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
+from .addressing import element_bits, static_shared
 from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .synchronisation import COMPLETES
-from .thread_code import Vector, element_bits, is_vector, place_of, static_shared, vector_registers
+from .thread_code import AnyVector, is_vector, vector_registers
+from .thread_memory import place_of
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 """What PTX calls element types of products; others have the same name."""
@@ -127,7 +129,7 @@ def _create(lowering: KernelLowering, op: nvgpu.MBarrierCreateOp) -> None:
     kind = op.barriers.type
     name = f"{lowering.kernel.sym_name.data}_mbarriers_{len(lowering.variables)}"
     memory = MemRefType(i64, [kind.num_barriers.value.data], memory_space=IntegerAttr(SHARED_SPACE, i64))
-    lowering.memories[op.barriers] = static_shared(lowering, op, name, memory)
+    lowering.memories[op.barriers], lowering.variables[name] = static_shared(op, lowering.emitter, name, memory)
 
 
 def _barrier(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
@@ -279,7 +281,7 @@ def _accumulator(lowering: KernelLowering, op: Operation, kind: nvgpu.WarpgroupA
     return lowering.emitter.registers("f32", rows * columns // (4 * LANES))
 
 
-def _sizes(op: Operation, kind: Memory | Vector) -> tuple[int, int]:
+def _sizes(op: Operation, kind: Memory | AnyVector) -> tuple[int, int]:
     shape = kind.get_shape()
     if len(shape) != 2 or min(shape) <= 0:
         fail(op, f"expected two sizes that are known, got {kind}")

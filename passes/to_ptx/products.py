@@ -8,6 +8,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
@@ -15,7 +16,6 @@ from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp, MmaSparseOp
-from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp
 from ...dialect.warp.product import ProductOp
 from ...dialect.warp.warpgroup import (
     ROWS,
@@ -28,8 +28,8 @@ from ...dialect.warp.warpgroup import (
 )
 from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
 from ..diagnostics import fail
-from .addressing import CHUNK, Position, SharedTile
-from .emitter import WARP, At, IndexValue, VirtualRegister, divisor_of, word
+from .addressing import CHUNK, SharedTile
+from .emitter import WARP, At, IndexValue, VirtualRegister, divisor_of
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, lowers
 
@@ -122,6 +122,8 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
 
     tile, place = shared_place(lowering, op, op.memory, op.indices)
     kind = op.fragment.type
+    if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
+        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
     loads = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
     loads.load(kind, op.swapped is not None, tile, place, into)
@@ -172,35 +174,13 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
 
 
-# Sparse products and their metadata: `warp.mma_sp`, `warp.load_metadata`.
-
-FIRST_TWO = word(0x44444444)
-"""A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
+# Sparse products: `warp.mma_sp`.
 
 
 @lowers(MmaSparseOp)
 def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
     selector = op.selector.value.data
     product(lowering, op, (TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]),))
-
-
-@lowers(LoadMetadataOp)
-def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
-    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
-    found = lowering.indices(op.indices)
-    stage, row, column = found if len(found) == STAGED else (0, *found)
-    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
-    warps = layout.threads // LANES
-    lowering.emitter.comment(f"{op.name}: metadata of {METADATA_ROWS * warps * len(into)} rows from {place}")
-    holder = lowering.addressing.holder(layout, lowering.lane)
-    warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
-    for i, register in enumerate(into):
-        where = Position.of(warp, row, i * warps), Position.of(lowering.lane, column, 0)
-        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
-        if op.padded is not None:
-            absent = lowering.emitter.compute("setp.eq.b32", register, 0)
-            lowering.emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
-    lowering.values[op.fragment] = into
 
 
 # Matrix moves of epilogues: `warp.stmatrix`.

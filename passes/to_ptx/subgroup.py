@@ -13,15 +13,16 @@ from ...dialect.isa.form import Shape
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import subgroup
-from ...dialect.mlir.subgroup import MmaMatrixType, Reduction
+from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
 from .elements import Elements, HeldElement
 from .emitter import At, Both, VirtualRegister
-from .epilogue import Packing
+from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .thread_code import give, number_of, place_of
+from .thread_code import give, number_of
+from .thread_memory import place_of
 
 # Exchanges and reductions.
 
@@ -52,26 +53,26 @@ def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     lowering.values[op.valid] = valid
 
 
-COMBINE: Mapping[Reduction, type[Operation]] = {
-    Reduction.MINUI: arith.MinUIOp,
-    Reduction.MINSI: arith.MinSIOp,
-    Reduction.MAXUI: arith.MaxUIOp,
-    Reduction.MAXSI: arith.MaxSIOp,
-    Reduction.MINNUMF: arith.MinnumfOp,
-    Reduction.MAXNUMF: arith.MaxnumfOp,
-    Reduction.MINIMUMF: arith.MinimumfOp,
-    Reduction.MAXIMUMF: arith.MaximumfOp,
-    Reduction.AND: arith.AndIOp,
-    Reduction.OR: arith.OrIOp,
-    Reduction.XOR: arith.XOrIOp,
+COMBINE: Mapping[ReductionKind, type[Operation]] = {
+    ReductionKind.MINUI: arith.MinUIOp,
+    ReductionKind.MINSI: arith.MinSIOp,
+    ReductionKind.MAXUI: arith.MaxUIOp,
+    ReductionKind.MAXSI: arith.MaxSIOp,
+    ReductionKind.MINNUMF: arith.MinnumfOp,
+    ReductionKind.MAXNUMF: arith.MaxnumfOp,
+    ReductionKind.MINIMUMF: arith.MinimumfOp,
+    ReductionKind.MAXIMUMF: arith.MaximumfOp,
+    ReductionKind.AND: arith.AndIOp,
+    ReductionKind.OR: arith.OrIOp,
+    ReductionKind.XOR: arith.XOrIOp,
 }
 """What two numbers become in a reduction; a sum and a product depend on the kind of number."""
 
 
-def _combiner(reduction: Reduction, kind: Attribute) -> Operation:
-    if reduction == Reduction.ADD:
+def _combiner(reduction: ReductionKind, kind: Attribute) -> Operation:
+    if reduction == ReductionKind.ADD:
         op = arith.AddfOp if kind == f32 else arith.AddiOp
-    elif reduction == Reduction.MUL:
+    elif reduction == ReductionKind.MUL:
         op = arith.MulfOp if kind == f32 else arith.MuliOp
     else:
         op = COMBINE[reduction]
@@ -187,7 +188,7 @@ def _compute(lowering: KernelLowering, op: subgroup.SubgroupMmaComputeOp) -> Non
 def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp) -> None:
     kind = op.res.type.matrix.element_type
     registers = _registers(lowering, op, op.res.type)
-    packing = Packing(lowering.emitter, Elements(lowering.emitter, lowering.target))
+    packing = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target))
     each = max(1, 32 // _type(op, op.res.type).bits)
     number = number_of(lowering, op.value)
     lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
@@ -216,7 +217,7 @@ def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp
     if op.opType.data not in ELEMENTWISE:
         fail(op, f"{op.name} {op.opType.data.value} is not lowered")
     elements = Elements(lowering.emitter, lowering.target)
-    packing, kinds = Packing(lowering.emitter, elements), [_matrix(op, value) for value in (*op.args, op.res)]
+    packing, kinds = ElementPacking(lowering.emitter, elements), [_matrix(op, value) for value in (*op.args, op.res)]
     *sources, result = (kind.matrix.element_type for kind in kinds)
     scalar = ELEMENTWISE[op.opType.data].create(operands=Block(arg_types=sources).args, result_types=[result])
     operands = [_elements(op, packing, lowering.fragment(v), k) for v, k in zip(op.args, kinds, strict=False)]
@@ -231,7 +232,7 @@ def _matrix(op: Operation, value: SSAValue) -> MmaMatrixType:
     return value.type
 
 
-def _elements(op: Operation, packing: Packing, registers: Fragment, kind: MmaMatrixType) -> list[HeldElement]:
+def _elements(op: Operation, packing: ElementPacking, registers: Fragment, kind: MmaMatrixType) -> list[HeldElement]:
     element = _type(op, kind)
     count = len(registers) * max(1, 32 // element.bits)
     return [packing.element(element, registers, number) for number in range(count)]

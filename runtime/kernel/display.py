@@ -7,8 +7,8 @@ from html import escape
 
 from ...dialect.layouts.pictures import box, colour, document, grid, text
 from ...dialect.schedule import Schedule
+from ..arguments.signature import Signature
 from ..base.launch import Launch, Problem
-from ..plan.signature import Signature
 
 SIDE = 200.0
 """Pixels of the longer side of a result."""

@@ -19,15 +19,14 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.assumptions import IsDivisibleOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.matmul import MatmulOp
+from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root
 from ...passes.universe import make_context, parse_mlir
-from ..arguments.elements import ELEMENT_BITS, memory_bytes
-from ..arguments.parameter import Parameter
+from ..arguments.elements import ELEMENT_NAMES, memory_bytes
+from ..arguments.signature import Parameter, Signature
 from ..base.errors import HostError
 from ..base.launch import Plan, Problem
-from .place import place_of
-from .plan import lies, plan
-from .signature import Signature
+from .plan import layout_key, plan
 
 if TYPE_CHECKING:
     from ..arguments.launch_values import LaunchValue
@@ -62,21 +61,21 @@ def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
     plans: dict[tuple[object, ...], Plan] = {}
 
     def plan_of(values: Sequence[LaunchValue]) -> Plan:
-        key = tuple(lies(value, bytes_) for value in values)
-        if (found := plans.get(key)) is None:
-            found = plan(function, values)
+        key = tuple(layout_key(value, bytes_) for value in values)
+        if (made := plans.get(key)) is None:
+            made = plan(function, values)
             if len(plans) >= REMEMBERED:
                 plans.clear()
-            plans[key] = found
-        return found
+            plans[key] = made
+        return made
 
     return plan_of
 
 
 def functions(module: ModuleOp) -> dict[str, func.FuncOp]:
     """The host functions with a body, by name."""
-    found = (op for op in module.ops if isinstance(op, func.FuncOp))
-    return {op.sym_name.data: op for op in found if not op.is_declaration}
+    all_functions = (op for op in module.ops if isinstance(op, func.FuncOp))
+    return {op.sym_name.data: op for op in all_functions if not op.is_declaration}
 
 
 def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
@@ -85,18 +84,18 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
     Raises:
         HostError: naming the functions there are.
     """
-    found = functions(module)
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    names = ", ".join(f"@{n}" for n in found) or "none"
+    by_name = functions(module)
+    if name is None and len(by_name) == 1:
+        return next(iter(by_name.values()))
+    names = ", ".join(f"@{n}" for n in by_name) or "none"
     if name is None:
         kernels = any(isinstance(op, gpu.ModuleOp) for op in module.ops)
         launch = "launch a kernel of its gpu.module with a grid and a block"
-        fix = "name one" if found else launch if kernels else "wrap the operations in a func.func"
-        raise HostError(f"expected a module with one function, got {len(found)} ({names}); {fix}")
-    if name not in found:
+        fix = "name one" if by_name else launch if kernels else "wrap the operations in a func.func"
+        raise HostError(f"expected a module with one function, got {len(by_name)} ({names}); {fix}")
+    if name not in by_name:
         raise HostError(f"no function @{name} in the module; it has {names}")
-    return found[name]
+    return by_name[name]
 
 
 def signature(function: func.FuncOp) -> Signature:
@@ -156,8 +155,8 @@ def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple
         shape = parameters[position].shape or ()
         return dimension < len(shape) and shape[dimension] < 0
 
-    found = (frozenset((v.index, d) for v, d in group if isinstance(v, BlockArgument)) for group in groups)
-    return tuple(tie for tie in found if any(unknown(*place) for place in tie))
+    ties = (frozenset((v.index, d) for v, d in group if isinstance(v, BlockArgument)) for group in groups)
+    return tuple(tie for tie in ties if any(unknown(*place) for place in tie))
 
 
 def _product(op: Structured) -> Problem | None:
@@ -239,12 +238,12 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     else:
         element, shape = str(kind.get_element_type()), kind.get_shape()
         if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
-            found = kind.layout.get_strides()
-            if found is None:
+            steps = kind.layout.get_strides()
+            if steps is None:
                 raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
-            strides = tuple(found)
-    if element not in ELEMENT_BITS:
-        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(ELEMENT_BITS)}")
+            strides = tuple(steps)
+    if element not in ELEMENT_NAMES:
+        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(ELEMENT_NAMES)}")
     divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
     return Parameter(name, element, shape, strides, divisor)
 

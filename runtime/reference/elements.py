@@ -25,9 +25,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.mlir.bodies import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
+from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..base.errors import HostError
-from ..plan.place import place_of
 from .product import ROUNDINGS, Reference, distance
 
 FLOAT64 = 2.0**-52

@@ -24,12 +24,12 @@ from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
 from ..numerics.array import Array
 from ..plan.constants import elements_of
-from ..plan.place import place_of
 from ..plan.plan import index_result
 from .nests import elementwise, evaluate_nest, letters
 from .product import (

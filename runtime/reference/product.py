@@ -11,10 +11,10 @@ from xdsl.ir import Operation
 
 from ...dialect.sparsity import matrix
 from ...dialect.sparsity.matrix import metadata_codes
+from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, element_of, rounded
 from ..arguments.sparse import operand_for
 from ..base.errors import HostError
-from ..plan.place import place_of
 
 # How a value came about, as far as its bound depends on it; and that bound in words.
 
@@ -66,7 +66,7 @@ def bound_text(history: History, unit: float, tf32_unit: float, short_unit: floa
     through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
     if through := [*through, *others]:
         return f"{product}, carried through {' and '.join(through)}, each rounded to its type"
-    return product if unit == 0 else f"{product}, rounded to the output's type"
+    return product if unit == 0 else f"{product}, rounded once to the output's type"
 
 
 def _counted(number: int, what: str) -> str:

@@ -33,7 +33,7 @@ from products import (
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.parameter import Parameter
+from warploom.runtime.arguments.signature import Parameter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = TypeVar("Item")

@@ -19,11 +19,11 @@ KERNELS = Path(__file__).parents[1] / "data" / "upstream"
 RNG = np.random.default_rng()
 
 
-def to_ptx(text: str, arch: str) -> str:
+def to_ptx(text: str, arch: str, before: str = "") -> str:
     ctx = make_context()
     module = parse_mlir(ctx, text, "kernels.mlir")
     module.verify()
-    lower(module, ctx, f"warp-set-target{{arch={arch}}},convert-warp-to-ptx")
+    lower(module, ctx, f"{before}warp-set-target{{arch={arch}}},convert-warp-to-ptx")
     return print_ptx(ptx_module(module))
 
 
@@ -81,6 +81,15 @@ def test_a_product_of_a_warpgroup_with_tensor_copies() -> None:
     maps = [TensorMap(a, box=(128, 64), swizzle=128), TensorMap(b, box=(64, 64), swizzle=128)]
     run(loaded("warpgroup", "sm_90a"), "gemm", [*maps, d], threads=128, shared=65536)
     assert (abs(d - product(a, b)) <= bound(a, b)).all()
+
+
+def test_the_body_of_a_launch_becomes_a_kernel() -> None:
+    x, y = RNG.standard_normal(64).astype(np.float32), poisoned(64)
+    text = (KERNELS / "launch.mlir").read_text()
+    module = load_ptx(to_ptx(text, "sm_80", "gpu-kernel-outlining,"))
+    module.launch("f_kernel", grid=(2, 1, 1), block=(32, 1, 1), args=[x, y], device="interp", checks="all")
+    doubled = x.reshape(2, 32)[:, ::-1].reshape(-1) * np.float32(2.5)
+    assert (y == np.where(doubled > 2.5, np.sqrt(np.maximum(doubled, 0)), doubled)).all()
 
 
 def test_a_missing_wait_for_copies_is_found() -> None:

@@ -123,7 +123,7 @@ def test_sparse(selector: int, rng: np.random.Generator) -> None:
     body = f"""
     %a = warp.load %A[%z, %z] : $A -> {fragment_a}
     %b = warp.load %B[%z, %z] : $B -> {fragment_b}
-    %e = warp.load_words %E[%z, %z] : $E -> {meta}
+    %e = warp.load %E[%z, %z] {{registers = "lanes"}} : $E -> {meta}
     %c = warp.constant 0.0 : f32 : {acc}
     %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[{selector}] : {fragment_a}, {fragment_b}, {acc}, {meta}
     warp.store %d, %C[%z, %z] : {acc}, $C"""

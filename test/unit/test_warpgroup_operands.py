@@ -71,7 +71,7 @@ def kernel(element: str, *, sparse: bool, registers: bool) -> str:
     stored, step = depth // 2 if sparse else depth, row.stored_k
     loads, products = [], []
     if sparse:
-        loads.append("%e = warp.load_words %E[%c0, %c0] : memref<1x128xi32> -> !meta")
+        loads.append('%e = warp.load %E[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !meta')
     negated = "" if element == "i8" else "negate_a"
     for i, k in enumerate(range(0, stored, step)):
         given, kind = (f"%a{i}", "!a") if registers else (f"%As[%c0, %c{k}]", "!As")

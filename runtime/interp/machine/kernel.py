@@ -64,6 +64,11 @@ class Decoded:
         """What a matrix instruction is."""
         return self.traits.form
 
+    def slot(self, operand: object) -> RegisterSlot | None:
+        """The register that an operand, or the base of an address, is; None for what is none, or a special one."""
+        name = operand.name if isinstance(operand, Register) else ""
+        return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
+
     def named(self) -> dict[str, Operand]:
         """The operands by the names that the row gives them, of a row that leaves none out but at the end."""
         slots = self.row.slots_of(self.traits.bindings)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Register, Symbol
+from ....dialect.ptx.text.syntax import Address, Symbol
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.array import Array
@@ -122,7 +122,7 @@ def polled(state: State, code: Sequence[Decoded], loops: Mapping[int, int], pc: 
 def _word(state: State, decoded: Decoded, where: Address, thread: int) -> str:
     """The word at the address of a thread's operand, as messages name it."""
     width, shared = bits_of(decoded.traits.types[-1]) // 8, decoded.traits.space == "shared"
-    slot = next((s for s in decoded.reads if isinstance(where.base, Register) and s.name == where.base.name), None)
+    slot = decoded.slot(where.base)
     place = decoded.places[0] if isinstance(where.base, Symbol) and decoded.places else None
     if slot is None and place is None:
         return "memory"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Register, Symbol
+from ....dialect.ptx.text.syntax import Address, Symbol
 from ....dialect.ptx.traits import PRODUCTS
 from ..machine.copies import OperationGroups
 from ..machine.names import VariablePlace
@@ -418,11 +418,10 @@ def _of_addresses(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> frozen
     """The variables that the addresses of an instruction can come from; none where one is not known."""
     found: set[VariablePlace] = set()
     for operand in decoded.source.operands:
-        if isinstance(operand, Address) and isinstance(operand.base, Register):
-            name = operand.base.name
-            slot = next((s for s in decoded.reads if s.name == name), None)
-            found |= (known.get(slot) if slot is not None else None) or frozenset()
-        elif isinstance(operand, Address) and isinstance(operand.base, Symbol):
-            name = operand.base.name
-            found |= {place for place in decoded.places if place.name == name}
+        if not isinstance(operand, Address):
+            continue
+        if (slot := decoded.slot(operand.base)) is not None:
+            found |= known.get(slot) or frozenset()
+        elif isinstance(operand.base, Symbol):
+            found |= {place for place in decoded.places if place.name == operand.base.name}
     return frozenset(found)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
-from ....dialect.ptx.text.syntax import Operand, Register, Vector
+from ....dialect.ptx.text.syntax import Vector
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot
 from .findings import Check
@@ -124,7 +124,8 @@ class WarpgroupRegisters(Check):
         self._unfinished()
         super().begin(state, kernel)
         products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.form, Wgmma)}
-        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for d in products.values() for s in _taken(d)))}
+        taken = (slot for d in products.values() for slots in _taken(d) for slot in slots)
+        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(taken))}
         self.names = [slot.name for slot in self.slots]
         self.products = {pc: self._product(d) for pc, d in products.items()}
         shape = (len(self.slots), -(-state.warps // WARPS))
@@ -140,8 +141,7 @@ class WarpgroupRegisters(Check):
 
     def _product(self, decoded: Decoded) -> _Product:
         row = decoded.form
-        number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
-        d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded))
+        d, a, e = (np.array([self.slots[slot] for slot in slots], np.intp) for slots in _taken(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
         return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
 
@@ -276,22 +276,9 @@ class WarpgroupRegisters(Check):
         self.report(pc, what, group * WARPS, about=str(about), note=note)
 
 
-def _operands(decoded: Decoded) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The names of the registers of D, of A where it is in registers, and of the metadata of a sparse A."""
-    given = decoded.named()
-    a = [given["a"]] if isinstance(given["a"], Vector) else []
-    return tuple(_names([given["d"]])), tuple(_names(a)), tuple(_names([given["e"]] if "e" in given else []))
-
-
-def _names(operands: Iterable[Operand]) -> Iterable[str]:
-    for operand in operands:
-        if isinstance(operand, Vector):
-            yield from _names(operand.items)
-        elif isinstance(operand, Register):
-            yield operand.name
-
-
-def _taken(decoded: Decoded) -> list[RegisterSlot]:
-    """The registers of D, of A and of metadata."""
-    names = {name for some in _operands(decoded) for name in some}
-    return [slot for slot in (*decoded.writes, *decoded.reads) if slot.name in names]
+def _taken(decoded: Decoded) -> tuple[list[RegisterSlot], ...]:
+    """The registers of D, of A where it is in registers, and of the metadata of a sparse A."""
+    named = decoded.named()
+    vectors = (named["d"], named["a"] if isinstance(named["a"], Vector) else None, named.get("e"))
+    items = (v.items if isinstance(v, Vector) else (v,) for v in vectors)
+    return tuple([slot for slot in map(decoded.slot, each) if slot is not None] for each in items)

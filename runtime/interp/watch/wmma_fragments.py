@@ -148,9 +148,8 @@ class WmmaFragments(Check):
 
 def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
     """The registers of an operand; literals have none."""
-    by_name = {slot.name: slot for slot in (*decoded.reads, *decoded.writes)}
     items = operand.items if isinstance(operand, Vector) else (operand,)
-    return [by_name[item.name] for item in items if isinstance(item, Register) and item.name in by_name]
+    return [slot for slot in map(decoded.slot, items) if slot is not None]
 
 
 class _Forgetting:

@@ -84,7 +84,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     memref<32x128xbf16, #warp.swizzle<128>, 3>, memref<64x32xbf16, 3>,
     !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   %a = warp.load %G[%zero, %zero] {in_bounds = [true, true]} : memref<64x16xbf16> -> !warp.fragment<a, 64x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>
-  %e = warp.load_words %E[%zero, %zero] : memref<1x128xi32> -> !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  %e = warp.load %E[%zero, %zero] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   // CHECK: // warp.wgmma: m64n64k32 of registers and shared memory
   // CHECK-NEXT: wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.bf16.bf16 {{.*}}, {%r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}}, %rd{{[0-9]+}}, {{%r[0-9]+}}, 1, 1, 1, 1, 0;
   %d2 = warp.wgmma %a, %B[%zero, %zero], %d sparse %e {selector = 1 : i64} :

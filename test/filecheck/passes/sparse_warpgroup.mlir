@@ -17,11 +17,11 @@ func.func @f(%A: memref<200x144xbf16>, %E: memref<13x160xi32>, %B: memref<288x26
 // PLAIN: warp.copy %B
 // PLAIN: warp.copy %E{{.*}} to [[META]]
 // One word has the metadata of both steps of a K tile; it is there before their products begin.
-// PLAIN: [[WORDS:%[0-9]+]] = warp.load_metadata [[META]]{{.*}} {padded} : {{.*}} -> !warp.fragment<meta, 64x
+// PLAIN: [[WORDS:%[0-9]+]] = warp.load [[META]]{{.*}} {registers = "tiles", padded} : {{.*}} -> !warp.fragment<meta, 64x
 // PLAIN-NEXT: warp.wgmma_fence
 // PLAIN: warp.wgmma %{{.*}} sparse [[WORDS]] {mn_major_b, selector = 0 : i64}
 // PLAIN: warp.wgmma %{{.*}} sparse [[WORDS]] {mn_major_b, selector = 1 : i64}
-// PLAIN-NOT: warp.load_metadata
+// PLAIN-NOT: warp.load
 // PLAIN: warp.wgmma_commit
 
 // The producer brings a panel of metadata beside A and two of B.
@@ -32,7 +32,7 @@ func.func @f(%A: memref<200x144xbf16>, %E: memref<13x160xi32>, %B: memref<288x26
 // CHECK: warp.tensor_load %E_map
 // Products read metadata until they are done, so none of them runs while the next is loaded.
 // CHECK: warp.await %full
-// CHECK: [[NOW:%[0-9]+]] = warp.load_metadata %{{.*}} : memref<{{[0-9]+}}x8x32xi32
+// CHECK: [[NOW:%[0-9]+]] = warp.load %{{.*}} : memref<{{[0-9]+}}x8x32xi32
 // CHECK-NEXT: warp.wgmma_fence
 // CHECK-COUNT-2: warp.wgmma %{{.*}} sparse [[NOW]]
 // CHECK: warp.wgmma_wait {pending = 0 : i64}
