@@ -14,8 +14,7 @@ from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .defaults import check_epilogue, in_strips
-from .override import asked_of
-from .resources import (
+from .needs import (
     behind_each_other,
     instruction,
     not_copied,
@@ -24,6 +23,7 @@ from .resources import (
     warpgroup_rows,
     whole_swizzles,
 )
+from .override import asked_of
 from .warpgroup import ROLES, why_not
 
 HALF = 2

@@ -20,7 +20,7 @@ from ..linalg.product import Product
 from ..source import read_text
 from .defaults import UNPIPELINED, laid_out
 from .model import TILES
-from .resources import multiplied, staged_part
+from .needs import multiplied, staged_part
 from .validity import check
 from .warpgroup import PLAIN, fitting_stages
 

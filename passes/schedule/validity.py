@@ -16,7 +16,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from .defaults import check_c, check_epilogue, check_loop, laid_out
 from .model import SHORTEST_PACKED_ROW, as_halves, bits_twice, roles, row_bytes
-from .resources import (
+from .needs import (
     ADDRESSING_REGISTERS,
     CHUNK_BITS,
     LEAST_ADDRESSING_REGISTERS,

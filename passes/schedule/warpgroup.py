@@ -18,7 +18,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from .defaults import can_change, laid_out, matrices
 from .model import SHORTEST_PACKED_ROW, roles, row_bytes
-from .resources import (
+from .needs import (
     STAGED_BITS,
     group_spills,
     multiplied,

@@ -10,9 +10,9 @@ from single_warp import BARRIER, launch, parsed
 
 from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.choice import products
+from warploom.passes.schedule.candidates import products
 from warploom.passes.schedule.defaults import laid_out
-from warploom.passes.schedule.resources import shared_bytes
+from warploom.passes.schedule.needs import shared_bytes
 from warploom.passes.universe import make_context, parse_mlir
 
 SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.whole or k.source.schedule)]
