@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
-from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import (
     AffineDimExpr,
@@ -24,8 +23,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import is_plain, loops_of, map_along, windows
 from ...dialect.mlir.bodies import Factor, Weighted, factors, weighted
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
@@ -70,17 +69,10 @@ def length(op: LinalgStructuredOperation, loop: int) -> int:
 
 def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, int]:
     """An operand and the dimension of it that runs along a loop, and its size."""
-    unknown: tuple[SSAValue, int, int] | None = None
-    for value, attribute in zip(op.operands, op.get_indexing_maps(), strict=True):
-        loops = loops_of(attribute.data)
-        if loop in loops:
-            size = shape_of(value)[loops.index(loop)]
-            unknown = unknown or (value, loops.index(loop), size)
-            if size >= 0:
-                return value, loops.index(loop), size
-    if unknown is None:
+    if (found := Nest.of(op).along(loop)) is None:
         fail(op, f"expected a dimension of an operand along d{loop} alone, which tells its length")
-    return unknown
+    access, dimension, size = found
+    return access.value, dimension, size
 
 
 # Which operation that sums is a product of matrices, and which of its loops are which.
@@ -136,11 +128,6 @@ class LoopKinds(NamedTuple):
 
 class SeparateProductsError(Exception):
     """Neighbours in memory of an operand are of products of their own."""
-
-
-def sums(op: LinalgStructuredOperation) -> bool:
-    """Whether an operation adds anything up: whether it has a loop that is no loop of its result."""
-    return any(kind.data == IteratorType.REDUCTION for kind in op.get_iterator_types())
 
 
 def read(op: LinalgStructuredOperation) -> Contraction:

@@ -27,7 +27,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, PoolingOperation
-from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -41,7 +40,7 @@ from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.bodies import Weighted, arithmetic, converted, weighted
 from ...dialect.mlir.contraction import METADATA, ContractionOp
-from ...dialect.nest import generic
+from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
@@ -120,26 +119,20 @@ def unroll(op: LinalgStructuredOperation) -> None:
 
     Raises a located diagnostic for a window that is large, or of unknown size.
     """
-    kinds = [kind.data for kind in op.get_iterator_types()]
-    summed = [loop for loop, kind in enumerate(kinds) if kind == IteratorType.REDUCTION]
-    written = loops_of(op.get_indexing_maps().data[-1].data)
-    for loop in range(len(kinds)):
-        if loop not in summed and loop not in written:
-            fail(
-                op,
-                f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction",
-            )
+    nest = Nest.of(op)
+    summed, maps, written = nest.summed, nest.maps, nest.writes[0].loops
+    kept = [loop for loop in range(nest.loops) if loop not in summed]
+    if (loop := next((loop for loop in kept if loop not in written), None)) is not None:
+        fail(op, f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction")
     sizes = [length(op, loop) for loop in summed]
     places = math.prod(max(0, size) for size in sizes)
     if min(sizes) < 0 or places > MOST_PLACES:
         window = "x".join("?" if size < 0 else str(size) for size in sizes)
         fail(op, f"{op.name} is not a product of matrices, because neighbours in memory belong to different channels; "
              f"it is lowered for windows of at most {MOST_PLACES} positions, got {window}")  # fmt: skip
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
     product = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
     if product is None or not product.is_plain:
         fail(op, f"{op.name} sums, but its body does more than to add products")
-    kept = [loop for loop in range(len(kinds)) if loop not in summed]
     inputs, seen = list[SSAValue](), list[AffineMap]()
     for place in combinations(*map(range, sizes)):
         fixed = dict(zip(summed, place, strict=True))
@@ -149,8 +142,8 @@ def unroll(op: LinalgStructuredOperation) -> None:
             seen.append(map_along(len(kept), map(kept.index, loops)))
     block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
     _fill(block, [factor.unsigned for factor in product.factors])
-    written = map_along(len(kept), map(kept.index, loops_of(maps[-1])))
-    Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, written]))
+    output = map_along(len(kept), map(kept.index, written))
+    Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, output]))
 
 
 def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
@@ -197,7 +190,7 @@ class RaiseProduct(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, PoolingOperation) or not (isinstance(op, ContractionOp) or contraction.sums(op)):
+        if isinstance(op, PoolingOperation) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
             return
         before = op.prev_op
         try:

@@ -13,8 +13,7 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument
 
-from ...dialect.mlir.contraction import METADATA
-from ...dialect.mlir.matmul import ContractOp, MatmulOp
+from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, pointwise
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, shape_of

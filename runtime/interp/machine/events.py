@@ -226,10 +226,10 @@ class Observer:
         return 0
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        """A batch of CTAs starts, and the one before is done."""
+        """A batch of CTAs starts."""
 
     def end(self) -> None:
-        """The launch is over."""
+        """All threads of the batch have ended."""
 
     def watch(self, pc: int) -> Look | None:
         """What to call before the instruction at `pc` with the threads whose guard holds (never none of them).

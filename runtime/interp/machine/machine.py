@@ -252,6 +252,8 @@ class Machine:
             self._run()
         finally:
             self.state.prints.flush(self.launch.output or sys.stdout.write)
+        if self.launch.observer is not None:
+            self.launch.observer.end()
 
     def _run(self) -> None:
         tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)

@@ -31,21 +31,15 @@ class Transactions(Check):
     name = "barriers"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self._too_many()
         super().begin(state, kernel)
         self.arrived: dict[int, tuple[int, int]] = {}
-
-    def end(self) -> None:
-        self._too_many()
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """Keeps the last copy that arrived at an object: its instruction and thread."""
         if copy is not None:
             self.arrived[int(start[0])] = (copy, int(threads[0]))
 
-    def _too_many(self) -> None:
-        if not hasattr(self, "state"):
-            return
+    def end(self) -> None:
         flying: Counter[int] = Counter()
         for copy in self.state.mbarriers.bulk:
             start = int(copy.index[0]) * 8
@@ -58,7 +52,6 @@ class Transactions(Check):
                 address = start % (self.state.memory.shared.buffer.size // self.state.geometry.ctas)
                 text = f"{more} bytes more than were expected have arrived at the mbarrier object at {address:#x}"
                 self.report(pc, text, thread, address, about="bytes")
-        self.arrived = {}
 
 
 # CTAs that leave their cluster while others still access their shared memory. PTX ISA 9.7.13.3, 5.1.5.
@@ -143,15 +136,11 @@ class RegisterPool(Check):
     name = "barriers"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self._too_many()
         super().begin(state, kernel)
         self.entry = at_entry(kernel, state.geometry.threads_per_cta)
         self.has = np.full(state.warps, self.entry or 0)
         self.asked: dict[int, tuple[int, int]] = {}
         self.last = np.full(state.warps, -1)
-
-    def end(self) -> None:
-        self._too_many()
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -173,30 +162,26 @@ class RegisterPool(Check):
 
         return look
 
-    def _too_many(self) -> None:
+    def end(self) -> None:
         """Once all have let go what they do, the CTA must not have more than it began with."""
-        for cta, (pc, warp) in getattr(self, "asked", {}).items():
-            each = self.state.geometry.warps_per_cta
+        each = self.state.geometry.warps_per_cta
+        for cta, (pc, warp) in self.asked.items():
             total, pool = int(self.has[cta * each : (cta + 1) * each].sum()), (self.entry or 0) * each
             if total > pool:
                 text = f"waits for ever: the warps ask for {total * LANES} registers, the CTA has {pool * LANES}"
                 self.report(pc, text, warp, about="pool")
-        self.asked = {}
-        self._alike()
+        self._alike(each)
 
-    def _alike(self) -> None:
+    def _alike(self, each: int) -> None:
         """The warps of a warpgroup must have executed the same instructions."""
-        last: Array = getattr(self, "last", np.zeros(0, np.int64))
-        per_cta = self.state.geometry.warps_with_threads if last.size else 1
-        for first in range(0, last.size, WARPS):
+        for first in range(0, self.last.size, WARPS):
             has = self.has[first : first + WARPS]
             apart = np.flatnonzero(has != has[0])
-            if apart.size and first % self.state.geometry.warps_per_cta + WARPS <= per_cta:
-                at = first + int(np.argmax(last[first : first + WARPS]))
-                warp = (first + int(apart[0])) % self.state.geometry.warps_per_cta
+            if apart.size and first % each + WARPS <= self.state.geometry.warps_with_threads:
+                at = first + int(np.argmax(self.last[first : first + WARPS]))
+                warp = (first + int(apart[0])) % each
                 text = f"the warps of a warpgroup have {has[0]} and, from warp {warp} on, {has[apart[0]]} registers"
-                self.report(int(last[at]), text, at, about="alike")
-        self.last = last[:0]
+                self.report(int(self.last[at]), text, at, about="alike")
 
 
 def _immediate_count(operand: object) -> int:

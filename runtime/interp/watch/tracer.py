@@ -18,9 +18,7 @@ from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.array import Array
 from ..machine.copies import BARRIER
 from ..machine.events import Look, MemoryAccess, Observers, Selection
-from ..machine.kernel import DecodedKernel
 from ..machine.memory import Buffer
-from ..machine.state import State
 from .timeline import (
     LATENCY,
     SCHEDULERS,
@@ -456,11 +454,6 @@ class Tracer(Observers):
         followers = (TracedProducts(self.timeline), copies, TracedStores(self.timeline), TracedBarriers(self.timeline))
         # the timeline first, whose clocks the others read
         super().__init__((self.timeline, *followers, TracedMbarriers(self.timeline, copies)))
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        """What is left of the batch before is written down first."""
-        self.end()
-        super().begin(state, kernel)
 
     def trace(self) -> LaunchTrace:
         """What the launch did.

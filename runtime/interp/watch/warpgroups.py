@@ -121,7 +121,6 @@ class WarpgroupRegisters(Check):
     name = "wgmma"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self._unfinished()
         super().begin(state, kernel)
         products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.form, Wgmma)}
         taken = (slot for d in products.values() for slots in _taken(d) for slot in slots)
@@ -135,9 +134,6 @@ class WarpgroupRegisters(Check):
         self.columns = np.zeros(shape, np.int32)
         self.flying: list[tuple[int, int]] = []
         self.descriptors = Descriptors(state.geometry)
-
-    def end(self) -> None:
-        self._unfinished()
 
     def _product(self, decoded: Decoded) -> _Product:
         row = decoded.form
@@ -229,11 +225,10 @@ class WarpgroupRegisters(Check):
 
         return finish
 
-    def _unfinished(self) -> None:
+    def end(self) -> None:
         """Products that the CTAs did not wait for before they ended."""
-        for pc, group in getattr(self, "flying", ()):
+        for pc, group in self.flying:
             self._tell(pc, "no wgmma.wait_group waits for it before the kernel ends", group, "end")
-        self.flying = []
 
     # Accesses
 
