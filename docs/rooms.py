@@ -58,9 +58,9 @@ ADDITIONS = (
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
     (
         "a way for warpgroups to multiply",
-        "its schedules in `passes/schedule/`, in the list of `in_registers.py`; a class in `passes/tile/` as above",
+        "its schedules in `passes/schedule/`, in `warpgroup.py`; a class in `passes/tile/` as above",
     ),
-    ("a kernel that reads and writes memory once, without a K loop", "a `Traversal` in `passes/tile/`"),
+    ("a kernel that reads and writes memory once, without a K loop", "what makes a `Traversal`, in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/tile/expand.py`, and its operation in `needs`"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),

@@ -46,7 +46,7 @@ from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..builder import Index, IndexBuilder
 from ..linalg import operand
-from ..schedule.warpgroup import BUFFERS
+from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
 from .copy_loop import decline

@@ -27,7 +27,7 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
 from ..builder import Index, IndexBuilder
 from ..linalg.product import Product
-from ..schedule.resources import functions
+from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.
 

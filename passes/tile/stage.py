@@ -41,7 +41,7 @@ from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import read
 from ..schedule.defaults import adds_last
-from ..schedule.resources import group_scale_tile
+from ..schedule.needs import group_scale_tile
 from .fragment_math import number_of
 from .metadata import GroupMetadataTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, OperandTiles, copies_done
