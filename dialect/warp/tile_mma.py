@@ -37,8 +37,8 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .cta import CtaTileType
 from .matmul import FACTOR, FactorsOp
+from .memory import CtaTileType
 from .op_shapes import flag
 from .product import word_properties
 from .synchronisation import verify_counters

@@ -38,7 +38,7 @@ def decline(op: Operation, reason: str) -> NoReturn:
 
 def is_load(op: Operation) -> TypeGuard[TileLoad]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LdmatrixOp | LoadOp)
+    return isinstance(op, LdmatrixOp) or (isinstance(op, LoadOp) and op.along is None)
 
 
 @dataclass

@@ -22,9 +22,9 @@ from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import YieldOp
-from ...dialect.warp.epilogue import AXES, MapOp
+from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
-from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.memory import AXES, bounds_attribute
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -44,20 +44,6 @@ def operands(ctx: Context, bound: Bindings) -> list[Source]:
         take = ctx.dest if slot.written else ctx.source
         found += [take(item, kind.type, wide=kind.wider) for item in ctx.items(operand)]
     return found
-
-
-def acting(step: Callable[..., int | None], *bound: Callable[[State], Any]) -> Action:
-    """An action by its step, which takes the state, its operands bound to that, and the selected threads."""
-    return lambda state: partial(step, state, *(operand(state) for operand in bound))
-
-
-def absent(state: State) -> None:
-    """An operand that is not there."""
-
-
-def all_of(sources: Sequence[Source]) -> Callable[[State], list[Array]]:
-    """Several operands as one."""
-    return lambda state: [source(state) for source in sources]
 
 
 def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:

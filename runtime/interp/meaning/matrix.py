@@ -26,9 +26,8 @@ from ...numerics.product import MatrixProduct, NibbleError, SideOperands, column
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable
-from ..machine.state import Action, Source, State
+from ..machine.state import Action, Source, State, acting
 from .access import Locate, locate
-from .actions import acting
 
 # Fragments in registers, as matrices and back.
 #

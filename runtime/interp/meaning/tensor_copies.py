@@ -29,9 +29,8 @@ from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable
-from ..machine.state import Action, Source, State
+from ..machine.state import Action, Source, State, absent, acting
 from .access import Locate, locate, seen_as, space_of, updates
-from .actions import absent, acting
 from .bulk import one_by_one, shifts
 from .synchronisation import Find, objects
 

@@ -23,8 +23,7 @@ from ..machine.decode import Context, meaning
 from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
-from ..machine.state import Action, Source, State
-from .actions import acting
+from ..machine.state import Action, Source, State, acting
 from .matrix import elements, form, gather, model, packed, rows_of, stored_columns
 
 

@@ -18,8 +18,8 @@ from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.array import Array
 from ..machine import mbarriers
-from ..machine.events import LANES, Look, Observer, Selection
-from ..machine.kernel import DecodedKernel
+from ..machine.events import LANES, Look, Selection
+from ..machine.kernel import DecodedKernel, Observer
 from ..machine.state import State
 
 # What the warps of an interpreted launch do over time, and the same in the Chrome trace format.

@@ -17,7 +17,8 @@ from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.array import Array
 from ..machine.copies import BARRIER
-from ..machine.events import Look, MemoryAccess, Observers, Selection
+from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.kernel import Observers
 from ..machine.memory import Buffer
 from .timeline import (
     LATENCY,
