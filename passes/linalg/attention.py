@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import memref
@@ -400,6 +400,7 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "warp-fuse-attention"
+    needs: ClassVar = ("linalg.*", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         fold_dimensions(op)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -121,6 +121,7 @@ class FoldFillPass(ModulePass):
     """
 
     name = "warp-fold-fill"
+    needs: ClassVar = ("linalg.*", "linalg.fill")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
@@ -335,6 +336,7 @@ class FuseEpiloguePass(ModulePass):
     """
 
     name = "warp-fuse-epilogue"
+    needs: ClassVar = ("linalg.*",)
 
     approximate: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -391,6 +391,7 @@ class FuseWeightsPass(ModulePass):
     """
 
     name = "warp-fuse-weights"
+    needs: ClassVar = ("linalg.*",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -16,9 +16,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
-from ...dialect.warp.cta import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import bounds, bounds_attribute
 from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
@@ -302,8 +303,8 @@ class Pipeliner:
 
     def _drain(self, index: IndexBuilder) -> None:
         """Waits for the copies that were started for nobody."""
-        index.insert(CommitOp())
-        index.insert(WaitOp(0))
+        index.insert(CommitOp(CP_ASYNC))
+        index.insert(WaitOp(CP_ASYNC, 0))
 
     def _replace_loop(self, carried: Carried) -> None:
         for old, new in zip(self.source.loop.results, carried.accumulators, strict=True):
@@ -363,6 +364,7 @@ class PipelinePass(ModulePass):
     """
 
     name = "warp-pipeline"
+    needs: ClassVar = ("warp.copy",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:

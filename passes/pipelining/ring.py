@@ -15,14 +15,18 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.cta import CommitOp, WaitOp
 from ...dialect.warp.synchronisation import (
-    ArriveCopiesOp,
+    ASYNC_PROXY,
+    CLUSTER,
+    CP_ASYNC,
     ArriveOp,
     AwaitOp,
-    ClusterBarrierOp,
     ClusterRankOp,
+    CommitOp,
+    FenceOp,
     MakeBarriersOp,
+    ScopedBarrierOp,
+    WaitOp,
 )
 from ..builder import Index, IndexBuilder
 
@@ -92,10 +96,10 @@ class CtaBarrier:
         return [0, self.prefetch]
 
     def sent(self, index: IndexBuilder, stage: Index) -> None:
-        index.insert(CommitOp())
+        index.insert(CommitOp(CP_ASYNC))
 
     def first(self, index: IndexBuilder) -> None:
-        index.insert(WaitOp(self.prefetch - 1))
+        index.insert(WaitOp(CP_ASYNC, self.prefetch - 1))
         index.insert(BarrierOp())
 
     def writable(self, index: IndexBuilder, state: State) -> Index:
@@ -142,7 +146,7 @@ class Mbarriers:
         return _made(self._empty)
 
     def sent(self, index: IndexBuilder, stage: Index) -> None:
-        index.insert(ArriveCopiesOp(self.full, index.value(stage)))
+        index.insert(ArriveOp(self.full, index.value(stage), copies=True))
 
     def first(self, index: IndexBuilder) -> None:
         index.insert(AwaitOp(self.full, *index.values([0, 0])))
@@ -194,10 +198,8 @@ class Ring(NamedTuple):
 
     def known(self, index: IndexBuilder) -> None:
         """Lets all threads, and tensor copies, know the barriers made so far."""
-        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
-
-        index.insert(ProxyFenceOp())
-        index.insert(ClusterBarrierOp(mbarriers=True) if self.peers else BarrierOp())
+        index.insert(FenceOp(ASYNC_PROXY))
+        index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if self.peers else BarrierOp())
 
     def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
         """Waits until all stages from this one on have been read, here and in other CTAs, which say so to barriers of

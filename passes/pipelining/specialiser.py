@@ -19,9 +19,19 @@ from ...dialect.warp.attributes import target_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, SOME_WARPS, ArriveOp, AwaitOp, ElectOp
-from ...dialect.warp.tensor_copies import BulkWaitOp, ProxyFenceOp
-from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.synchronisation import (
+    ASYNC_PROXY,
+    BULK,
+    CLUSTER_SIZE,
+    SOME_WARPS,
+    ArriveOp,
+    AwaitOp,
+    CommitOp,
+    ElectOp,
+    FenceOp,
+    WaitOp,
+)
+from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
@@ -60,9 +70,9 @@ class Specialiser:
     def _check(self) -> None:
         """What the loop has beside copies and products of warpgroups, would be done by nobody."""
         block = self.loop.body.block
-        products = (WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp)
+        products = (WgmmaOp, FenceOp, CommitOp, WaitOp)
         for op in block.ops:
-            known = isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
+            known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
@@ -110,7 +120,9 @@ class Specialiser:
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers, whole)
         self._consume(consume, mine, ring, registers, whole)
         if stores and consume.last_op is not None:
-            index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, read=True, each_warpgroup=True))
+            index.at(Builder(InsertPoint.before(consume.last_op))).insert(
+                WaitOp(BULK, 0, read=True, each_warpgroup=True)
+            )
         for predicate, body in (("sge", produce), ("slt", consume)):
             mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
             some = index.insert(scf.IfOp(mine_is, [], Region(body)))
@@ -296,7 +308,7 @@ class Specialiser:
         barrier = _before(self.loop, gpu.BarrierOp)[-1]
         before = self.index.at(Builder(InsertPoint.before(barrier)))
         before.insert(AwaitOp(once.ring.full, *before.values([stage, parity])))
-        for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
+        for op in (*self.once, *_before(self.loop, FenceOp), *_before(self.loop, gpu.BarrierOp)):
             Rewriter.erase_op(op)
 
     def _consumed(self, once: Once | None, stage: SSAValue) -> ConsumerLoop:
@@ -308,7 +320,7 @@ class Specialiser:
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):
-            if isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp)):
+            if isinstance(op, CopyOp | gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY):
                 Rewriter.erase_op(op)
 
 

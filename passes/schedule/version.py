@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import isqrt, lcm, prod
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -366,6 +367,7 @@ class VersionPass(ModulePass):
     """
 
     name = "warp-version"
+    needs: ClassVar = ("dynamic",)
 
     tuned: str | None = None
 

@@ -27,9 +27,10 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matrices import LdmatrixOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import along_k
@@ -126,12 +127,12 @@ class RegisterProduct(Multiplication):
         held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
-            index.insert(WgmmaWaitOp(len(steps) - 1))
+            index.insert(WaitOp(WGMMA, len(steps) - 1))
             if held is None:
                 first = self._loaded(outside, index, warp | {"k": at}, k)
             else:
                 first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
-            index.insert(WgmmaFenceOp())
+            index.insert(FenceOp(WGMMA))
             place = self.second.place(outside, warp | {"k": at})
             product = WgmmaOp(
                 *(first, (), self.read, place, accumulator),
@@ -140,8 +141,8 @@ class RegisterProduct(Multiplication):
                 transposed=self.exchanged,
             )
             accumulator = index.insert(product).d
-            index.insert(WgmmaCommitOp())
-        index.insert(WgmmaWaitOp(0))
+            index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
         return accumulator
 
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:

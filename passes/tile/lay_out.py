@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -83,6 +84,7 @@ class Fp8AsF16Pass(ModulePass):
     """
 
     name = "warp-fp8-as-f16"
+    needs: ClassVar = ("schedule.fp8_as",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
@@ -169,6 +171,7 @@ class PackPass(ModulePass):
     """
 
     name = "warp-pack"
+    needs: ClassVar = ("schedule.pack",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
@@ -261,6 +264,7 @@ class LayOutPass(ModulePass):
     """
 
     name = "warp-lay-out"
+    needs: ClassVar = ("schedule.transpose", "schedule.padded")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in (TransposeOperands(), PadResult()):

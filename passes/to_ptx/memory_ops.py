@@ -23,13 +23,12 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CommitOp, CopyOp, PackOp, WaitOp
+from ...dialect.warp.cta import CopyOp, PackOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds, register_bytes, together, words_of
 from ...dialect.warp.views import MatrixOp, strides_of
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
-from .copies import COMMIT
 from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
@@ -160,18 +159,6 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
     if op.source not in lowering.memories or not isinstance(number, int):
         fail(op, f"expected a known dimension of an argument of the kernel, got {op.source.type}")
     lowering.values[op.result] = lowering.memories[op.source].shape[number]
-
-
-@lowers(CommitOp)
-def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit(COMMIT)
-
-
-@lowers(WaitOp)
-def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)
 
 
 # Fragments in memory as registers hold them: `registers` of `warp.load` and `warp.store`.

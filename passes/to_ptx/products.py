@@ -20,10 +20,7 @@ from ...dialect.warp.product import ProductOp
 from ...dialect.warp.warpgroup import (
     ROWS,
     SetRegistersOp,
-    WgmmaCommitOp,
-    WgmmaFenceOp,
     WgmmaOp,
-    WgmmaWaitOp,
     descriptor_of,
 )
 from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
@@ -192,7 +189,7 @@ def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
     move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
 
 
-# Warpgroups: `warp.wgmma`, its fence and groups, `warp.set_registers`.
+# Warpgroups: `warp.wgmma`, `warp.set_registers`.
 
 ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 """Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
@@ -201,14 +198,15 @@ STEP = 32
 """Bytes along K that one instruction takes."""
 
 
-def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
+def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    """Refuses an operation of warpgroups in a kernel of other threads."""
     if lowering.threads % (WARPS * LANES):
         fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 
 
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
-    _warpgroups(lowering, op)
+    check_warpgroups(lowering, op)
     row, held = op.row, lowering.fragment(op.c)
     if not only_use_is_here(op.c, op):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
@@ -250,27 +248,9 @@ def _descriptor(
     return emitter.pure("add.s64", place, Immediate(f"{how.encode() + offset // UNIT:#x}"))
 
 
-@lowers(WgmmaFenceOp)
-def _fence(lowering: KernelLowering, op: WgmmaFenceOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.fence.sync.aligned")
-
-
-@lowers(WgmmaCommitOp)
-def _commit(lowering: KernelLowering, op: WgmmaCommitOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.commit_group.sync.aligned")
-
-
-@lowers(WgmmaWaitOp)
-def _wait(lowering: KernelLowering, op: WgmmaWaitOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.wait_group.sync.aligned", op.pending.value.data)
-
-
 @lowers(SetRegistersOp)
 def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
-    _warpgroups(lowering, op)
+    check_warpgroups(lowering, op)
     way = "dec" if op.grow is None else "inc"
     lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)
 
