@@ -17,6 +17,7 @@ from . import (
     memory,
     mma,
     operands,
+    ring,
     synchronisation,
     tensor_copies,
     tensor_maps,
@@ -44,7 +45,7 @@ _MODULES = (
         memory,
         words,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, ring, warpgroup, tensor_maps, tensor_copies),
 )
 """In the order of the reference."""
 
