@@ -29,6 +29,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-fp8-as-f16": ("passes.tile.lay_out", "Fp8AsF16Pass"),
     "warp-specialise": ("passes.pipelining.specialise", "SpecialisePass"),
     "warp-pipeline": ("passes.pipelining.pipeline", "PipelinePass"),
+    "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
@@ -69,6 +70,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fp8-as-f16": ("schedule.fp8_as",),
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
+    "warp-synchronise": ("warp.make_ring",),
     "warp-expand": ("warp.sum_sliced_k", "warp.store_part", "warp.arrive_last", "warp.add_parts"),
 }
 """Of what a module must have one for a pass to have something to do."""

@@ -173,6 +173,7 @@ def standard_pipeline(
             "warp-fp8-as-f16",
             "warp-specialise",
             "warp-pipeline",
+            "warp-synchronise",
             "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",

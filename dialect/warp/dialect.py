@@ -17,6 +17,7 @@ from . import (
     memory,
     mma,
     operands,
+    ring,
     synchronisation,
     tensor_copies,
     tensor_maps,
@@ -42,7 +43,7 @@ _MODULES = (
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, ring, warpgroup, tensor_maps, tensor_copies),
 )
 """In the order of the reference."""
 

@@ -21,6 +21,7 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    base,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -34,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.wgmma import UNIT
 from .attributes import Memory, memory_of, same_words
 from .op_shapes import flag
+from .ring import RingType
 from .synchronisation import BarriersType
 from .tensor_maps import TensorMapType, moved_as
 from .warpgroup import panel_of, verify_tile
@@ -68,7 +70,7 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
 @irdl_op_definition
 class TensorLoadOp(IRDLOperation):
     """Copies a box of a tensor to a tile in shared memory. The coordinates of the box are given slowest first. An
-    mbarrier counts its bytes::
+    mbarrier counts its bytes, that of a number or that of a stage of a ring::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
             !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
@@ -88,7 +90,7 @@ class TensorLoadOp(IRDLOperation):
     coordinates = var_operand_def(IndexType())
     tile = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    barriers = operand_def(BarriersType)
+    barriers = operand_def(base(BarriersType) | base(RingType))
     number = operand_def(IndexType())
     mask = opt_operand_def(IndexType())
     by = opt_prop_def(IntegerAttr)

@@ -20,7 +20,8 @@ from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, mem
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import CTA, WGMMA, ArriveOp, AwaitOp, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT, PipelineOp
+from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder, constant_value
 from .copy_loop import decline, is_load
@@ -57,11 +58,10 @@ class ProducerLoop:
         for value in self._indices():
             self.cloned(index, value, moved, self.loop.body.block)
         inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), moved | {self.loop.body.block.args[0]: k}
-        inside.insert(AwaitOp(ring.empty, stage, parity))
-        inside.insert(ArriveOp(ring.full, stage, bytes=sum(copy.bytes for copy in self.copies)))
+        ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
             at = [self.cloned(inside, i, in_loop, None) for i in copy.copy.indices]
-            copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring.full)
+            copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring)
         inside.insert(scf.YieldOp(*inside.values(ring.next(inside, stage, parity))))
         bounds = [self.cloned(index, value, in_loop, None) for value in (self.loop.lb, self.loop.ub, self.loop.step)]
         lower, upper, step = bounds
@@ -253,9 +253,9 @@ def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
 
 
 def _arrives(op: Operation) -> bool:
-    """Whether an operation does nothing but arrive at mbarriers, if at all."""
+    """Whether an operation does nothing but say what was read, if at all."""
     inner = [one for region in op.regions for one in region.walk()]
-    return isinstance(op, scf.IfOp) and all(isinstance(one, ArriveOp | scf.YieldOp) or is_pure(one) for one in inner)
+    return isinstance(op, scf.IfOp) and all(isinstance(one, PipelineOp | scf.YieldOp) or is_pure(one) for one in inner)
 
 
 # What consumers make of a loop over K: they wait for copies instead of making them, and say what they have read.
@@ -286,7 +286,7 @@ class ConsumerLoop(NamedTuple):
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
         inside = index.at(Builder(InsertPoint.at_end(body)))
-        inside.insert(AwaitOp(ring.full, stage, parity))
+        ring.step(inside, WAIT, stage, parity)
         now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
         turns = self._turns(index)
         commits = [op for op in old.ops if isinstance(op, CommitOp)]
@@ -312,7 +312,7 @@ class ConsumerLoop(NamedTuple):
                 turns.end(inside, body.args[0], self.loop.lb)
             now.update(zip(op.results, new.results, strict=True))
             if not behind and op is last_wait:
-                ring.arrive(inside, stage)
+                ring.step(inside, RELEASE, stage)
             if behind and within and op is within[-1]:
                 # As many groups as a turn has but one may be under way: all of the turn before are done.
                 ring.release(inside, before[0])
@@ -374,11 +374,9 @@ class Once(NamedTuple):
 
     def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
         """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
-        at, parity = index.value(stage), index.value(parity)
-        index.insert(AwaitOp(self.ring.empty, at, parity))
-        index.insert(ArriveOp(self.ring.full, at, bytes=self.bytes))
+        self.ring.step(index, ACQUIRE, stage, parity, self.bytes)
         for copy in self.copies:
-            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring.full)
+            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring)
 
 
 # Consumers with tiles of their own: each multiplies every second tile of a CTA, while the other stores its last one.

@@ -29,12 +29,11 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp, load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
     BULK,
     CTA,
-    ArriveOp,
-    AwaitOp,
     CommitOp,
     FenceOp,
     ScopedBarrierOp,
@@ -157,7 +156,7 @@ class TensorCopy(NamedTuple):
         at: Sequence[Index],
         moved: Callable[[SSAValue], Index],
         stage: Index | None,
-        full: SSAValue,
+        ring: Ring,
     ) -> None:
         """Starts the copy of the tile at (row, column) to a stage of a ring, None for a tile that has none."""
         (row, column), tile, panels = at, self.copy.destination, self.panels
@@ -175,7 +174,7 @@ class TensorCopy(NamedTuple):
             to = index.values([down, along] if stage is None else [stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(
-                TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage or 0), mask=mask)
+                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage or 0), mask=mask)
             )
 
 
@@ -362,14 +361,13 @@ class StagedLoads:
         """Starts the copies, stage by stage from that of `state` on; what follows on it."""
         for turn in range(self.turns):
             (stage, parity), panels = index.values(state), self._of(turn, self.loads)
-            index.insert(AwaitOp(ring.empty, stage, parity))
-            index.insert(ArriveOp(ring.full, stage, bytes=len(panels) * self.groups * self.kind.bytes))
+            ring.step(index, ACQUIRE, stage, parity, len(panels) * self.groups * self.kind.bytes)
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (placed(i, group) for i in load.indices)
                     where = self.view.coordinates(row, column, lambda value, group=group: placed(value, group))
                     to = index.values([stage, *self._place(index, number * self.groups + group)])
-                    index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.full, stage))
+                    index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.value, stage))
             state = list(ring.next(index, stage, parity))
         return state
 
@@ -387,10 +385,10 @@ class StagedLoads:
             (stage, parity), reads = index.values(state), self._of(turn, self.reads)
             for read in reads:
                 read.operands[1] = stage
-            index.at(Builder(InsertPoint.before(reads[0]))).insert(AwaitOp(ring.full, stage, parity))
+            ring.step(index.at(Builder(InsertPoint.before(reads[0]))), WAIT, stage, parity)
             used = next(iter(reads[-1].fragment.uses), None)
             last = reads[-1] if used is None else used.operation
-            ring.arrive(index.at(Builder(InsertPoint.after(last))), stage)
+            ring.step(index.at(Builder(InsertPoint.after(last))), RELEASE, stage)
             state = list(ring.next(index, stage, parity))
         return state
 

@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile" | filecheck %s --check-prefix=PLAIN
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile,warp-specialise,warp-allocate,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 func.func @f(%A: memref<200x144xbf16>, %Q: memref<144x272xi8>, %C: memref<200x272xbf16>) {

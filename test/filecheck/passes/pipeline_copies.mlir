@@ -1,5 +1,5 @@
-// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline | filecheck %s
-// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline | warploom-opt -p warp-pipeline | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline,warp-synchronise | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline | warploom-opt -p warp-pipeline,warp-synchronise | filecheck %s
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 

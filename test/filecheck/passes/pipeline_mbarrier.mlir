@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-persist,warp-pipeline | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-persist,warp-pipeline,warp-synchronise | filecheck %s
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 

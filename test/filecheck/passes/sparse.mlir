@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s -p warp-raise-matmul | filecheck %s --check-prefix=RAISED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{cta=32,32,64 warp=16,16},warp-outline,warp-tile" | filecheck %s --check-prefix=TILED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{cta=32,32,64 warp=16,16},warp-outline,warp-tile,warp-pipeline" | warploom-opt | filecheck %s --check-prefix=PIPELINED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{cta=32,32,64 warp=16,16},warp-outline,warp-tile,warp-pipeline,warp-synchronise" | warploom-opt | filecheck %s --check-prefix=PIPELINED
 
 // RAISED: %A_sparse = warp.sparse %A, %E : memref<100x96xf16>, memref<7x96xi32>
 // RAISED-NEXT: warp.matmul f16 x f16 %A_sparse, %B plus %C into %C : !warp.operand<memref<100x96xf16>>, memref<192x320xf16>, memref<100x320xf32> plus memref<100x320xf32>

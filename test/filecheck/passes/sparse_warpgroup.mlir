@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k32 cta=128,128,64},warp-outline,warp-tile" | filecheck %s --check-prefix=PLAIN
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k32 cta=128,128,64},warp-outline,warp-tile,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k32 cta=128,128,64},warp-outline,warp-tile,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k32 cta=128,128,64},warp-outline,warp-tile,warp-specialise,warp-allocate,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 func.func @f(%A: memref<200x144xbf16>, %E: memref<13x160xi32>, %B: memref<288x264xbf16>, %C: memref<200x264xbf16>) {

@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist" | filecheck %s --check-prefix=PLAIN
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist" | warploom-opt -p "warp-specialise,warp-allocate,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x264xbf16>) {

@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warploom{mma=m64n128k16 cta=128,128,64 ctas=2 target=sm_90a}" -t ptx | filecheck %s --check-prefix=TEXT
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2 staging=0},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s --check-prefix=LANES
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2 staging=0},warp-outline,warp-tile,warp-persist,warp-specialise,warp-synchronise" | filecheck %s --check-prefix=LANES
 
 #mn = affine_map<(m, n) -> (m, n)>
 #n = affine_map<(m, n) -> (n)>

@@ -2,7 +2,7 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile" | warploom-opt | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline" | filecheck %s --check-prefix=OUTLINE
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-stage" | filecheck %s --check-prefix=STAGE
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile,warp-pipeline" | filecheck %s --check-prefix=AHEAD
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s --check-prefix=AHEAD
 
 // Q comes with the first tiles of K and V; one wait is for all, before the first fragment is loaded.
 // AHEAD:         warp.copy %Q[{{.*}}async
