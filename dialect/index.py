@@ -115,7 +115,6 @@ LOWERINGS: Mapping[str, str] = {
     "warp.ldmatrix": "passes.to_ptx.products",
     "warp.load_metadata": "passes.to_ptx.products",
     "warp.mma": "passes.to_ptx.products",
-    "warp.mma_sp": "passes.to_ptx.products",
     "warp.movmatrix": "passes.to_ptx.products",
     "warp.set_registers": "passes.to_ptx.products",
     "warp.stmatrix": "passes.to_ptx.products",

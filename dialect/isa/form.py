@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, TypeVar, cast
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from ..layouts.layout import Bit, Layout, accumulator, multiplicand
 from .targets import Availability, Specific, Target, Version
@@ -59,6 +59,11 @@ class Form(Availability):
     def operands(self) -> tuple[FormOperand, ...]:
         """The operands in the order of the text."""
         raise TypeError(f"{type(self).__name__} has no operands of its own")
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts of the operands that have one, by the name of the operand."""
+        return {}
 
     @property
     def signatures(self) -> tuple[tuple[FormOperand, ...], ...]:
@@ -196,9 +201,9 @@ class BlockScale:
         return _layout(role, self.vector, tiles)
 
 
-# What the rows of `mma` and `mma.sp` share: the shape, the four matrices, the qualifiers.
+# What the rows of all products share: the shape, the matrices, the qualifiers, how A is sparse.
 #
-# Source: PTX ISA 9.7.14.1 to 9.7.14.3.
+# Source: PTX ISA 9.7.14.1 to 9.7.14.3, 9.7.14.6.1.
 
 KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4 = "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4"
 
@@ -242,10 +247,42 @@ def fragment_layout(role: str, m: int, n: int, k: int, bits: int) -> Layout:
     return accumulator(m, n)
 
 
-class ProductForm(Form):
-    """D = A * B + C by one warp, A dense or sparse.
+ORDERED_CODES = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
+"""9.7.14.6.1: the nibbles that name two different elements (or pairs) of a chunk, the lower index first."""
 
-    `kind` is the `.kind` of the narrow floating-point types or "", `scale` their block scaling.
+ANY_CODES = tuple(code for code in range(16) if code & 3 != code >> 2)
+"""The nibbles that name two different elements (or pairs): what `mma.sp` takes besides the ordered ones."""
+
+ONE_OF_TWO_CODES = (0b0100, 0b1110)
+"""9.7.14.6.1, tf32: the nibble of element 0 and that of element 1 of a chunk of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """How A is sparse: of each `chunk` elements of a row, `stored` are; they come in groups of `group`."""
+
+    stored: int
+    chunk: int
+    group: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.stored}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
+
+    def codes(self, ordered: bool) -> tuple[int, ...]:
+        """The legal nibbles, with or without `::ordered_metadata`."""
+        if self.chunk == 2:
+            return ONE_OF_TWO_CODES
+        return ORDERED_CODES if ordered else ANY_CODES
+
+
+class ProductForm(Form):
+    """D = A * B + C by a warp or a warpgroup: `mma`, `mma.sp`, `wmma.mma`, `wgmma.mma_async`.
+
+    The qualifiers of some families are empty in the rest: `rounding` of f64, `bit_op` of b1 (the `op` of `op.popc`),
+    `kind` and `scale` of the narrow floating-point types.
+
+    `granularity` says how A is sparse, None if it is dense. Half of each row of a sparse A is stored. `metadata` says
+    who holds the nibble of a row and a chunk of it; with `ordered` the indices of a chunk must increase.
     """
 
     __slots__ = ()
@@ -256,19 +293,55 @@ class ProductForm(Form):
     c: ElementType
     d: ElementType
     satfinite: bool
-    kind: str
-    scale: BlockScale | None
+    rounding: str = ""
+    bit_op: str = ""
+    kind: str = ""
+    scale: BlockScale | None = None
+    granularity: Granularity | None = None
+    metadata: Layout | None = None
+    ordered: bool = False
 
-    def check_registers(self) -> None:
-        """Raises ValueError if an operand does not fill whole registers."""
-        for role in "abcd":
-            held = self.layout(role).elements * self.container_bits(role)
-            if held == 0 or held % max(32, self.element(role).bits):
-                raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
+    FRAGMENTS: ClassVar = "abcd"
+    """The operands in registers whose layout the ISA says."""
+
+    @property
+    def products(self) -> int:
+        """How many products of this shape one instruction computes."""
+        return 1
+
+    @property
+    def sparse(self) -> bool:
+        """Whether A is stored without half of its elements."""
+        return self.granularity is not None
+
+    @property
+    def stored_k(self) -> int:
+        """The columns of A that are stored."""
+        return self.shape.k // (2 if self.sparse else 1)
+
+    @property
+    def selectors(self) -> tuple[int, ...]:
+        """The legal values of the sparsity selector f; none of a dense A."""
+        return tuple(range(self.metadata.extent("f"))) if self.metadata else ()
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The nibbles of metadata that mean something."""
+        return self.granularity.codes(self.ordered) if self.granularity else ()
 
     def layout(self, role: str) -> Layout:
-        """The fragment layout of operand "a", "b", "c" or "d"."""
+        """The fragment layout of operand "a", "b", "c" or "d"; that of a sparse A is over the stored elements."""
         raise TypeError(f"{type(self).__name__} has no layouts")
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts of the fragments, of metadata and of scales, by the name of the operand."""
+        layouts = {role: self.layout(role) for role in self.FRAGMENTS}
+        if self.metadata:
+            layouts["e"] = self.metadata
+        if self.scale:
+            layouts |= {f"scale_{role}": self.scale.layout(role) for role in "ab"}
+        return layouts
 
     def element(self, role: str) -> ElementType:
         """The element type of operand "a", "b", "c" or "d"."""
@@ -287,22 +360,9 @@ class ProductForm(Form):
         """Registers per lane that operand "a", "b", "c" or "d" takes: 64-bit ones for f64, else 32-bit."""
         return self.layout(role).elements * self.container_bits(role) // max(32, self.element(role).bits)
 
-    def register_type(self, role: str) -> str:
-        """The type of those registers, as the text gives it: `b32`, `f16x2`, `bf16x2`, `f32`, `f64` or `s32`."""
-        return register_type(self.element(role))
-
     @property
     def fragments(self) -> tuple[FormOperand, ...]:
         """The operands d, a, b, c."""
-        return tuple(FormOperand(role, VECTOR, self.register_type(role), self.registers(role)) for role in "dabc")
-
-    @property
-    def qualifiers(self) -> str:
-        """The part of the spelling from `.satfinite` or `.kind` to the types, of the scales too."""
-        before = ".satfinite" if self.satfinite else ""
-        if self.kind:
-            before += f".kind::{self.kind}"
-        after = ""
-        if self.scale:
-            before, after = before + self.scale.qualifiers, f".{self.scale.type.name}"
-        return f"{before}.{self.d.name}.{self.a.name}.{self.b.name}.{self.c.name}{after}"
+        return tuple(
+            FormOperand(role, VECTOR, register_type(self.element(role)), self.registers(role)) for role in "dabc"
+        )

@@ -5,6 +5,7 @@ Source: PTX ISA 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.14.5.17 (mov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -99,6 +100,10 @@ class LoadMatrix(Form):
         return self.count * self.layout.elements * self.element_bits // 32
 
     @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"d": self.layout}
+
+    @property
     def operands(self) -> tuple[FormOperand, ...]:
         return (FormOperand("d", VECTOR, count=self.registers), FormOperand("p", ADDRESS))
 
@@ -154,6 +159,10 @@ class StoreMatrix(Form):
         return self.count * self.layout.elements * self.element_bits // 32
 
     @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"r": self.layout}
+
+    @property
     def operands(self) -> tuple[FormOperand, ...]:
         return (FormOperand("p", ADDRESS), FormOperand("r", VECTOR, count=self.registers))
 
@@ -181,6 +190,10 @@ class MoveMatrix(Form):
     def layout(self) -> Layout:
         """Where the elements of the matrix are after, by their rows and columns before."""
         return _PAIRS_ACROSS
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"a": self.source, "d": self.layout}
 
     @property
     def operands(self) -> tuple[FormOperand, ...]:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import ClassVar
 
-from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, Shape, register_type
+from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, ProductForm, Shape, register_type
 from .targets import Gone, Specific, Version
 from .types import ElementType, element_types
 
@@ -116,7 +117,7 @@ class WmmaStore(Form):
 
 
 @dataclass(frozen=True, slots=True)
-class WmmaMma(Form):
+class WmmaMma(ProductForm):
     """One form of `wmma.mma`: D = A * B + C, on fragments of the same shape, layouts and types."""
 
     shape: Shape
@@ -136,6 +137,8 @@ class WmmaMma(Form):
     gone: Gone | None = None
     aligned: str = ".aligned"
 
+    FRAGMENTS: ClassVar = ""
+
     @property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers; f16 multiplicands go without saying."""
@@ -147,13 +150,13 @@ class WmmaMma(Form):
         types = f"{self.d.name}{inputs}.{self.c.name}"
         return f"wmma.mma{op}.sync{self.aligned}.{layouts}.{self.shape}{rounding}.{types}{satfinite}"
 
-    def element(self, role: str) -> ElementType:
-        """The element type of operand "a", "b", "c" or "d"."""
-        return {"a": self.a, "b": self.b, "c": self.c, "d": self.d}[role]
+    def registers(self, role: str) -> int:
+        """Registers per lane of the fragment of operand "a", "b", "c" or "d"."""
+        return registers(self.shape, role, self.element(role))
 
     @property
     def operands(self) -> tuple[FormOperand, ...]:
-        return tuple(fragment(role, self.shape, role, self.element(role)) for role in "dabc")
+        return self.fragments
 
 
 @dataclass(frozen=True, slots=True)

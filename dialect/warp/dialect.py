@@ -12,7 +12,7 @@ from .exchange import ExchangeOp, LoadBankedOp, MovmatrixOp, OwnRowOp, StmatrixO
 from .fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, KindAttr
 from .matmul import MatmulOp
 from .memory import LdmatrixOp, LoadOp, PrefetchOp, StoreOp
-from .mma import MmaOp, MmaSparseOp
+from .mma import MmaOp
 from .operands import LoadMetadataOp, LoadScalesOp, OperandType, ScaledOp, SparseOp
 from .synchronisation import (
     ArriveCopiesOp,
@@ -45,7 +45,7 @@ from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, Wgm
 from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
 from .words import FunnelShiftOp, LoadBitsOp, LoadRegistersOp, LoadWordsOp, StoreBitsOp, StoreRegistersOp, StoreWordsOp
 
-_PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
+_PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, WmmaMmaOp]
 _FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
 _CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp, PointwiseOp]
 _MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, MovmatrixOp, WmmaLoadOp, WmmaStoreOp]

@@ -34,8 +34,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import MatrixCount, matrices, store_rows, verify_matrices, verify_one_warp, verify_shared_matrix
-from .op_shapes import FragmentChange, FragmentStore, flag
-from .product import verify_target
+from .op_shapes import FragmentChange, FragmentStore, flag, verify_target
 
 # Fragments to shared memory, and transposed within the warp: `warp.stmatrix`, `warp.movmatrix`.
 

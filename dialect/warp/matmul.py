@@ -62,6 +62,7 @@ from .elements import (
     shape_of,
     verify_map,
 )
+from .mma import WORDS, word_properties
 from .op_shapes import TypeOfOptional
 from .operands import (
     OperandForm,
@@ -74,7 +75,6 @@ from .operands import (
     verify_held,
     verify_scaling,
 )
-from .product import WORDS, word_properties
 from .views import StoredIntegers, group_scales_of, stored_of
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.

@@ -23,8 +23,10 @@ from xdsl.irdl.declarative_assembly_format import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import MemoryEffectKind, MemoryReadEffect, MemoryWriteEffect, Pure, get_effects, is_side_effect_free
+from xdsl.utils.exceptions import VerifyException
 
-from .attributes import FragmentType
+from ..isa.form import Form
+from .attributes import FragmentType, target_of
 
 # What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
 
@@ -94,6 +96,17 @@ Properties: TypeAlias = Mapping[str, Attribute | None]
 def flag(given: bool) -> UnitAttr | None:
     """The property of a word that is given, or is not."""
     return UnitAttr() if given else None
+
+
+def verify_target(op: IRDLOperation, row: Form) -> None:
+    """Checks that the target of the module has the instruction.
+
+    Raises:
+        VerifyException: saying where it runs.
+    """
+    target = target_of(op)
+    if target is not None and not row.runs_on(target):
+        raise VerifyException(f"{row.spelling} needs {row.requirement()}, the module's target is {target}")
 
 
 class FragmentChange(IRDLOperation, ABC):

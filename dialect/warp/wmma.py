@@ -28,8 +28,7 @@ from ..isa.form import Shape, having
 from ..isa.types import ElementType
 from .attributes import SHARED_SPACE, Memory, known_element, memory_of, memory_space
 from .memory import verify_indices
-from .op_shapes import flag
-from .product import verify_target
+from .op_shapes import flag, verify_target
 
 # `!warp.opaque`: fragments of `wmma`.
 #

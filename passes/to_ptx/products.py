@@ -15,9 +15,8 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.exchange import MovmatrixOp, StmatrixOp
 from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp
-from ...dialect.warp.mma import MmaOp, MmaSparseOp
+from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp
-from ...dialect.warp.product import ProductOp
 from ...dialect.warp.warpgroup import (
     ROWS,
     SetRegistersOp,
@@ -52,26 +51,28 @@ def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SS
     return held, fresh
 
 
-def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOperand]) -> None:
+@lowers(MmaOp)
+def _mma(lowering: KernelLowering, op: MmaOp) -> None:
     a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
     held, result = result_registers(lowering, op, c, op.d)
-    (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
+    (m, n), k = of_c.shape, of_a.shape[1] * op.sparsity
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
-    scaled: list[TrailingOperand] = []
-    for role, scale in zip("ab", op.scaling, strict=False):
+    extras: list[TrailingOperand] = []
+    if op.e is not None and op.selector is not None:
+        selector = op.selector.value.data
+        extras.append(TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]))
+    for role, scale in zip("ab", op.scales, strict=False):
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
-        scaled.append(TrailingOperand(words, of_b=role == "b"))
-    last = lowering.fragments.multiply(
-        op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
-    )  # fmt: skip
+        extras.append(TrailingOperand(words, of_b=role == "b"))
+    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), held, result, extras)
     lowering.values[op.d] = result
     if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
         _await_sums(lowering, last[0])
 
 
-def _ends_turn(op: ProductOp) -> bool:
+def _ends_turn(op: MmaOp) -> bool:
     """Whether a product is the last one of a turn of a loop."""
     block = op.parent
     if block is None or not isinstance(op.parent_op(), scf.ForOp):
@@ -90,11 +91,6 @@ def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
     lowering.emitter.emit("mov.b64", halves, register)
     low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
     lowering.emitter.emit("mov.b64", register, [low, halves[1]])
-
-
-@lowers(MmaOp)
-def _mma(lowering: KernelLowering, op: MmaOp) -> None:
-    product(lowering, op, ())
 
 
 @lowers(LdmatrixOp)
@@ -173,16 +169,10 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
 
 
-# Sparse products and their metadata: `warp.mma_sp`, `warp.load_metadata`.
+# Metadata of sparse products: `warp.load_metadata`.
 
 FIRST_TWO = word(0x44444444)
 """A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
-
-
-@lowers(MmaSparseOp)
-def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
-    selector = op.selector.value.data
-    product(lowering, op, (TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]),))
 
 
 @lowers(LoadMetadataOp)

@@ -15,12 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...dialect.isa.families import FAMILIES, SECTIONS, order
-from ...dialect.isa.form import Form, ProductForm, Shape
-from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ...dialect.isa.form import Form, Shape
 from ...dialect.isa.targets import NEWEST, TARGETS, Target, UnknownTargetError, Version
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
-from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ...dialect.ptx.instructions import ROWS
 from ...dialect.ptx.rows.grammar import Row, pieces
@@ -293,7 +291,7 @@ def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
         "targets": {name: version_text(version) for name, version in since.items()},
         "fields": {name: value for name, value in _fields(form) if name not in _OF_ALL},
         "operands": [dataclasses.asdict(operand) for operand in form.operands],
-        "layouts": {name: str(layout) for name, layout in _layouts(form)},
+        "layouts": {name: str(layout) for name, layout in form.layouts.items()},
     }
 
 
@@ -312,21 +310,6 @@ def _plain(value: object) -> Json:
     if value is None or isinstance(value, bool | int | str):
         return value
     return dict(_fields(value))
-
-
-def _layouts(form: Form) -> Iterator[tuple[str, Layout]]:
-    if isinstance(form, Wgmma):
-        yield from ((role, form.layout(role)) for role in "ad")
-        if form.metadata:
-            yield "e", form.metadata
-    elif isinstance(form, ProductForm):
-        yield from ((role, form.layout(role)) for role in "abcd")
-        if metadata := getattr(form, "metadata", None):
-            yield "e", metadata
-        if form.scale:
-            yield from ((f"scale_{role}", form.scale.layout(role)) for role in "ab")
-    elif isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
-        yield ("r" if isinstance(form, StoreMatrix) else "d"), form.layout
 
 
 # The support table of the other instructions, those that are no matrix instructions: a line for each row.

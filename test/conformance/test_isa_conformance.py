@@ -23,7 +23,7 @@ from samples import FULL, every
 
 from warploom.dialect.isa import families
 from warploom.dialect.isa.form import SCALAR, VECTOR, Form, FormOperand
-from warploom.dialect.isa.mma import Mma, MmaSparse
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.isa.wmma import former_rows
@@ -231,7 +231,7 @@ def test_qualifiers_may_come_in_any_order() -> None:
     assert accepted(lines, LATEST) == set(range(len(lines)))
 
 
-def with_selectors(row: Mma | MmaSparse, a: tuple[int, int], b: tuple[int, int], f: int = 0) -> str:
+def with_selectors(row: Mma, a: tuple[int, int], b: tuple[int, int], f: int = 0) -> str:
     """A product with constant selectors."""
     selectors = {"selector_a": f"{{{a[0]}, {a[1]}}}", "selector_b": f"{{{b[0]}, {b[1]}}}", "f": str(f)}
     return f"{row.spelling} {', '.join(selectors.get(o.name) or text(o) for o in row.operands)};"
@@ -240,9 +240,9 @@ def with_selectors(row: Mma | MmaSparse, a: tuple[int, int], b: tuple[int, int],
 def test_ptxas_takes_the_selectors_that_the_rows_name() -> None:
     lines: list[str] = []
     for row in BY_SPELLING.values():
-        if isinstance(row, MmaSparse):
+        if row.sparse:
             lines += [with_selectors(row, (0, 0), (0, 0), f) for f in row.selectors]
-        if isinstance(row, Mma | MmaSparse) and row.scale:
+        if isinstance(row, Mma) and row.scale:
             ids, a, b = row.scale.byte_ids, row.scale.thread_ids("a"), row.scale.thread_ids("b")
             lines += [with_selectors(row, (byte, thread), (ids[0], b[0])) for byte in ids for thread in a]
             lines += [with_selectors(row, (ids[0], a[0]), (byte, thread)) for byte in ids for thread in b]

@@ -21,9 +21,8 @@ from warploom.dialect.isa.form import (
     SELECTOR,
     Form,
     FormOperand,
-    ProductForm,
 )
-from warploom.dialect.isa.mma import MmaSparse
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.importer import import_ptx
 from warploom.dialect.ptx.instructions import find, nearest
@@ -183,7 +182,7 @@ def test_what_words_there_are_for_targets() -> None:
 
 
 @pytest.mark.parametrize("form", [row for row in mma.sparse_rows() if row.ordered], ids=lambda r: r.spelling)
-def test_sparsity_selectors(form: MmaSparse) -> None:
+def test_sparsity_selectors(form: Mma) -> None:
     text = operands(form)
     at = [o.name for o in form.operands].index("f")
     pieces = _split(text)
@@ -198,7 +197,7 @@ def test_sparsity_selectors(form: MmaSparse) -> None:
 
 
 @pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma.sparse_rows()) if r.scale], ids=lambda r: r.spelling)
-def test_scale_selectors(form: ProductForm) -> None:
+def test_scale_selectors(form: Mma) -> None:
     scale = form.scale
     assert scale is not None
     pieces = _split(operands(form))

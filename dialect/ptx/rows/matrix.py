@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from heapq import nsmallest
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from ...isa import families
 from ...isa.form import (
@@ -23,15 +22,12 @@ from ...isa.form import (
     FormOperand,
     ProductForm,
 )
+from ...isa.mma import Mma
 from ...isa.targets import Target, Version
 from ...isa.types import ELEMENT_TYPES
 from ...isa.wgmma import SM_90A
 from ..text.syntax import Operand, Symbol, Vector
 from .grammar import Bindings, Row, Slot, name_of, row
-
-if TYPE_CHECKING:
-    from ...isa.mma import MmaSparse
-    from ...isa.wgmma import Wgmma
 
 # The warp-level matrix instructions, from the rows of `dialect.isa`: found by opcode, one family at a time.
 #
@@ -89,21 +85,18 @@ class MatrixRow(Row):
         return None
 
 
-def sparse(form: Form) -> MmaSparse | Wgmma:
+def sparse(form: Form) -> ProductForm:
     """A form that takes metadata, as what it is.
 
     Raises:
         TypeError: if it takes none.
     """
-    from ...isa.mma import MmaSparse
-    from ...isa.wgmma import Wgmma
-
-    if isinstance(form, MmaSparse) or (isinstance(form, Wgmma) and form.granularity):
+    if isinstance(form, ProductForm) and form.sparse:
         return form
     raise TypeError(f"{form.spelling} takes no metadata")
 
 
-def metadata_problem(form: MmaSparse | Wgmma, word: int) -> str | None:
+def metadata_problem(form: ProductForm, word: int) -> str | None:
     """Why a constant word is no metadata of an instruction: the first nibble without a meaning, and the legal ones."""
     legal = form.codes
     for place in range(8):
@@ -142,7 +135,7 @@ _KINDS: dict[str, Callable[[Form, FormOperand], str]] = {
 
 def _held(form: Form, operand: FormOperand) -> str:
     """The type that the registers of a fragment are checked against: of integers and tf32 no others hold them."""
-    if operand.type != "b32" or operand.name not in ("a", "b") or not isinstance(form, ProductForm):
+    if operand.type != "b32" or operand.name not in ("a", "b") or not isinstance(form, Mma):
         return operand.type
     element = form.element(operand.name)
     return "tf32" if element.name == "tf32" else operand.type if element.is_float else "u32"
@@ -151,7 +144,7 @@ def _held(form: Form, operand: FormOperand) -> str:
 def _slot(form: Form, operand: FormOperand, *, written: bool) -> Slot:
     kind = _KINDS[operand.kind](form, operand) if operand.kind in _KINDS else f"{operand.count}*{_held(form, operand)}"
     # The words of metadata and scales, each one register, may stand in braces: published kernels write them so.
-    braces = operand.kind == SCALAR and isinstance(form, ProductForm)
+    braces = operand.kind == SCALAR and isinstance(form, Mma)
     return Slot(operand.name, kind, operand.optional, destination=written, braces=braces)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....dialect.isa.form import Form, FormOperand
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
 from ....dialect.isa.targets import TARGETS
 from ....dialect.isa.wgmma import Wgmma
@@ -119,7 +119,7 @@ def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
     return found
 
 
-def model(ctx: Context, row: Mma | MmaSparse | Wgmma | WmmaMma) -> MatrixProduct:
+def model(ctx: Context, row: Mma | Wgmma | WmmaMma) -> MatrixProduct:
     """What the instruction computes on the target."""
     try:
         return MatrixProduct.on(ctx.target, row)
@@ -157,7 +157,7 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
         out[... if warps is None else np.s_[:, warps]] = value
 
 
-def stored_columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
     """Which column of A each stored element belongs to: see `numerics.sparse.columns`.
 
     Raises:
@@ -179,7 +179,7 @@ class _Scales:
     thread_id: int
 
 
-def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> list[_Scales]:
+def _scale_operands(ctx: Context, row: Mma, operands: dict[str, Operand]) -> list[_Scales]:
     found: list[_Scales] = []
     for role in "ab" if row.scale else "":
         (word,) = ctx.items(operands[f"scale_{role}"])
@@ -188,9 +188,9 @@ def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Oper
     return found
 
 
-def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> tuple[Source, int] | None:
+def _selector(ctx: Context, row: Mma, operands: dict[str, Operand]) -> tuple[Source, int] | None:
     """The metadata and the sparsity selector."""
-    if not isinstance(row, MmaSparse):
+    if not row.sparse:
         return None
     (word,) = ctx.items(operands["e"])
     return ctx.source(word, "b32"), ctx.integer(operands["f"])
@@ -199,7 +199,7 @@ def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) 
 @meaning("mma")
 def mma(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
-    row = form(ctx, (Mma, MmaSparse))
+    row = form(ctx, Mma)
     operands = {wanted.name: given for wanted, given in zip(row.operands, ctx.operands, strict=True)}
     sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
     sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
@@ -224,7 +224,7 @@ def mma(ctx: Context, bound: Bindings) -> Action:
 
 
 def _extras(
-    row: Mma | MmaSparse, state: State, sparse: tuple[Source, int] | None, scaled: list[_Scales]
+    row: Mma, state: State, sparse: tuple[Source, int] | None, scaled: list[_Scales]
 ) -> Callable[[Array | None], SideOperands | None]:
     """Reads metadata and scales."""
     if sparse is None and not scaled:
@@ -234,7 +234,7 @@ def _extras(
 
     def read(warps: Array | None) -> SideOperands:
         where = None
-        if isinstance(row, MmaSparse) and metadata is not None and sparse is not None:
+        if metadata is not None and sparse is not None:
             where = stored_columns(row, chosen(metadata, warps), sparse[1])
         found = [None, None] if row.scale is None else [
             scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....dialect.isa import families
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
@@ -362,7 +362,7 @@ class TracedProducts(TracedGroups):
         row = traits.form
         if isinstance(row, Wgmma):
             return self._issue(pc, row)
-        if isinstance(row, Mma | MmaSparse | WmmaMma):
+        if isinstance(row, Mma | WmmaMma):
             return self._execute(pc, row)
         return super().look(pc, traits)
 
