@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
 from ..layouts.layout import Layout
-from . import form
 from .form import (
-    CONSTANT,
     KIND_F8F6F4,
     KIND_MXF4,
     KIND_MXF4NVF4,
     KIND_MXF8F6F4,
-    SCALAR,
     SM_120,
     BlockScale,
-    FormOperand,
     Granularity,
     ProductForm,
     Shape,
     fragment_layout,
+    register_type,
+    word,
 )
+from .row import CONSTANT, Slot, choice
 from .targets import Specific, Version
 from .types import ElementType, element_type, element_types
 
@@ -44,7 +43,7 @@ _FOUR_PRODUCTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mma(ProductForm):
     """One form of `mma.sync`, `mma.sp` or `mma.sp::ordered_metadata`: D = A * B + C by one warp.
 
@@ -83,7 +82,7 @@ class Mma(ProductForm):
                 m, k = self.shape.m, self.shape.k
                 raise ValueError(f"{self.spelling}: the metadata must describe the {m}x{k} matrix A")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         sparse = "" if not self.sparse else ".sp::ordered_metadata" if self.ordered else ".sp"
@@ -99,11 +98,18 @@ class Mma(ProductForm):
         """How many products of this shape one warp computes: 4 for m8n8k4 in f16, else 1."""
         return 4 if self.shape == (8, 8, 4) and self.a.bits == 16 else 1
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
         """d, a, b, c, of a sparse A the metadata e and its selector f, and the scales with their selectors."""
-        sparse = (FormOperand("e", SCALAR), FormOperand("f", CONSTANT)) if self.sparse else ()
-        return (*self.fragments, *sparse, *(form.OPERANDS if self.scale else ()))
+        sparse = (word("e", braces=True), Slot("f", CONSTANT, span=choice(self.selectors))) if self.sparse else ()
+        return (*self.fragments, *sparse, *(self.scale.operands if self.scale else ()))
+
+    def holds(self, role: str) -> str:
+        """Of A and B with integers or tf32, what no other registers hold."""
+        element = self.element(role)
+        if role in "cd" or register_type(element) != "b32":
+            return ""
+        return "tf32" if element.name == "tf32" else "" if element.is_float else "u32"
 
     def layout(self, role: str) -> Layout:
         """The fragment layout of operand "a", "b", "c" or "d"; axis `q` is the product where there are four. That of a

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 
 from ..layouts.layout import Layout
-from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand
+from .form import Form, word
+from .row import ADDRESS, VECTOR, Slot
 from .targets import Specific, Version
 
 GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
@@ -42,7 +43,12 @@ def _space(space: str) -> str:
     return f".{space}" if space else ""
 
 
-@dataclass(frozen=True, slots=True)
+def registers(name: str, count: int, *, written: bool = False) -> Slot:
+    """An operand that is so many 32-bit registers in braces."""
+    return Slot(name, VECTOR, count=count, written=written, own=True)
+
+
+@dataclass(frozen=True)
 class LoadMatrix(Form):
     """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory.
 
@@ -66,7 +72,7 @@ class LoadMatrix(Form):
         if self.count not in (1, 2, 4):
             raise ValueError(f"ldmatrix loads 1, 2 or 4 matrices, got {self.count}")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         trans, source = ".trans" if self.transpose else "", f".{self.source}" if self.source else ""
@@ -103,12 +109,12 @@ class LoadMatrix(Form):
     def layouts(self) -> Mapping[str, Layout]:
         return {"d": self.layout}
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("d", VECTOR, count=self.registers), FormOperand("p", ADDRESS))
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (registers("d", self.registers, written=True), Slot("p", ADDRESS, self.space or "any"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreMatrix(Form):
     """One form of `stmatrix`: `count` matrices to shared memory, one register each.
 
@@ -130,7 +136,7 @@ class StoreMatrix(Form):
         if self.count not in (1, 2, 4):
             raise ValueError(f"stmatrix stores 1, 2 or 4 matrices, got {self.count}")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         trans = ".trans" if self.transpose else ""
@@ -162,12 +168,12 @@ class StoreMatrix(Form):
     def layouts(self) -> Mapping[str, Layout]:
         return {"r": self.layout}
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("p", ADDRESS), FormOperand("r", VECTOR, count=self.registers))
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (Slot("p", ADDRESS, self.space or "any"), registers("r", self.registers))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MoveMatrix(Form):
     """`movmatrix`: transposes an 8x8 matrix of 16-bit elements from register to register."""
 
@@ -176,7 +182,7 @@ class MoveMatrix(Form):
     section: str = "9.7.14.5.17"
     only: Specific = ()
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         return "movmatrix.sync.aligned.m8n8.trans.b16"
@@ -195,9 +201,9 @@ class MoveMatrix(Form):
     def layouts(self) -> Mapping[str, Layout]:
         return {"a": self.source, "d": self.layout}
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("d", SCALAR), FormOperand("a", SCALAR))
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (word("d", written=True), word("a"))
 
 
 LDMATRIX: tuple[LoadMatrix, ...] = tuple(LoadMatrix(n, t) for t in (False, True) for n in (1, 2, 4))

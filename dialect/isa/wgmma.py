@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..layouts.layout import Layout, accumulator, multiplicand, row
-from .form import (
-    CONSTANT,
-    DESCRIPTOR,
-    PREDICATE,
-    SCALAR,
-    VECTOR,
-    FormOperand,
-    Granularity,
-    ProductForm,
-    Shape,
-    register_type,
-)
+from .form import Granularity, ProductForm, Shape, fragment, word
 from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
+from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, choice
 from .targets import Specific, Version
 from .types import FP8, ElementType, element_type
 
@@ -156,7 +146,7 @@ _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 """9.7.15.2: the columns of B."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wgmma(ProductForm):
     """One form of `wgmma.mma_async`: D = A * B + D by four warps; C is D."""
 
@@ -180,38 +170,39 @@ class Wgmma(ProductForm):
         if self.stored_k * self.a.bits != 8 * ROW_BYTES:
             raise ValueError(f"{self.spelling}: expected {ROW_BYTES} bytes of each row of A")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         end = f".{self.bit_op}.popc" if self.bit_op else ".satfinite" if self.satfinite else ""
         types = f"{self.d.name}.{self.a.name}.{self.b.name}"
         return f"wgmma.mma_async{'.sp' if self.sparse else ''}.sync.aligned.{self.shape}.{types}{end}"
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
+    meaning = "wgmma.mma_async"
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
         """d, a, b, of a sparse A the metadata e and its selector f, scale_d, signs, transpositions; A is in shared
         memory."""
-        return self.operands_with(a_shared=True)
+        return self.signatures[0]
 
-    @property
-    def signatures(self) -> tuple[tuple[FormOperand, ...], ...]:
+    @cached_property
+    def signatures(self) -> tuple[tuple[Slot, ...], ...]:
         """The operands with A in shared memory, and in registers."""
-        return self.operands, self.operands_with(a_shared=False)
+        return self.operands_with(a_shared=True), self.operands_with(a_shared=False)
 
-    def operands_with(self, *, a_shared: bool) -> tuple[FormOperand, ...]:
+    def operands_with(self, *, a_shared: bool) -> tuple[Slot, ...]:
         """The operands in the order of the text."""
         held = "f16x2" if self.a.is_float else "b32"
-        a = FormOperand("a", DESCRIPTOR) if a_shared else FormOperand("a", VECTOR, held, self.registers("a"))
-        found = [FormOperand("d", VECTOR, register_type(self.d), self.registers("d")), a, FormOperand("b", DESCRIPTOR)]
-        if self.granularity:
-            found += [FormOperand("e", SCALAR), FormOperand("f", CONSTANT, values=self.selectors)]
-        found.append(FormOperand("scale_d", PREDICATE))
+        d = replace(fragment("d", self.d, self.registers("d"), written=True), accumulates=True)
+        a = Slot("a", VECTOR, held, self.registers("a"), own=held == "b32")
+        slots = [d, Slot("a", DESCRIPTOR, "b64") if a_shared else a, Slot("b", DESCRIPTOR, "b64")]
+        if self.sparse:
+            slots += [word("e"), Slot("f", CONSTANT, span=choice(self.selectors))]
+        slots.append(Slot("scale_d", PREDICATE, "pred"))
         if self.a.is_float:
-            found += [FormOperand(f"scale_{role}", CONSTANT, values=(1, -1)) for role in "ab"]
-        found += [
-            FormOperand(f"trans_{role}", CONSTANT, values=(0, 1)) for role in self.transposable(a_shared=a_shared)
-        ]
-        return tuple(found)
+            slots += [Slot(f"scale_{role}", CONSTANT, span="1/-1") for role in "ab"]
+        slots += [Slot(f"trans_{role}", CONSTANT, span="0/1") for role in self.transposable(a_shared=a_shared)]
+        return tuple(slots)
 
     def transposable(self, *, a_shared: bool) -> str:
         """The operands that may lie in shared memory along M or N: those of 16 bits."""

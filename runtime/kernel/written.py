@@ -61,7 +61,7 @@ def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
     if known.root == "st":
         for target in _names([first]) if known.space == "param" else [_MEMORY]:
             yield target, list(_names(rest))
-    elif known.row is None or known.row.slots[0].written:
+    elif known.row is None or known.row.operands[0].written:
         loads = known.has_address and known.space != "param"
         for target in _names([first]):
             yield target, [_MEMORY] if loads else list(_names(rest))

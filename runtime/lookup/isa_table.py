@@ -21,7 +21,7 @@ from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.layouts.layout import Layout
 from ...dialect.ptx.instructions import ROWS
-from ...dialect.ptx.rows.grammar import Row, pieces
+from ...dialect.ptx.rows.grammar import PatternRow, pieces
 from ..base.errors import WarploomError
 
 # The support table: which forms of which instructions there are, where, and since when. All of it from the rows.
@@ -275,6 +275,7 @@ def by_section(found: Sequence[Line]) -> dict[str, list[Line]]:
 
 
 _OF_ALL = ("section", "ptx", "sm", "only")
+_OF_SLOT = ("name", "kind", "type", "count", "optional", "values")
 
 
 def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
@@ -290,7 +291,7 @@ def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
         "requirement": form.requirement(),
         "targets": {name: version_text(version) for name, version in since.items()},
         "fields": {name: value for name, value in _fields(form) if name not in _OF_ALL},
-        "operands": [dataclasses.asdict(operand) for operand in form.operands],
+        "operands": [{name: getattr(slot, name) for name in _OF_SLOT} for slot in form.operands],
         "layouts": {name: str(layout) for name, layout in form.layouts.items()},
     }
 
@@ -315,7 +316,7 @@ def _plain(value: object) -> Json:
 # The support table of the other instructions, those that are no matrix instructions: a line for each row.
 
 
-def rows(query: Query) -> tuple[Row, ...]:
+def rows(query: Query) -> tuple[PatternRow, ...]:
     """The rows of the instruction that a query names, in the order of the manual; none for a matrix instruction.
 
     Raises:
@@ -336,30 +337,30 @@ def rows(query: Query) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def _row_has(row: Row, target: Target | None, version: Version | None) -> bool:
+def _row_has(row: PatternRow, target: Target | None, version: Version | None) -> bool:
     since = row.since(target) if target else row.ptx
     return since is not None and (version is None or since <= version)
 
 
-def row_lines(found: Sequence[Row], query: Query, every: bool = False) -> tuple[Line, ...]:
+def row_lines(found: Sequence[PatternRow], query: Query, every: bool = False) -> tuple[Line, ...]:
     """The rows as patterns, or a line for each of their spellings."""
     target = as_target(query.target)
     table: list[Line] = []
     for row in found:
         for text, count in [(s, 1) for s in row.spellings()] if every else [(_shown(row), row.size)]:
             since = (row.since(target) if target else None) or row.ptx
-            operands = f"  {row.operands}" if row.operands else ""
+            operands = f"  {row.notation}" if row.notation else ""
             table.append(Line(row.section, version_text(since), row.requirement(), f"{text}{operands}", count))
     return tuple(table)
 
 
-def row_objects(found: Sequence[Row], query: Query) -> list[dict[str, Json]]:
+def row_objects(found: Sequence[PatternRow], query: Query) -> list[dict[str, Json]]:
     """The fields of the rows, and since when the target has them."""
     target = as_target(query.target)
     return [
         {
             "spelling": _shown(row),
-            "operands": row.operands,
+            "operands": row.notation,
             "section": row.section,
             "ptx": version_text((row.since(target) if target else None) or row.ptx),
             "requirement": row.requirement(),
@@ -369,7 +370,7 @@ def row_objects(found: Sequence[Row], query: Query) -> list[dict[str, Json]]:
     ]
 
 
-def _shown(row: Row) -> str:
+def _shown(row: PatternRow) -> str:
     """A row's spelling as the table writes those of matrix instructions."""
     text = ""
     for piece in pieces(row.spelling):
@@ -404,7 +405,7 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
     return _print(expanded(found, query.target) if every else lines(found, query.target), query)
 
 
-def _other(found: Sequence[Row], query: Query, every: bool, as_objects: bool) -> int:
+def _other(found: Sequence[PatternRow], query: Query, every: bool, as_objects: bool) -> int:
     """The same of instructions that are no matrix instructions."""
     if as_objects:
         print(json.dumps(row_objects(found, query), indent=1))

@@ -11,9 +11,10 @@ import pytest
 from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa import families, mma, moves, wmma
-from warploom.dialect.isa.form import BlockScale, Form, FormOperand, Shape
+from warploom.dialect.isa.form import BlockScale, Form, Shape
 from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, Mma
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
+from warploom.dialect.isa.row import Slot
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, element_type
 from warploom.dialect.layouts.layout import LANES, Layout
@@ -365,7 +366,7 @@ def test_operands_in_the_order_of_the_text() -> None:
     double = BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64.rz"]
     assert [(o.type, o.count) for o in double.operands] == [("f64", 4), ("f64", 8), ("f64", 4), ("f64", 4)]
     load = BY_SPELLING["wmma.load.a.sync.aligned.row.m16n16k16.global.f16"]
-    assert load.operands[0] == FormOperand("r", "vector", "f16x2", 8)
+    assert load.operands[0] == Slot("r", "vector", "f16x2", 8, written=True)
     assert [o.optional for o in load.operands] == [False, False, True]
 
 
@@ -399,7 +400,7 @@ SPARSE_SCALED = SCALED.replace("mma.", "mma.sp::ordered_metadata.", 1).replace("
 )  # fmt: skip
 def test_why_a_form_is_not_available(spelling: str, name: str, version: tuple[int, int], reason: str | None) -> None:
     row = row_of(spelling)
-    assert row.available(target(name), version) == reason
+    assert row.unavailable(target(name), version) == reason
     assert row.runs_on(target(name)) == (reason is None or reason.startswith("needs PTX"))
 
 

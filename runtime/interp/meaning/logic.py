@@ -7,8 +7,8 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register, Vector
 from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array

@@ -9,16 +9,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from ....dialect.isa.form import Form, FormOperand
+from ....dialect.isa.form import Form
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ....dialect.isa.row import Bindings, Slot
 from ....dialect.isa.targets import TARGETS
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
 from ....dialect.layouts.layout import Layout
-from ....dialect.ptx.rows.grammar import Bindings
-from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.array import Array
 from ...numerics.fused_sum import scales
@@ -111,7 +110,7 @@ def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
     Raises:
         TypeError: if it is of another kind.
     """
-    found = ctx.row.form if isinstance(ctx.row, MatrixRow) else None
+    found = ctx.row
     if not isinstance(found, kind):
         raise TypeError(f"{ctx.instruction.opcode} is no form of {kind}")
     if ctx.target in TARGETS and not found.runs_on(TARGETS[ctx.target]):
@@ -127,7 +126,7 @@ def model(ctx: Context, row: Mma | Wgmma | WmmaMma) -> MatrixProduct:
         ctx.fail(str(error))
 
 
-def words_of(ctx: Context, operand: Operand, wanted: FormOperand) -> list[Source]:
+def words_of(ctx: Context, operand: Operand, wanted: Slot) -> list[Source]:
     """The registers of a fragment, as words; those of C, A and B may be literals, as in {0f00000000, ...}."""
     type = "b64" if wanted.type == "f64" else "b32"
     literal = wanted.type if wanted.type in ("f32", "f64") else type

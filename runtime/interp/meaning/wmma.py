@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.isa.types import ElementType
 from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning

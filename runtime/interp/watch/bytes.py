@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def lanes_read(decoded: Decoded) -> dict[str, Array]:
     """Masks of the lanes, by the name of the register."""
-    row = decoded.form
+    row = decoded.row
     if isinstance(row, LoadMatrix | StoreMatrix):
         where = next((o for o in decoded.source.operands if isinstance(o, Address)), None)
         base = where.base if where else None

@@ -359,7 +359,7 @@ class TracedProducts(TracedGroups):
         self.cores: defaultdict[tuple[int, int], Pipe] = defaultdict(Pipe)
 
     def look(self, pc: int, traits: Traits) -> Look | None:
-        row = traits.form
+        row = traits.row
         if isinstance(row, Wgmma):
             return self._issue(pc, row)
         if isinstance(row, Mma | WmmaMma):
@@ -400,7 +400,7 @@ class TracedProducts(TracedGroups):
             self.timeline.record(warp, "product", name, one.pc, one.start, end, details, True)
 
     def _name(self, pc: int) -> str:
-        row = self.timeline.traits(pc).form
+        row = self.timeline.traits(pc).row
         return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
 
 

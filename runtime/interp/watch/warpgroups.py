@@ -125,7 +125,7 @@ class WarpgroupRegisters(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         self._unfinished()
         super().begin(state, kernel)
-        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.form, Wgmma)}
+        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.row, Wgmma)}
         self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for d in products.values() for s in _taken(d)))}
         self.names = [slot.name for slot in self.slots]
         self.products = {pc: self._product(d) for pc, d in products.items()}
@@ -142,7 +142,7 @@ class WarpgroupRegisters(Check):
         self._unfinished()
 
     def _product(self, decoded: Decoded) -> _Product:
-        row = decoded.form
+        row = decoded.row
         number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
         d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
