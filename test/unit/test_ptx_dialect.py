@@ -18,7 +18,7 @@ from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
 from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
 from warploom.dialect.ptx.rows.grammar import row, slot
 from warploom.dialect.ptx.text.syntax import Variable
-from warploom.dialect.ptx.types import ParamAttr, RegisterType, RegOp, VarOp, compatible
+from warploom.dialect.ptx.types import RegisterType, RegOp, VariableAttr, VarOp, compatible
 
 
 def module(*ops: ptx.FuncOp | VarOp) -> ptx.ModuleOp:
@@ -36,7 +36,7 @@ def large(count: int) -> ptx.ModuleOp:
 def test_names_come_from_the_declaration() -> None:
     r, p = RegOp("b32", "%r", 2), RegOp("pred", "%p")
     copy = InstOp.of("mov.u32", "?, %tid.x", [p.results[0], r.results[1]], "@!")
-    text = print_ptx(module(ptx.FuncOp("k", [r, p, copy], parameters=[ParamAttr.of("u64", "a")])))
+    text = print_ptx(module(ptx.FuncOp("k", [r, p, copy], parameters=[VariableAttr.of("u64", "a")])))
     assert "@!%p mov.u32 %r1, %tid.x;" in text
     assert ".param .u64 a" in text
     assert r.names() == ["%r0", "%r1"]
