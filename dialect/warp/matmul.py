@@ -62,8 +62,7 @@ from .elements import (
     shape_of,
     verify_map,
 )
-from .mma import WORDS, word_properties
-from .op_shapes import TypeOfOptional
+from .op_shapes import WORDS, TypeOfOptional, word_properties
 from .operands import (
     OperandForm,
     OperandType,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import ClassVar, NamedTuple
 
@@ -26,26 +26,11 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import mma
-from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ProductForm, Shape
+from ..isa.form import ProductForm, Shape
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import verify_target
-
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "layouts": ("row.row", "col.row", "col.col"),
-    "ordered": ("ordered",),
-    "satfinite": ("satfinite",),
-    "rounding": ("rn", "rz", "rm", "rp"),
-    "bit_op": ("xor", "and"),
-    "kind": (KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4),
-}
-"""The properties that are words after the shape, in the order they are printed, and what each may say."""
-
-FLAGS = ("ordered", "satfinite")
-"""Those that say something by being there."""
-
-_PROPERTY = {word: name for name, words in WORDS.items() for word in words}
+from .op_shapes import WORDS, parse_words, verify_target, word_of, word_properties
 
 
 class Key(NamedTuple):
@@ -89,22 +74,10 @@ class Key(NamedTuple):
         return differing, sum(abs(x - y) for x, y in zip(self.shape, other.shape, strict=True))
 
 
-def nearest(wanted: Key, known: Mapping[Key, Mma], count: int = 3) -> str:
+def nearest(wanted: Key, known: Collection[Key], count: int = 3) -> str:
     """The keys most like one that has no row, in words: best first; with a sparse A, or without, as the key has it."""
     alike = (key for key in known if key.sparse == wanted.sparse)
     return ", ".join(map(str, sorted(alike, key=wanted.distance)[:count]))
-
-
-def word_properties(words: Sequence[str]) -> dict[str, Attribute]:
-    """Words of the text as properties.
-
-    Raises:
-        VerifyException: for a word that there is not.
-    """
-    for word in words:
-        if word not in _PROPERTY:
-            raise VerifyException(f"expected one of {', '.join(_PROPERTY)}, got '{word}'")
-    return {_PROPERTY[w]: UnitAttr() if _PROPERTY[w] in FLAGS else StringAttr(w) for w in words}
 
 
 NIBBLE = IntegerType(4)
@@ -244,13 +217,13 @@ class MmaOp(IRDLOperation):
             b,
             c,
             c if self.d.type == self.c.type else fragment_of(self.d).element.name,
-            layouts=self._word("layouts"),
+            layouts=word_of(self, "layouts"),
             sparse=self.e is not None,
-            ordered=bool(self._word("ordered")),
-            satfinite=bool(self._word("satfinite")),
-            rounding=self._word("rounding"),
-            bit_op=self._word("bit_op"),
-            kind=self._word("kind"),
+            ordered=bool(word_of(self, "ordered")),
+            satfinite=bool(word_of(self, "satfinite")),
+            rounding=word_of(self, "rounding"),
+            bit_op=word_of(self, "bit_op"),
+            kind=word_of(self, "kind"),
             scales=scales,
             scale_type=scale_type,
         )
@@ -259,10 +232,6 @@ class MmaOp(IRDLOperation):
     def sparsity(self) -> int:
         """Columns of A that a stored element stands for."""
         return 1 if self.e is None else 2
-
-    def _word(self, name: str) -> str:
-        held = self.properties.get(name)
-        return held.data if isinstance(held, StringAttr) else name if isinstance(held, UnitAttr) else ""
 
     def _scales(self) -> tuple[int, str]:
         if not self.scales:
@@ -410,7 +379,10 @@ class MmaOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> MmaOp:
-        properties = cls._parse_words(parser)
+        properties: dict[str, Attribute] = {
+            "shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))
+        }
+        properties |= parse_words(parser, tuple(WORDS))
         position = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         metadata: list[UnresolvedOperand] = []
@@ -438,21 +410,8 @@ class MmaOp(IRDLOperation):
             operands=[a, b, c, e, scaling], properties=properties, attributes=attributes, result_types=[result]
         )
 
-    @classmethod
-    def _parse_words(cls, parser: Parser) -> dict[str, Attribute]:
-        """The shape and the words after it, as properties."""
-        found: dict[str, Attribute] = {"shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))}
-        position = parser.pos
-        while (word := parser.parse_optional_keyword_in(tuple(_PROPERTY))) is not None:
-            name = _PROPERTY[word]
-            if name in found:
-                parser.raise_error(f"'{word}' says again what another word has said", position)
-            found |= word_properties((word,))
-            position = parser.pos
-        return found
-
     def print(self, printer: Printer) -> None:
-        words = [self.shape.data, *map(self._word, WORDS)]
+        words = [self.shape.data, *(word_of(self, name) for name in WORDS)]
         printer.print_string(f" {' '.join(filter(None, words))} ")
         printer.print_list(self.operands[:3], printer.print_ssa_value)
         if self.e is not None and self.selector is not None:

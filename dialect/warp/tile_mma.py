@@ -39,8 +39,7 @@ from .attributes import (
 )
 from .cta import CtaTileType
 from .matmul import FACTOR, FactorsOp
-from .mma import word_properties
-from .op_shapes import flag
+from .op_shapes import flag, word_properties
 from .synchronisation import verify_counters
 
 # `warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions.
