@@ -49,7 +49,7 @@ pytest: $(TESTABLE)
 conformance: $(TESTABLE)
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
 	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_products.py test/conformance/test_register_overhead.py
-	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_ptx_rows.py test/conformance/test_ptx_near.py
+	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_ptx_rows.py test/conformance/test_ptx_near.py test/unit/test_sparsity.py
 	$(BIN)/python test/conformance/mutations.py --jobs $(JOBS)
 
 # LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.

@@ -18,7 +18,7 @@ import gemm
 
 from warploom.runtime import load_ptx
 from warploom.runtime.arguments.launch_values import values
-from warploom.runtime.base.launch import Launch
+from warploom.runtime.base.launch import Launch, Plan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -45,7 +45,7 @@ def measured(torch: Any, timer: gemm.Timer, n: int, structures: list[hopper.Stru
         cluster = (s.cluster, 1, 1) if s.cluster > 1 else None
         launch = Launch("matmul", (ctas, 1, 1), (s.threads, 1, 1), s.shared, tuple(range(6)), cluster=cluster)
         passed = values(module.kernel("matmul"), hopper.arguments(s, a, b, d, (n, n, n)))
-        call = module.prepare([launch], passed)
+        call = module.prepare(Plan((launch,)), passed)
         call()
         call.wait()
         error = gemm.relative_error(torch, a, b, d)

@@ -146,10 +146,13 @@ def _launched(title: str, options: dict[str, Any], tile: tuple[int, int, int] = 
         np.full(shape, np.nan, np.float32),
     )
     values = launch_values(kernel.function, arrays)
-    (launch,) = kernel.plan_for(values).launches
+    plan = kernel.plan_for(values)
+    (launch,) = plan.launches
     cells = dict[tuple[int, int], Cell]()
     for turn in range(launch.grid[0] // together):
-        kernel.binary.run([replace(launch, grid=((turn + 1) * together, 1, 1))], values, device="interp")
+        kernel.binary.run(
+            replace(plan, launches=[replace(launch, grid=((turn + 1) * together, 1, 1))]), values, device="interp"
+        )
         for row, column in np.argwhere(~np.isnan(arrays[2][::m, ::n])).tolist():
             cells.setdefault((row, column), Cell(row, column, 1, 1, 4 * turn, str(turn)))
     return Panel(title, TILES, TILES, tuple(cells.values()))

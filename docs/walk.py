@@ -185,7 +185,7 @@ pass follows def-use chains, so a loop that you write by hand may have constants
 
 ### 7. Macro-operations and shared memory: `warp-expand`, `warp-allocate`
 
-`warp-expand` replaces macro-operations (sums over slices of K or over CTAs, copies to aligned rows) by loads, stores,
+`warp-expand` replaces macro-operations (sums over slices of K or over CTAs) by loads, stores,
 barriers and arithmetic. This kernel has none. `warp-allocate` writes the offset of each allocation in shared memory
 into the IR, and the total number of bytes into the launch. It keeps offsets that you set by hand, so tiles that are
 never used at the same time can share memory.
@@ -235,18 +235,18 @@ The tile becomes the same unpipelined loop over K: copy, wait, multiply, wait. `
 
 - It reads both operands from shared memory. The only fragment is the accumulator, whose layout has two bits for the
   warp of the group (`r4 r5`).
-- It is asynchronous. `warp.wgmma_commit` closes a group of products, and `warp.wgmma_wait` waits until at most
+- It is asynchronous. `warp.commit wgmma` closes a group of products, and `warp.wait wgmma` waits until at most
   `pending` groups are unfinished.
-- `warp.proxy_fence` makes writes of threads to shared memory visible to `wgmma`.
+- `warp.fence async_proxy` makes writes of threads to shared memory visible to `wgmma`.
 """)
     yield block(
         "mlir",
         quoted(
             WARPGROUPS.level("warp-epilogue"),
             [
-                "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "proxy_fence",
-                "gpu.barrier", "wgmma_fence", r"warp\.wgmma ", r"warp\.wgmma ", "wgmma_commit", "wgmma_wait",
-                "gpu.barrier", "scf.yield", "warp.store",
+                "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
+                "fence async_proxy", "gpu.barrier", "fence wgmma", r"warp\.wgmma ", r"warp\.wgmma ", "commit wgmma",
+                "wait wgmma", "gpu.barrier", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
@@ -277,7 +277,7 @@ most of its registers to the other warpgroups (`warp.set_registers`).
             specialised,
             [
                 "make_barriers", "make_barriers", "set_registers", "warp.elect", "scf.for", "scf.for", "warp.await",
-                "warp.expect", "tensor_load", "tensor_load",
+                "warp.arrive", "tensor_load", "tensor_load",
             ],
         ),
     )  # fmt: skip
@@ -292,9 +292,9 @@ one thread of each starts tensor stores to C. Meanwhile the producer copies the 
         quoted(
             specialised,
             [
-                "set_registers.*grow", "scf.for", "scf.for", "warp.await", "wgmma_fence", r"warp\.wgmma ",
-                "wgmma_commit", "wgmma_wait", "warp.arrive", "scf.yield", "wgmma_wait", "warp.store", "proxy_fence",
-                "named_barrier", "tensor_store", "bulk_commit",
+                "set_registers.*grow", "scf.for", "scf.for", "warp.await", "fence wgmma", r"warp\.wgmma ",
+                "commit wgmma", "wait wgmma", "warp.arrive", "scf.yield", "wait wgmma", "warp.store",
+                "fence async_proxy", "barrier cta", "tensor_store", "commit bulk",
             ],
         ),
     )  # fmt: skip

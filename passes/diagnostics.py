@@ -55,6 +55,12 @@ def location_of(op: Operation) -> str | None:
     return None
 
 
+def place_of(op: Operation) -> str:
+    """ "file:line:col: " of an operation, to start a message with; empty where it is not known."""
+    location = location_of(op)
+    return "" if location is None else f"{location}: "
+
+
 def _in_file(location: Attribute) -> FileLineColLoc | None:
     """The line that a location names: of several that became one, the first; of a call, the line called."""
     match location:
@@ -113,8 +119,7 @@ def is_warning(said: str) -> bool:
 
 def _say(op: Operation, kind: str, by: str, message: str) -> None:
     if (collected := _REMARKS.get()) is not None:
-        location = location_of(op)
-        collected.append(f"{'' if location is None else f'{location}: '}{kind}: {by}: {message}")
+        collected.append(f"{place_of(op)}{kind}: {by}: {message}")
 
 
 def culprit(root: Operation) -> Operation | None:

@@ -32,8 +32,8 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from ..dialect.schedule.records import ScheduleField, text_of
-from ..dialect.schedule.schedule import FIELDS, RECORDS
+from ..dialect.schedule.fields import ScheduleField, text_of
+from ..dialect.schedule.schedule import FIELDS, PARTS
 from ..dialect.warp.attributes import SwizzleAttr
 from . import collector
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
@@ -41,7 +41,7 @@ from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
 from .universe import WARPLOOM_UNIVERSE, known_universe, parse_mlir
 
-# What `warploom-opt --help-schedule` prints: every field of a schedule, from the records that hold them.
+# What `warploom-opt --help-schedule` prints: every field of a schedule, part by part.
 
 WIDTH = 100
 
@@ -53,18 +53,17 @@ of compile(..., stages=4). The compiler then changes the fields that contradict 
 
 
 def schedule_help() -> str:
-    """The fields, record by record: name, values, default, meaning."""
-    parts = [HEAD]
-    for name, record in RECORDS.items():
-        summary = (record.__doc__ or "").strip().split("\n")[0]
-        parts.append(f"\n{name}: {summary}\n")
-        parts += [line + "\n" for field in FIELDS.values() if field.record == name for line in _lines(field)]
-    return "".join(parts)
+    """The fields, part by part: name, values, default, meaning."""
+    text = [HEAD]
+    for part, summary in PARTS.items():
+        text.append(f"\n{part}: {summary}\n")
+        text += [line + "\n" for field in FIELDS.values() if field.part == part for line in _lines(field)]
+    return "".join(text)
 
 
 def _lines(field: ScheduleField) -> Iterator[str]:
     values = " or ".join(map(str, field.one_of)) or _kind(field)
-    default = f" (default {text_of(field.default)})" if field.rare else ""
+    default = f" (default {text_of(field.default)})" if not field.always else ""
     yield f"  {field.name}={values}{default}"
     yield from textwrap.wrap(field.meaning, WIDTH, initial_indent="      ", subsequent_indent="      ")
 

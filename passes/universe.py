@@ -28,7 +28,7 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx")},
+    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu")},
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )
@@ -83,7 +83,7 @@ class _Context(Context):
     _convolutions = False
 
     def _load_convolutions(self) -> None:
-        from ..dialect.mlir.convolutions import CONVOLUTIONS
+        from ..dialect.mlir.convolution import CONVOLUTIONS
 
         self._convolutions = True
         for op in CONVOLUTIONS:

@@ -202,15 +202,15 @@ def smaller(product: Product, target: str) -> Product:
     if max(product.size) <= SMALLEST:
         return product
     schedule = next(found for found in product.compile(target).schedule if found is not None)
-    unroll, depth = schedule.loop.unroll, schedule.tile.cta[2]
+    unroll, depth = schedule.unroll, schedule.cta[2]
     m, n, k = product.size
     m, n = (size if size <= limit + 64 else limit + size % 64 for size, limit in ((m, 192), (n, 128)))
-    deep = depth * unroll if unroll else depth * (schedule.loop.stages + 1) + k % 64
+    deep = depth * unroll if unroll else depth * (schedule.stages + 1) + k % 64
     k = min(k, deep)
     sized = replace(fitted(product.types, product.form, product.lies, (m, n, k)), schedule=product.schedule)
     options = schedule.options()
     options.pop("accumulate")
-    persistent = {"ctas": "2"} if schedule.grid.ctas else {}
+    persistent = {"ctas": "2"} if schedule.ctas else {}
     for asked in (options | persistent, options):
         try:
             replace(sized, schedule=asked).compile(target)

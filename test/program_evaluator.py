@@ -109,7 +109,8 @@ class Evaluator:
         axes = tuple(i for i in range(len(shape)) if i not in it.maps[2])
         rest = [i for i in range(len(shape)) if i not in axes]
         order = [rest.index(i) for i in it.maps[2] if i is not None]
-        short = it.a.type.startswith("f8")
+        # wgmma adds 8-bit floats of one K tile in short sums; other targets have none that is used by default.
+        short = it.a.type.startswith("f8") and self.program.target == "sm_90a"
         summed = product_sum(terms, axes, it.out.type, it.start, start, short=short)
         return summed.map(lambda v: np.ascontiguousarray(v.transpose(order)))
 
@@ -274,8 +275,8 @@ def softmax(x: Values, type_: str) -> Reals:
 def product_sum(
     terms: Values, axes: tuple[int, ...], type_: str, number: float, start: Values | None, *, short: bool
 ) -> Values:
-    """What a matrix instruction gives for the sum of products and a start: `short` of 8-bit floats, whose products some
-    instructions cut off 13 bits below the largest."""
+    """What a matrix instruction gives for the sum of products and a start: `short` of those that cut
+    products off 13 bits below the largest."""
     if isinstance(terms, Whole):
         total = terms.low.sum(axis=axes) + (start.low if isinstance(start, Whole) else int(number))
         return Whole.points(type_, signed(total, type_))

@@ -1,12 +1,17 @@
-"""What the named products of `linalg` share: bodies, operands, maps, checks, and text."""
+"""The named products of `linalg`, and the dialect without its convolutions.
+
+xDSL 0.74 has `linalg.matmul` alone, with neither the casts of a product whose result is wider than its operands nor a
+text form for `indexing_maps`, and crashes on some malformed text. MLIR's newer versions write a transposed operand with
+`indexing_maps` on `matmul` and `batch_matmul`; older ones had an operation for each. Both are read.
+Source: MLIR, Linalg dialect, named operations.
+"""
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self, TypeAlias, TypeGuard
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyFloat,
@@ -17,186 +22,22 @@ from xdsl.dialects.builtin import (
     ShapedType,
     TensorType,
 )
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
-from xdsl.dialects.linalg.ops import YieldOp
-from xdsl.dialects.math import FmaOp
-from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.linalg import Linalg, ops
+from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation, NamedOperation
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import opt_prop_def, prop_def, region_def, var_operand_def, var_result_def
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, region_def, var_operand_def, var_result_def
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ..warp.elements import loops_of
-from .generic import TypeFn, TypeFnAttr
-
-# The body of a product: `c + extend(a) * extend(b)`, written and recognised.
-
-EXTENSIONS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
-CONVERSIONS = (arith.SIToFPOp, arith.UIToFPOp)
-
-
-class Factor(NamedTuple):
-    """One factor of a product: which argument of the body, and whether it is extended with zeros."""
-
-    argument: int
-    unsigned: bool = False
-
-
-def fill(block: Block, *, unsigned: bool) -> None:
-    """Appends `yield c + extend(a) * extend(b)` to a block of the three elements a, b and c."""
-    a, b, c = block.args
-    x, y = (extended(block, factor, c.type, unsigned=unsigned) for factor in (a, b))
-    floats = isinstance(c.type, AnyFloat)
-    product = arith.MulfOp(x, y) if floats else arith.MuliOp(x, y)
-    total = arith.AddfOp(c, product.result) if floats else arith.AddiOp(c, product.result)
-    block.add_ops([product, total, YieldOp(total.result)])
-
-
-def extended(block: Block, value: SSAValue, target: Attribute, *, unsigned: bool) -> SSAValue:
-    """`value`, or its extension to `target` appended to the block."""
-    if value.type == target:
-        return value
-    extend = arith.ExtFOp
-    if isa(value.type, IntegerType) and not isa(target, IntegerType):
-        extend = arith.UIToFPOp if unsigned else arith.SIToFPOp
-    elif isa(target, IntegerType):
-        extend = arith.ExtUIOp if unsigned else arith.ExtSIOp
-    cast = extend.build(operands=[value], result_types=[target])
-    block.add_op(cast)
-    return cast.results[0]
-
-
-def converted_to(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
-    """A value converted to another type."""
-    if value.type == kind:
-        return value
-    if isinstance(value.type, IntegerType):
-        cast = arith.SIToFPOp.build(operands=[value], result_types=[kind])
-    else:
-        narrows = (
-            isinstance(value.type, AnyFloat) and isinstance(kind, AnyFloat) and kind.bitwidth < value.type.bitwidth
-        )
-        cast = (arith.TruncFOp if narrows else arith.ExtFOp).build(operands=[value], result_types=[kind])
-    block.add_op(cast)
-    return cast.results[0]
-
-
-def contracted(op: Operation) -> SSAValue | None:
-    """The value that an extension may take in place of its truncation, unrounded: both say `fastmath<contract>`, and
-    the value has the extension's type, as in MLIR's own folding. None where a rounding is kept."""
-    if not isinstance(op, arith.ExtFOp) or not isinstance(truncated := op.input.owner, arith.TruncFOp):
-        return None
-    both = _may_contract(op) and _may_contract(truncated)
-    return truncated.input if both and truncated.input.type == op.result.type else None
-
-
-def _may_contract(op: Operation) -> bool:
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, arith.FastMathFlagsAttr) and FastMathFlag.ALLOW_CONTRACT in flags.data
-
-
-class Weighted(NamedTuple):
-    """The body `c + w * extend(a) * extend(b)`: its factors, in the order in which they are multiplied, and its weight.
-
-    The weight is the product of `weights`, numbers from outside of the body or constants in it, and -1 if `negated`.
-    With `converted`, both factors are integers that are converted to c's type.
-    """
-
-    factors: tuple[Factor, Factor]
-    weights: tuple[SSAValue, ...] = ()
-    negated: bool = False
-    converted: bool = False
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is `c + extend(a) * extend(b)`."""
-        return not (self.weights or self.negated or self.converted)
-
-
-def factors(block: Block, zeros: Collection[int] = ()) -> tuple[Factor, Factor] | None:
-    """The factors of a body that adds the product of two of its arguments to the last one, in the order in which they
-    are multiplied; None for any other body. Of its arguments, `zeros` are 0."""
-    found = weighted(block, zeros)
-    return found.factors if found is not None and found.is_plain else None
-
-
-def weighted(block: Block, zeros: Collection[int] = ()) -> Weighted | None:
-    """The product that a body adds to its last argument, or subtracts from it; None for any other body. Of its
-    arguments, `zeros` are 0."""
-    end = block.last_op
-    if not isinstance(end, YieldOp) or len(end.operands) != 1 or not block.args:
-        return None
-    total, held = end.operands[0].owner, block.args[-1]
-    match total:
-        case arith.AddfOp() | arith.AddiOp() if held in (total.lhs, total.rhs):
-            return _product([total.rhs if total.lhs is held else total.lhs], block, zeros)
-        case arith.SubfOp() | arith.SubiOp() if total.lhs is held:
-            return _product([total.rhs], block, zeros, negated=True)
-        case FmaOp() if total.c is held:
-            return _product([total.a, total.b], block, zeros)
-        case _:
-            return None
-
-
-def _product(
-    values: Sequence[SSAValue], block: Block, zeros: Collection[int], *, negated: bool = False
-) -> Weighted | None:
-    """The product of values, each of which may be one of others."""
-    found: list[tuple[Factor, bool]] = []
-    weights: list[SSAValue] = []
-    rest = list(values)
-    while rest:
-        value = rest.pop(0)
-        owner = value.owner
-        if isinstance(owner, arith.MulfOp | arith.MuliOp):
-            rest = [owner.lhs, owner.rhs, *rest]
-        elif isinstance(owner, arith.NegfOp):
-            negated, rest = not negated, [owner.operand, *rest]
-        elif (factor := _factor(value, block, zeros)) is not None:
-            found.append(factor)
-        elif _is_weight(value, block):
-            weights.append(value)
-        else:
-            return None
-    if len(found) != 2 or any(factor.argument == len(block.args) - 1 for factor, _ in found):
-        return None
-    (a, first), (b, second) = found
-    return Weighted((a, b), tuple(weights), negated, first and second)
-
-
-def _is_weight(value: SSAValue, block: Block) -> bool:
-    """Whether a value is the same for every element: a constant, or a number from outside of the body."""
-    owner = value.owner
-    outside = owner is not block and not (isinstance(owner, Operation) and owner.parent is block)
-    return isinstance(owner, arith.ConstantOp) or outside
-
-
-def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple[Factor, bool] | None:
-    """The argument behind a factor, and whether it is an integer that is converted to a float; integers may be extended
-    in one way only, for another has another meaning."""
-    kinds: set[type] = set()
-    converted = isinstance(value.owner, CONVERSIONS)
-    if isinstance(cast := value.owner, CONVERSIONS):
-        kinds |= {arith.ExtUIOp if isinstance(cast, arith.UIToFPOp) else arith.ExtSIOp}
-        value = cast.input
-    if isinstance(shifted := value.owner, arith.SubiOp):
-        zero = _factor(shifted.rhs, block)
-        value = shifted.lhs if zero is not None and zero[0].argument in zeros else value
-    while isinstance(owner := value.owner, EXTENSIONS):
-        kinds.add(type(owner))
-        value = owner.input
-    if not isinstance(value, BlockArgument) or value.owner is not block or len(kinds) > 1:
-        return None
-    return Factor(value.index, arith.ExtUIOp in kinds), converted
-
-
-# What the named products of `linalg` share: operands, maps, checks, and text.
-#
-# xDSL's `linalg.matmul` has neither the casts of a product whose result is wider than its operands nor a text form for
-# `indexing_maps`, and crashes on some malformed text. Source: MLIR, Linalg dialect, `linalg.matmul`.
+from .affine import is_plain, loops_of
+from .bodies import Factor, product_body, weighted
+from .generic import GenericOp, SoftmaxOp, TypeFn, TypeFnAttr, parse_operands, parse_results, print_operands
+from .packs import PackOp, UnPackOp
+from .pointwise import ElementwiseKindAttr, ElementwiseOp, MapOp
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
@@ -250,9 +91,7 @@ class ContractionOp(NamedOperation, ABC):
         """The body, which extends integers with zeros if `unsigned`."""
         if (problem := _operand_problem(_types(inputs), _types(outputs))) is not None:
             raise VerifyException(problem)
-        block = Block(arg_types=cls.body_arg_types((*inputs, *outputs)))
-        fill(block, unsigned=unsigned)
-        return Region(block)
+        return product_body(cls.body_arg_types((*inputs, *outputs)), unsigned=unsigned)
 
     @property
     def unsigned(self) -> bool:
@@ -363,20 +202,17 @@ class ContractionOp(NamedOperation, ABC):
             parser.raise_error(
                 f"expected cast to be #linalg.type_fn<cast_signed> or <cast_unsigned>, got {cast}", start
             )
-        inputs, input_types = _parse_operands(parser, "ins")
-        outputs, output_types = _parse_operands(parser, "outs")
-        results = _parse_results(parser)
-        if (problem := _operand_problem(input_types, output_types)) is not None:
+        inputs, outputs = (parse_operands(parser, keyword, optional=False) for keyword in ("ins", "outs"))
+        results = parse_results(parser)
+        if (problem := _operand_problem(_types(inputs), _types(outputs))) is not None:
             parser.raise_error(problem, start)
-        ins = parser.resolve_operands(inputs, input_types, start)
-        outs = parser.resolve_operands(outputs, output_types, start)
         unsigned = cast is not None and cast.data == TypeFn.CAST_UNSIGNED
         return cls.build(
-            operands=(ins, outs),
+            operands=(inputs, outputs),
             result_types=(results,),
             properties={"indexing_maps": maps, "cast": cast},
             attributes=attributes,
-            regions=(cls.region_for(ins, outs, unsigned=unsigned),),
+            regions=(cls.region_for(inputs, outputs, unsigned=unsigned),),
         )
 
     def print(self, printer: Printer) -> None:
@@ -387,15 +223,7 @@ class ContractionOp(NamedOperation, ABC):
         if attributes:
             printer.print_string(" ")
             printer.print_attribute(DictionaryAttr(attributes))
-        for keyword, values in (("ins", self.inputs), ("outs", self.outputs)):
-            printer.print_string(f" {keyword}(")
-            printer.print_list(values, printer.print_ssa_value)
-            printer.print_string(" : ")
-            printer.print_list(values.types, printer.print_attribute)
-            printer.print_string(")")
-        if self.res:
-            printer.print_string(" -> ")
-            printer.print_list(self.res.types, printer.print_attribute)
+        print_operands(self, printer)
 
 
 def _types(values: Sequence[SSAValue]) -> Sequence[Attribute]:
@@ -454,22 +282,123 @@ def _maps_attribute(parser: Parser, start: int, attribute: Attribute) -> ArrayAt
     return attribute
 
 
-def _parse_operands(parser: Parser, keyword: str) -> tuple[list[UnresolvedOperand], list[Attribute]]:
-    """`keyword(%a, %b : type, type)`."""
-    parser.parse_characters(keyword)
-    parser.parse_punctuation("(")
-    operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-    parser.parse_punctuation(":")
-    start = parser.pos
-    types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-    parser.parse_punctuation(")")
-    if len(operands) != len(types):
-        parser.raise_error(f"expected a type for each of {len(operands)} operands, got {len(types)}", start)
-    return operands, list(types)
+# The named products of `linalg`, one row each.
 
 
-def _parse_results(parser: Parser) -> list[Attribute]:
-    if not parser.parse_optional_punctuation("->"):
-        return []
-    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    return [parser.parse_type()] if types is None else list(types)
+@irdl_op_definition
+class MatmulOp(ContractionOp, ops.MatmulOp):
+    """`C += A * B` on memrefs, or the tensor `C + A * B`; the operands are extended to C's type first.
+
+    `indexing_maps`, when given, say which of A and B are stored transposed. A subclass of xDSL's operation, so that a
+    pattern written for that matches this too.
+    """
+
+    name = "linalg.matmul"
+    LOOPS: ClassVar = "mnk"
+    OPERANDS: ClassVar = ("mk", "kn", "mn")
+    MOVABLE: ClassVar = True
+
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("mnk", OPERANDS))
+    cast = opt_prop_def(TypeFnAttr)
+
+
+class NamedContractionOp(ContractionOp, ABC):
+    """A named product that xDSL does not have."""
+
+    cast = opt_prop_def(TypeFnAttr)
+
+    def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
+        return self.indexing_maps
+
+    def get_default_indexing_maps(self) -> list[AffineMap]:
+        return [attribute.data for attribute in self.indexing_maps]
+
+    def get_iterator_types(self) -> ArrayAttr[IteratorTypeAttr]:
+        """Loops that C has no dimension along are summed over."""
+        maps = [attribute.data for attribute in self.indexing_maps]
+        kinds = IteratorTypeAttr.reduction(), IteratorTypeAttr.parallel()
+        return ArrayAttr([kinds[loop in loops_of(maps[-1])] for loop in range(maps[-1].num_dims)])
+
+
+class ContractionRow(NamedTuple):
+    """A named product: what it is, the loops of its operands, and whether maps may move them."""
+
+    means: str
+    operands: tuple[str, str, str]
+    movable: bool = False
+
+
+ORDER = "bMNKmnk"
+"""The order of loops: those of a batch, of tiles, and in a tile."""
+
+PRODUCTS = {
+    "matmul_transpose_a": ContractionRow("`C += A^T * B`, A being k x m.", ("km", "kn", "mn")),
+    "matmul_transpose_b": ContractionRow("`C += A * B^T`, B being n x k.", ("mk", "nk", "mn")),
+    "batch_matmul": ContractionRow("`C[b] += A[b] * B[b]` for each b.", ("bmk", "bkn", "bmn"), movable=True),
+    "batch_matmul_transpose_a": ContractionRow("`C[b] += A[b]^T * B[b]` for each b.", ("bkm", "bkn", "bmn")),
+    "batch_matmul_transpose_b": ContractionRow("`C[b] += A[b] * B[b]^T` for each b.", ("bmk", "bnk", "bmn")),
+    "matvec": ContractionRow("`c += A * b` of a matrix and a vector.", ("mk", "k", "m")),
+    "vecmat": ContractionRow("`c += a * B` of a vector and a matrix.", ("k", "kn", "n")),
+    "dot": ContractionRow("`c += a * b` of two vectors, a number.", ("k", "k", "")),
+    "batch_matvec": ContractionRow("`C[b] += A[b] * B[b]` of matrices and vectors.", ("bmk", "bk", "bm")),
+    "batch_vecmat": ContractionRow("`C[b] += A[b] * B[b]` of vectors and matrices.", ("bk", "bkn", "bn")),
+    "batch_reduce_matmul": ContractionRow("`C += A[b] * B[b]`, summed over b too.", ("bmk", "bkn", "mn"), movable=True),
+    "mmt4d": ContractionRow("`C[m, n] += A[m, k] * B[n, k]^T`, each element a tile.", ("MKmk", "NKnk", "MNmn")),
+    "batch_mmt4d": ContractionRow("`linalg.mmt4d` for each of a batch.", ("bMKmk", "bNKnk", "bMNmn")),
+}  # fmt: skip
+"""The products that differ in their loops alone."""
+
+
+def _operation(name: str, row: ContractionRow) -> type[NamedContractionOp]:
+    loops = "".join(loop for loop in ORDER if any(loop in dimensions for dimensions in row.operands))
+    fields = {
+        "name": f"linalg.{name}",
+        "__doc__": row.means,
+        "__module__": __name__,
+        "__annotations__": {"LOOPS": ClassVar[str], "OPERANDS": ClassVar[tuple[str, str, str]], "MOVABLE": ClassVar},
+        "LOOPS": loops,
+        "OPERANDS": row.operands,
+        "MOVABLE": row.movable,
+        "indexing_maps": prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of(loops, row.operands)),
+    }
+    title = "".join(word.capitalize() for word in name.split("_"))
+    return irdl_op_definition(type(f"{title}Op", (NamedContractionOp,), fields))
+
+
+@irdl_op_definition
+class ContractOp(NamedContractionOp):
+    """`C += A * B` over loops that `indexing_maps` alone say, as in a `linalg.generic`."""
+
+    name = "linalg.contract"
+    LOOPS: ClassVar = ""
+    OPERANDS: ClassVar = ("", "", "")
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("", OPERANDS))
+
+    def maps_problem(self) -> str | None:
+        """Every dimension runs along a loop of its own; no other map has more loops than C's has."""
+        maps = [attribute.data for attribute in self.indexing_maps]
+        if len(maps) != len(self.OPERANDS):
+            return f"expected three indexing_maps, one each for A, B and C, got {len(maps)}"
+        for name, map_ in zip("ABC", maps, strict=True):
+            if map_.num_dims != maps[-1].num_dims or not is_plain(map_):
+                return f"expected the dimensions of {name} along loops of their own, got {map_}"
+        return None
+
+    def loop_name(self, loop: int) -> str:
+        return f"d{loop}"
+
+
+# `linalg` but for its convolutions: xDSL's dialect, and the operations and forms of MLIR that it lacks.
+
+_OWN = (ops.MatmulOp, ops.GenericOp)
+
+LINALG_BASE = Dialect(
+    "linalg",
+    [
+        *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
+        *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
+        *(ContractOp, SoftmaxOp, PackOp, UnPackOp),
+    ],
+    [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
+)
+"""xDSL's `linalg` with our matmul and generic in place of its own, and the other named products."""

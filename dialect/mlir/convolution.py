@@ -1,4 +1,4 @@
-"""What the named convolutions of `linalg` have in common.
+"""The named convolutions of `linalg`, which xDSL 0.74 has six of, and the dialect with all that the project reads.
 
 A convolution sums a window of its input times a kernel: `D[o] += I[o * stride + k * dilation] * K[k]` along each of its
 spatial dimensions. Its name gives the dimensions of input and kernel by letters: n of a batch, g groups, c channels
@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DenseIntElementsAttr, IntegerType, TensorType
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.dialects.linalg.ops import YieldOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
-from xdsl.irdl import opt_prop_def
+from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .contraction import extended
+from .bodies import product_body
+from .contraction import LINALG_BASE
 
 SPACE = "dhw"
 """The dimensions of space, by letter; in capitals, in the names of loops, those of the kernel."""
@@ -97,21 +96,11 @@ class ConvolutionOp(NamedOperation):
         elements = [getattr(value.type, "element_type", value.type) for value in (*inputs, *outputs)]
         if not all(isa(element, AnyFloat | IntegerType) for element in elements):
             raise VerifyException(f"expected elements of floats or integers, got {', '.join(map(str, elements))}")
-        block = Block(arg_types=cls.body_arg_types((*inputs, *outputs)))
-        *given, total = block.args
-        if not all(_extends(value.type, total.type) for value in given):
-            shown = ", ".join(str(value.type) for value in given)
-            raise VerifyException(f"expected elements that can be extended to {total.type}, got {shown}")
-        floats = isinstance(total.type, AnyFloat)
-        image, kernel, *zeros = (extended(block, value, total.type, unsigned=False) for value in given)
-        if zeros:
-            shifted = [arith.SubiOp(image, zeros[0]), arith.SubiOp(kernel, zeros[1])]
-            block.add_ops(shifted)
-            image, kernel = (op.result for op in shifted)
-        product = arith.MulfOp(image, kernel) if floats else arith.MuliOp(image, kernel)
-        summed = arith.AddfOp(total, product.result) if floats else arith.AddiOp(total, product.result)
-        block.add_ops([product, summed, YieldOp(summed.result)])
-        return Region(block)
+        types = cls.body_arg_types((*inputs, *outputs))
+        if not all(_extends(kind, types[-1]) for kind in types):
+            shown = ", ".join(map(str, types[:-1]))
+            raise VerifyException(f"expected elements that can be extended to {types[-1]}, got {shown}")
+        return product_body(types)
 
     def verify_(self) -> None:
         rank = sum(d in SPACE for d in self.LAYOUT.image)
@@ -138,3 +127,75 @@ def _extends(source: Attribute, target: Attribute) -> bool:
         return True
     same = isinstance(source, IntegerType) == isinstance(target, IntegerType)
     return same and isinstance(source, IntegerType | AnyFloat) and source.bitwidth < getattr(target, "bitwidth", 0)
+
+
+# The named convolutions of `linalg`, one row each; a context loads them when the first comes up.
+#
+# Source: MLIR, Linalg dialect, `LinalgNamedStructuredOps.yaml`.
+
+NAMES = (
+    "conv_1d",
+    "conv_2d",
+    "conv_3d",
+    "conv_1d_nwc_wcf",
+    "conv_1d_ncw_fcw",
+    "conv_2d_nhwc_hwcf",
+    "conv_2d_nhwc_hwcf_q",
+    "conv_2d_nhwc_fhwc",
+    "conv_2d_nhwc_fhwc_q",
+    "conv_2d_nchw_fchw",
+    "conv_2d_nchw_fchw_q",
+    "conv_2d_ngchw_fgchw",
+    "conv_2d_ngchw_gfchw",
+    "conv_2d_ngchw_gfchw_q",
+    "conv_2d_nhwgc_gfhwc",
+    "conv_2d_nhwgc_gfhwc_q",
+    "conv_3d_ndhwc_dhwcf",
+    "conv_3d_ndhwc_dhwcf_q",
+    "conv_3d_ncdhw_fcdhw",
+    "depthwise_conv_1d_ncw_cw",
+    "depthwise_conv_1d_nwc_wc",
+    "depthwise_conv_1d_nwc_wcm",
+    "depthwise_conv_2d_nchw_chw",
+    "depthwise_conv_2d_nhwc_hwc",
+    "depthwise_conv_2d_nhwc_hwc_q",
+    "depthwise_conv_2d_nhwc_hwcm",
+    "depthwise_conv_2d_nhwc_hwcm_q",
+    "depthwise_conv_3d_ncdhw_cdhw",
+    "depthwise_conv_3d_ndhwc_dhwc",
+    "depthwise_conv_3d_ndhwc_dhwcm",
+)
+"""Every convolution that MLIR names."""
+
+
+def _layout(name: str) -> ConvolutionDimensions:
+    """The layout that the letters of a name say: `conv_2d_nhwc_hwcf`."""
+    words = name.removesuffix("_q").replace("depthwise_", "").split("_")
+    if len(words) == 2:
+        image = SPACE[-int(words[1][0]) :]
+        return ConvolutionDimensions(image, image, image)
+    image, kernel = words[2:]
+    if "f" in kernel:
+        return ConvolutionDimensions(image, kernel, image.replace("c", "f"))
+    return ConvolutionDimensions(image, kernel, image + "m" if "m" in kernel else image)
+
+
+def _operation(name: str) -> type[ConvolutionOp]:
+    fields = {
+        "name": f"linalg.{name}",
+        "__doc__": f"`linalg.{name}`",
+        "__module__": __name__,
+        "__annotations__": {"LAYOUT": ClassVar[ConvolutionDimensions], "QUANTIZED": ClassVar[bool]},
+        "LAYOUT": _layout(name),
+        "QUANTIZED": name.endswith("_q"),
+    }
+    title = "".join(word.capitalize() for word in name.split("_"))
+    return irdl_op_definition(type(f"{title}Op", (ConvolutionOp,), fields))
+
+
+CONVOLUTIONS = tuple(map(_operation, NAMES))
+"""An operation for each."""
+
+
+LINALG = Dialect("linalg", [*LINALG_BASE.operations, *CONVOLUTIONS], [*LINALG_BASE.attributes])
+"""xDSL's `linalg` with our operations in place of its own, and our convolutions."""

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.linalg import ops
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SSAValue
@@ -139,10 +140,15 @@ def _iterators(kinds: Attribute | None) -> ArrayAttr[IteratorTypeAttr] | None:
     return ArrayAttr(found)
 
 
-def parse_operands(parser: Parser, keyword: str) -> Sequence[SSAValue]:
-    """`keyword(%a, %b : type, type)`, or nothing."""
+# The text that operations share: operands and results.
+
+
+def parse_operands(parser: Parser, keyword: str, *, optional: bool = True) -> Sequence[SSAValue]:
+    """`keyword(%a, %b : type, type)`, or nothing where that is `optional`."""
     start = parser.pos
-    if not parser.parse_optional_characters(keyword):
+    if not optional:
+        parser.parse_characters(keyword)
+    elif not parser.parse_optional_characters(keyword):
         return ()
     parser.parse_punctuation("(")
     values = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
@@ -155,12 +161,27 @@ def parse_operands(parser: Parser, keyword: str) -> Sequence[SSAValue]:
 
 
 def parse_results(parser: Parser) -> Sequence[Attribute]:
+    """`-> type`, `-> (type, type)` or nothing."""
     if not parser.parse_optional_punctuation("->"):
         return ()
     types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
     if types is not None:
         return types
     return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+
+
+def print_operands(op: LinalgStructuredOperation, printer: Printer, *, results: bool = True) -> None:
+    """`ins(%a : type) outs(%b : type) -> type`"""
+    for keyword, values in (("ins", op.inputs), ("outs", op.outputs)):
+        if values:
+            printer.print_string(f" {keyword}(")
+            printer.print_list(values, printer.print_ssa_value)
+            printer.print_string(" : ")
+            printer.print_list(values.types, printer.print_attribute)
+            printer.print_string(")")
+    if results and op.res:
+        printer.print_string(" -> ")
+        printer.print_list(op.res.types, printer.print_attribute)
 
 
 # `linalg.softmax`, which xDSL 0.74 lacks.
@@ -181,8 +202,13 @@ class SoftmaxOp(IRDLOperation):
 
     input = operand_def()
     output = operand_def()
-    dimension = prop_def(IntegerAttr)
+    dimension = prop_def(IntegerAttr[i64])
     result = opt_result_def()
+
+    assembly_format = (
+        "attr-dict `dimension` `` `(` $dimension `)` `ins` `` `(` $input `:` type($input) `)` "
+        "`outs` `` `(` $output `:` type($output) `)` (`->` type($result)^)?"
+    )
 
     def __init__(self, value: SSAValue, output: SSAValue, dimension: int, results: Sequence[Attribute] = ()):
         super().__init__(
@@ -201,34 +227,3 @@ class SoftmaxOp(IRDLOperation):
             raise VerifyException(f"expected a dimension of 0 to {kind.get_num_dims() - 1}, got {at}")
         if [r.type for r in self.results] != ([output] if isinstance(kind, TensorType) else []):
             raise VerifyException("expected one result of the output's type on tensors, and none on memory")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SoftmaxOp:
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_keyword("dimension")
-        with parser.in_parens():
-            dimension = parser.parse_integer(allow_negative=False, allow_boolean=False)
-        values: list[SSAValue] = []
-        for keyword in ("ins", "outs"):
-            parser.parse_keyword(keyword)
-            with parser.in_parens():
-                operand = parser.parse_unresolved_operand()
-                parser.parse_punctuation(":")
-                values.append(parser.resolve_operand(operand, parser.parse_type()))
-        results = [parser.parse_type()] if parser.parse_optional_punctuation("->") else []
-        op = cls(values[0], values[1], dimension, results)
-        op.attributes |= attributes
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(f" dimension({self.dimension.value.data})")
-        for keyword, value in (("ins", self.input), ("outs", self.output)):
-            printer.print_string(f" {keyword}(")
-            printer.print_ssa_value(value)
-            printer.print_string(" : ")
-            printer.print_attribute(value.type)
-            printer.print_string(")")
-        for result in self.results:
-            printer.print_string(" -> ")
-            printer.print_attribute(result.type)

@@ -9,16 +9,20 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     FunctionType,
     IndexType,
+    IntegerAttr,
+    MemRefType,
     SymbolNameConstraint,
     SymbolRefAttr,
     UnitAttr,
     i32,
     i64,
 )
+from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyOf,
     attr_def,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_attr_def,
@@ -30,11 +34,46 @@ from xdsl.irdl import (
     result_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from . import subgroup
+from .launch import LaunchOp, TerminatorOp
 
 DIMENSIONS = 3
+
+KNOWN_SIZES = ("known_block_size", "known_grid_size")
+"""Attributes of a function that MLIR writes without `gpu.` since version 20."""
+
+ATTRIBUTIONS = "workgroup_attributions"
+"""The attribute of a function that says how many of what follows its arguments is memory of the CTA."""
+
+
+class AddressSpace(StrEnum):
+    """The memory that a memref of a kernel lies in."""
+
+    GLOBAL = "global"
+    WORKGROUP = "workgroup"
+    PRIVATE = "private"
+
+
+@irdl_attr_definition
+class AddressSpaceAttr(EnumAttribute[AddressSpace]):
+    """`#gpu.address_space<workgroup>`: what upstream lowers to the number of the address space in PTX."""
+
+    name = "gpu.address_space"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> AddressSpace:
+        with parser.in_angle_brackets():
+            return parser.parse_str_enum(AddressSpace)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.data.value)
+
 
 SIZE = AnyOf.get(IndexType, i32, i64)
 """What a size of a launch may be."""
@@ -67,38 +106,64 @@ class FuncOp(gpu.FuncOp):
     def verify_(self) -> None:
         if not self.body.blocks:
             raise VerifyException("expected a body, got a declaration")
-        super().verify_()
+        wanted, got = self.function_type.inputs.data, self.body.blocks[0].arg_types
+        memory = got[len(wanted) :]
+        if got[: len(wanted)] != wanted or not all(isinstance(kind, MemRefType) for kind in memory):
+            raise VerifyException(
+                "expected the arguments of the function type, then memory by workgroup(...) and private(...)"
+            )
+        if self.kernel is not None and self.function_type.outputs.data:
+            raise VerifyException("expected a kernel to return nothing")
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
         arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
         results = _parse_results(parser)
+        workgroup, private = (_parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         kernel = parser.parse_optional_keyword("kernel") is not None
         attributes = parser.parse_optional_attr_dict_with_keyword(("sym_name", "function_type", "kernel"))
-        body = parser.parse_region(arguments)
+        body = parser.parse_region([*arguments, *workgroup, *private])
         properties: dict[str, Attribute] = {
             "function_type": FunctionType.from_lists([argument.type for argument in arguments], results)
         }
         if kernel:
             properties["kernel"] = UnitAttr()
         held = {} if attributes is None else dict(attributes.data)
+        held = {f"gpu.{name}" if name in KNOWN_SIZES else name: value for name, value in held.items()}
+        if workgroup:
+            held[ATTRIBUTIONS] = IntegerAttr(len(workgroup), i64)
         return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **held})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.body.blocks[0].args, printer.print_block_argument)
+            printer.print_list(self.body.blocks[0].args[: len(self.function_type.inputs)], printer.print_block_argument)
         if results := self.function_type.outputs.data:
             printer.print_string(" -> ")
             with printer.in_parens():
                 printer.print_list(results, printer.print_attribute)
+        memory = self.body.blocks[0].args[len(self.function_type.inputs) :]
+        count = self.attributes.get(ATTRIBUTIONS)
+        split = count.value.data if isinstance(count, IntegerAttr) else 0
+        for keyword, values in (("workgroup", memory[:split]), ("private", memory[split:])):
+            if values:
+                printer.print_string(f" {keyword}")
+                with printer.in_parens():
+                    printer.print_list(values, lambda value: _print_typed(printer, value))
         if self.kernel is not None:
             printer.print_string(" kernel")
-        printer.print_op_attributes(self.attributes, reserved_attr_names=("sym_name",), print_keyword=True)
+        printer.print_op_attributes(self.attributes, reserved_attr_names=("sym_name", ATTRIBUTIONS), print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+
+
+def _parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
+    """Memory that a function has beside its arguments: `workgroup(%x : memref<32xf32, 3>)`."""
+    if parser.parse_optional_keyword(keyword) is None:
+        return ()
+    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
 
 
 def _parse_results(parser: Parser) -> Sequence[Attribute]:
@@ -278,35 +343,118 @@ class SubgroupIdOp(gpu.SubgroupIdOp):
     result = result_def(IndexType)
 
 
+class _Bounded(Operation):
+    """A number of a thread that may be known to stay below a bound, which xDSL's definition does not know."""
+
+    def verify_(self) -> None:
+        """In place of what xDSL verifies by its own definition."""
+
+
+ALONG_DIMENSION = "$dimension (`upper_bound` $upper_bound^)? attr-dict"
+"""The text of a number along one dimension of a launch, which may be known to stay below a bound."""
+
+
 @irdl_op_definition
-class BlockIdOp(gpu.BlockIdOp):
-    """The number of a CTA along one dimension: `gpu.block_id x`."""
+class BlockIdOp(_Bounded, gpu.BlockIdOp):
+    """The number of a CTA in the grid along one dimension: `gpu.block_id x`."""
 
     name = "gpu.block_id"
-    assembly_format = "$dimension attr-dict"
+    assembly_format = ALONG_DIMENSION
 
     dimension = prop_def(gpu.DimensionAttr)
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
     result = result_def(IndexType)
 
 
 @irdl_op_definition
-class ThreadIdOp(gpu.ThreadIdOp):
+class ThreadIdOp(_Bounded, gpu.ThreadIdOp):
     """The number of a thread in its CTA along one dimension: `gpu.thread_id x`."""
 
     name = "gpu.thread_id"
-    assembly_format = "$dimension attr-dict"
+    assembly_format = ALONG_DIMENSION
 
     dimension = prop_def(gpu.DimensionAttr)
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class BlockDimOp(_Bounded, gpu.BlockDimOp):
+    """The threads of a CTA along one dimension: `gpu.block_dim x`."""
+
+    name = "gpu.block_dim"
+    assembly_format = ALONG_DIMENSION
+
+    dimension = prop_def(gpu.DimensionAttr)
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class GridDimOp(_Bounded, gpu.GridDimOp):
+    """The CTAs of the grid along one dimension: `gpu.grid_dim x`."""
+
+    name = "gpu.grid_dim"
+    assembly_format = ALONG_DIMENSION
+
+    dimension = prop_def(gpu.DimensionAttr)
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class GlobalIdOp(_Bounded, gpu.GlobalIdOp):
+    """The number of a thread in the grid along one dimension: `gpu.global_id x`."""
+
+    name = "gpu.global_id"
+    assembly_format = ALONG_DIMENSION
+
+    dimension = prop_def(gpu.DimensionAttr)
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class LaneIdOp(_Bounded, gpu.LaneIdOp):
+    """The number of a lane in its warp: `gpu.lane_id`."""
+
+    name = "gpu.lane_id"
+    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict"
+
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class NumSubgroupsOp(_Bounded, gpu.NumSubgroupsOp):
+    """The warps of a CTA: `gpu.num_subgroups : index`."""
+
+    name = "gpu.num_subgroups"
+    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
+
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
+
+
+@irdl_op_definition
+class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
+    """The lanes of a warp: `gpu.subgroup_size : index`."""
+
+    name = "gpu.subgroup_size"
+    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
+
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
     result = result_def(IndexType)
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    ModuleOp, FuncOp, ReturnOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
+    ModuleOp, FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
+    BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
 )  # fmt: skip
 
 GPU = Dialect(
     "gpu",
     [*(op for op in gpu.GPU.operations if op.name not in {own.name for own in OPERATIONS}), *OPERATIONS],
-    list(gpu.GPU.attributes),
+    [*(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr), AddressSpaceAttr, *subgroup.ATTRIBUTES],
 )
 """xDSL's `gpu` with these in place of its own; patterns written for xDSL's match them too."""

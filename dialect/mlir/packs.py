@@ -5,14 +5,19 @@ Source: MLIR, Linalg dialect, `LinalgRelayoutOps.td`.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IndexType, IntegerType, TensorType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IndexType, TensorType, i64
+from xdsl.dialects.utils.dynamic_index_list import DynamicIndexList
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
+    BaseAttr,
     IRDLOperation,
+    ParsePropInAttrDict,
+    VarConstraint,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -21,30 +26,38 @@ from xdsl.irdl import (
     result_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 Tensor = TensorType[Attribute]
-Numbers = DenseArrayBase[IntegerType]
 
 NUMBERS = DenseArrayBase.constr(i64)
 
+TILING = (
+    "(`outer_dims_perm` `=` $outer_dims_perm^)? `inner_dims_pos` `=` $inner_dims_pos `inner_tiles` `=` "
+    "custom<DynamicIndexList>($inner_tiles, $static_inner_tiles) `into` $dest attr-dict "
+    "`:` type($source) `->` type($dest)"
+)
+"""What the text of both operations ends with."""
 
-class _Tiled(IRDLOperation):
+
+class _Tiled(IRDLOperation, ABC):
     """What a tensor and the same in tiles have in common. `inner_dims_pos` names the dimensions that are cut, of which
     `inner_tiles` has the sizes; with `outer_dims_perm` the tiles lie in another order."""
 
+    WRITTEN: ClassVar = VarConstraint("WRITTEN", BaseAttr(TensorType))
+    """The type of `dest`, and of the result."""
+
     source = operand_def(TensorType)
-    dest = operand_def(TensorType)
-    inner_tiles = var_operand_def(IndexType)
+    dest = operand_def(WRITTEN)
+    inner_tiles = var_operand_def(IndexType())
     inner_dims_pos = prop_def(NUMBERS)
     static_inner_tiles = prop_def(NUMBERS)
     outer_dims_perm = opt_prop_def(NUMBERS)
-    result = result_def(TensorType)
+    result = result_def(WRITTEN)
 
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    custom_directives: ClassVar = (DynamicIndexList,)
     PACKS: ClassVar[bool]
 
     @property
@@ -77,8 +90,6 @@ class _Tiled(IRDLOperation):
 
     def verify_(self) -> None:
         rank, cut = self.plain.get_num_dims(), self.inner_dims_pos.get_values()
-        if self.result.type != self.dest.type:
-            raise VerifyException(f"expected a result of the type of what it is written into, {self.dest.type}")
         if len(set(cut)) < len(cut) or not all(0 <= dimension < rank for dimension in cut):
             raise VerifyException(
                 f"expected inner_dims_pos to name dimensions of 0 to {rank - 1} once, got {list(cut)}"
@@ -87,7 +98,7 @@ class _Tiled(IRDLOperation):
             raise VerifyException(f"expected a tile size for each of {len(cut)} dimensions")
         if sorted(self.order) != list(range(rank)):
             raise VerifyException(f"expected outer_dims_perm to permute {rank} dimensions, got {list(self.order)}")
-        if 0 in self.tiles.values():
+        if any(size < 1 and size != DYNAMIC_INDEX for size in self.tiles.values()):
             raise VerifyException("expected tiles of one element or more")
         wanted, got = self._shape(), self.tiled.get_shape()
         if len(wanted) != len(got) or any(min(a, b) >= 0 and a != b for a, b in zip(wanted, got, strict=True)):
@@ -102,101 +113,6 @@ class _Tiled(IRDLOperation):
         )
         return [*outer, *tiles.values()]
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        source = parser.parse_unresolved_operand()
-        padding: list[SSAValue] = []
-        if cls.PACKS and parser.parse_optional_keyword("padding_value"):
-            with parser.in_parens():
-                value = parser.parse_unresolved_operand()
-                parser.parse_punctuation(":")
-                padding.append(parser.resolve_operand(value, parser.parse_type()))
-        order = _numbers(parser) if parser.parse_optional_keyword("outer_dims_perm") else None
-        parser.parse_keyword("inner_dims_pos")
-        cut = _numbers(parser)
-        parser.parse_keyword("inner_tiles")
-        parser.parse_punctuation("=")
-        unknown: list[SSAValue] = []
-
-        def tile() -> int:
-            if (value := parser.parse_optional_unresolved_operand()) is None:
-                return parser.parse_integer(allow_negative=False, allow_boolean=False)
-            unknown.append(parser.resolve_operand(value, IndexType()))
-            return DYNAMIC_INDEX
-
-        tiles = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, tile)
-        parser.parse_keyword("into")
-        dest = parser.parse_unresolved_operand()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        values = [parser.resolve_operand(source, parser.parse_type())]
-        parser.parse_punctuation("->")
-        values.append(parser.resolve_operand(dest, parser.parse_type()))
-        return cls.create_of(values[0], values[1], cut, tiles, order, unknown, padding, attributes)
-
-    @classmethod
-    def create_of(
-        cls,
-        source: SSAValue,
-        dest: SSAValue,
-        cut: Sequence[int],
-        tiles: Sequence[int],
-        order: Sequence[int] | None,
-        unknown: Sequence[SSAValue],
-        padding: Sequence[SSAValue],
-        attributes: dict[str, Attribute],
-    ) -> Self:
-        """An operation with these operands; `unknown` are the tile sizes that only the program knows."""
-        return cls.build(
-            operands=[source, dest, *([list(padding)] if cls.PACKS else []), list(unknown)],
-            properties={
-                "inner_dims_pos": DenseArrayBase.from_list(i64, cut),
-                "static_inner_tiles": DenseArrayBase.from_list(i64, tiles),
-                "outer_dims_perm": None if order is None else DenseArrayBase.from_list(i64, order),
-            },
-            attributes=attributes,
-            result_types=[dest.type],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        for value in self.padding:
-            printer.print_string(" padding_value(")
-            printer.print_ssa_value(value)
-            printer.print_string(" : ")
-            printer.print_attribute(value.type)
-            printer.print_string(")")
-        if self.outer_dims_perm is not None and len(self.outer_dims_perm):
-            printer.print_string(f" outer_dims_perm = {list(self.outer_dims_perm.get_values())}")
-        printer.print_string(f" inner_dims_pos = {list(self.inner_dims_pos.get_values())} inner_tiles = [")
-        unknown = iter(self.inner_tiles)
-        for number, size in enumerate(self.static_inner_tiles.get_values()):
-            printer.print_string(", " if number else "")
-            if size == DYNAMIC_INDEX:
-                printer.print_ssa_value(next(unknown))
-            else:
-                printer.print_string(str(size))
-        printer.print_string("] into ")
-        printer.print_ssa_value(self.dest)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.dest.type)
-
-    @property
-    def padding(self) -> Sequence[SSAValue]:
-        """What stands around the tensor in its last tiles, if that is said."""
-        return ()
-
-
-def _numbers(parser: Parser) -> list[int]:
-    parser.parse_punctuation("=")
-    return parser.parse_comma_separated_list(
-        parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_negative=False, allow_boolean=False)
-    )
-
 
 @irdl_op_definition
 class PackOp(_Tiled):
@@ -209,10 +125,12 @@ class PackOp(_Tiled):
     name = "linalg.pack"
 
     source = operand_def(TensorType)
-    dest = operand_def(TensorType)
+    dest = operand_def(_Tiled.WRITTEN)
     padding_value = opt_operand_def()
-    inner_tiles = var_operand_def(IndexType)
+    inner_tiles = var_operand_def(IndexType())
     PACKS: ClassVar = True
+
+    assembly_format = "$source (`padding_value` `` `(` $padding_value^ `:` type($padding_value) `)`)? " + TILING
 
     @property
     def padding(self) -> Sequence[SSAValue]:
@@ -239,3 +157,5 @@ class UnPackOp(_Tiled):
     name = "linalg.unpack"
 
     PACKS: ClassVar = False
+
+    assembly_format = "$source " + TILING

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import auto
 from typing import Self
 
+from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -42,8 +43,8 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.str_enum import StrEnum
 
-from .contraction import extended
-from .generic import parse_operands, parse_results
+from .bodies import ARITHMETIC, converted
+from .generic import parse_operands, parse_results, print_operands
 
 
 class ElementwiseKind(StrEnum):
@@ -101,9 +102,7 @@ UNARY: Mapping[ElementwiseKind, Callable[[SSAValue], Operation]] = {
 """Functions of one float."""
 
 BINARY: Mapping[ElementwiseKind, tuple[Callable[..., Operation], Callable[..., Operation]]] = {
-    ElementwiseKind.ADD: (arith.AddfOp, arith.AddiOp),
-    ElementwiseKind.SUB: (arith.SubfOp, arith.SubiOp),
-    ElementwiseKind.MUL: (arith.MulfOp, arith.MuliOp),
+    **{ElementwiseKind(name): pair for name, pair in ARITHMETIC.items()},
     ElementwiseKind.DIV: (arith.DivfOp, arith.DivSIOp),
     ElementwiseKind.MAX_SIGNED: (arith.MaximumfOp, arith.MaxSIOp),
     ElementwiseKind.MIN_SIGNED: (arith.MinimumfOp, arith.MinSIOp),
@@ -134,22 +133,6 @@ class PointwiseOp(LinalgStructuredOperation, ABC):
         if len(self.outputs) != 1:
             raise VerifyException(f"expected one operand in outs(...), got {len(self.outputs)}")
         super().verify_()
-
-    def print_operands(self, printer: Printer) -> None:
-        """`ins(%a : type) outs(%b : type)`"""
-        for keyword, values in (("ins", self.inputs), ("outs", self.outputs)):
-            if values:
-                printer.print_string(f" {keyword}(")
-                printer.print_list(values, printer.print_ssa_value)
-                printer.print_string(" : ")
-                printer.print_list(values.types, printer.print_attribute)
-                printer.print_string(")")
-
-    def print_results(self, printer: Printer) -> None:
-        """`-> type`"""
-        if self.res:
-            printer.print_string(" -> ")
-            printer.print_list(self.res.types, printer.print_attribute)
 
 
 @irdl_op_definition
@@ -185,7 +168,7 @@ class MapOp(PointwiseOp):
         return cls.build(operands=(inputs, outputs), result_types=(results,), regions=(body,))
 
     def print(self, printer: Printer) -> None:
-        self.print_operands(printer)
+        print_operands(self, printer, results=False)
         printer.print_string(" ")
         with printer.in_parens():
             printer.print_list(self.body.block.args, printer.print_block_argument)
@@ -240,8 +223,7 @@ class ElementwiseOp(PointwiseOp):
             printer.print_string(" indexing_maps = ")
             printer.print_attribute(self.indexing_maps)
         printer.print_op_attributes(self.attributes)
-        self.print_operands(printer)
-        self.print_results(printer)
+        print_operands(self, printer)
 
 
 def _element(value: SSAValue) -> Attribute:
@@ -262,26 +244,29 @@ def _short_body(parser: Parser, name: str, inputs: Sequence[SSAValue], output: S
 def _body_of(parser: Parser, kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
     """The body of a kind, on elements extended to the result's type."""
     target = _element(output)
-    block, floats = Block(arg_types=[*map(_element, inputs), target]), isinstance(target, AnyFloat)
-    whole = isa(target, IntegerType)
+    block = Block(arg_types=[*map(_element, inputs), target])
     wanted = 3 if kind == ElementwiseKind.SELECT else 2 if kind in BINARY else 1
-    if len(inputs) != wanted or not (floats or (whole and wanted > 1)):
+    if len(inputs) != wanted or not (isinstance(target, AnyFloat) or (isa(target, IntegerType) and wanted > 1)):
         parser.raise_error(
             f"expected {wanted} inputs of {kind.value} to a number, got {len(inputs)} to {target}", start
         )
-    skipped = 1 if kind == ElementwiseKind.SELECT else 0
-    values = [v if i < skipped else extended(block, v, target, unsigned=False) for i, v in enumerate(block.args[:-1])]
-    if kind == ElementwiseKind.SELECT:
-        op: Operation = arith.SelectOp(*values)
-    elif kind in BINARY:
-        op = BINARY[kind][0 if floats else 1](*values)
-    elif kind == ElementwiseKind.SQUARE:
-        op = arith.MulfOp(values[0], values[0])
-    elif kind == ElementwiseKind.RECIPROCAL:
-        one = arith.ConstantOp(FloatAttr(1.0, target))  # pyright: ignore[reportArgumentType, reportCallIssue]
-        block.add_op(one)
-        op = arith.DivfOp(one.result, values[0])
-    else:
-        op = UNARY[kind](values[0])
-    block.add_ops([op, YieldOp(op.results[0])])
+    with ImplicitBuilder(block):
+        skipped = 1 if kind == ElementwiseKind.SELECT else 0
+        values = [v if i < skipped else converted(v, target) for i, v in enumerate(block.args[:-1])]
+        YieldOp(_computed(kind, values).results[0])
     return Region(block)
+
+
+def _computed(kind: ElementwiseKind, values: Sequence[SSAValue]) -> Operation:
+    """The operation of a kind on elements of one type."""
+    number = values[-1].type
+    if kind == ElementwiseKind.SELECT:
+        return arith.SelectOp(*values)
+    if kind in BINARY:
+        return BINARY[kind][0 if isinstance(number, AnyFloat) else 1](*values)
+    if kind == ElementwiseKind.SQUARE:
+        return arith.MulfOp(values[0], values[0])
+    if kind == ElementwiseKind.RECIPROCAL:
+        one = arith.ConstantOp(FloatAttr(1.0, number))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        return arith.DivfOp(one.result, values[0])
+    return UNARY[kind](values[0])

@@ -233,6 +233,8 @@ def unavailable(opcode: str, targets: Sequence[Target]) -> str | None:
             return f"needs {', '.join(f'sm_{sm}a, sm_{sm}f' for sm in TENSOR_MEMORY)}"
         if root == "tcgen05" and target.sm == 103 and "kind::i8" in opcode.split("."):
             return "kind::i8 needs another GPU than sm_103"
+        if opcode.startswith("tcgen05.ld.red.") and target.sm == TENSOR_MEMORY[0]:
+            return f"tcgen05.ld.red needs another GPU than sm_{TENSOR_MEMORY[0]}"
     return None
 
 

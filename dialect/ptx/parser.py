@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
@@ -49,7 +49,9 @@ VARIABLE = re.compile(
 _DECLARATOR = re.compile(
     rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\d+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
 )
-_INITIALISER_END = re.compile(r"[^,;{}()]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}|\([^()]*+\)|[^,;{}()]*+)*+", re.ASCII)
+_INITIALISER_END = re.compile(
+    r"[^,;{}()]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}|\((?:[^()]|\([^()]*+\))*+\)|[^,;{}()]*+)*+", re.ASCII
+)
 
 
 class DeclarationReader(Cursor):
@@ -277,6 +279,7 @@ class _Parser(DeclarationReader):
                 if isinstance(declared, RegDecl):
                     self.note(self.error("a .reg declaration must stand inside a function", start))
                 else:
+                    self.declare_variables((declared,))
                     yield declared
         elif self.text.startswith(".", start):
             yield self.directive()
@@ -305,11 +308,14 @@ class _Parser(DeclarationReader):
         parameters = self.parameters(match, "parameters")
         returns = self.parameters(match, "returns")
         registers = {v.name for v in (*parameters, *returns) if v.space == "reg" and v.name[0] != "%"}
+        outer = self.reader
+        self.declare_variables((*parameters, *returns))
         if self.text.startswith(";", self.skip_space()):
             self.position += 1
         else:
             self.expect_text("{", f"to open the body of '{match['name']}', or ';' after its declaration")
             body = self.body(frozenset(registers), f"'{match['name']}'")
+        self.reader = outer
         linking = match["linking"] or ""
         return Function(match["name"], match["kind"] == "entry", parameters, body, linking, returns, directives, line)
 
@@ -343,7 +349,14 @@ class _Parser(DeclarationReader):
 
     def declare(self, names: frozenset[str], vectors: Mapping[str, int] = MappingProxyType({})) -> None:
         """Registers called like symbols, or vectors: what is remembered of operand texts no longer holds."""
-        self.reader = OperandReader(self.reader.plain | names, {**self.reader.vectors, **vectors})
+        reader = self.reader
+        self.reader = OperandReader(reader.plain | names, {**reader.vectors, **vectors}, reader.symbols)
+
+    def declare_variables(self, variables: Iterable[Variable]) -> None:
+        """Variables called like registers."""
+        names = {v.name for v in variables if v.space != "reg" and v.name[0] == "%"}
+        if names:
+            self.reader = OperandReader(self.reader.plain, self.reader.vectors, self.reader.symbols | names)
 
     def statements(self, opened: int, what: str) -> Iterator[Statement]:
         text, match_statement = self.text, _STATEMENT.match
@@ -398,6 +411,8 @@ class _Parser(DeclarationReader):
                         plain.update(name for name in declared.names() if name[0] != "%")
                         if declared.vector > 1:
                             vectors.update(dict.fromkeys(declared.names(), declared.vector))
+                    else:
+                        self.declare_variables((declared,))
                     yield declared
                 if plain or vectors:
                     self.declare(frozenset(plain), vectors)

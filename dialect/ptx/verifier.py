@@ -88,14 +88,20 @@ def _check_space(name: str, space: str, rules: AddressRules) -> str | None:
 
 
 def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str | None:
-    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type."""
-    where, space = rules.space_of(symbol.name), bindings.get("P", "").partition("::")[0]
+    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type.
+
+    Where an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24).
+    """
+    where, space = (
+        rules.space_of(symbol.name),
+        (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0],
+    )
     if where is None:
         return None
     if where == "label" or (where == "function" and symbol.offset):
         return f"'{symbol.name}' is a {where}, it has no address {'to add to' if symbol.offset else 'here'}"
-    if space:
-        return _check_space(symbol.name, space, rules)
+    if "P" in bindings:
+        return _check_space(symbol.name, space or "shared", rules)
     if where == "global" and bits_of(bindings.get("T", "b64")) < rules.address_size:
         return f"the address of '{symbol.name}' takes {rules.address_size} bits"
     return None
@@ -377,7 +383,7 @@ def _check_register(slot: Slot, register: Register, type_of: TypeOf) -> str | No
     declared = type_of(register)
     if declared is None:
         if slot.written or not slot.special:
-            return f"the special register {register.name} can be read by mov and cvt only"
+            return f"the special register {register.name} can be read by mov and cvt of .b, .u and .s types only"
         special = SPECIAL_REGISTERS.get(register.name)
         return None if special is None else special.misfit(bits_of(type), wider=slot.wider)
     if compatible(type, declared, wider=slot.wider, own=slot.own):

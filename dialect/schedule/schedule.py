@@ -1,94 +1,387 @@
 """The schedule of one matrix product: every choice the lowering makes, made once.
 
 A schedule is chosen by the pass `warp-schedule`, stays visible in the IR as `#warp.schedule<...>`, and is written the
-same way on the command line: `cta=128,256,64 warp=64,64 stages=3`. It consists of records, one in each module of this
-package. Text and options name fields alone, whichever record holds them.
+same way on the command line: `cta=128,256,64 warp=64,64 stages=3`. Each choice is a field of `Schedule`, declared once:
+how it is read, printed, checked and explained follows from its declaration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import cast, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_type_hints
 
+from ..isa.form import Shape
 from ..isa.types import ELEMENT_TYPES
-from .records import (
-    ArithmeticSchedule,
-    EpilogueSchedule,
-    GridSchedule,
-    LoopSchedule,
-    OperandSchedule,
-    ScheduleError,
-    ScheduleField,
-    ScheduleRecord,
-    SharedSchedule,
-    TileSchedule,
-    fields_of,
-    text_of,
-)
+from ..isa.wgmma import WARPS as WARPGROUP
+from ..isa.wgmma import M as WARPGROUP_ROWS
+from .fields import ATTENTION, FRAGMENTS, PRODUCTS, WARPGROUPS, ScheduleError, ScheduleField, always, rare, text_of
+
+PARTS = {
+    "tile": "The tiles of a product. Each tile size is a multiple of the next smaller one.",
+    "loop": "The pipeline of the K loop.",
+    "shared": "The layout of tiles in shared memory.",
+    "grid": "The CTAs of a launch.",
+    "operands": "The operands A and B.",
+    "epilogue": "The epilogue.",
+    "arithmetic": "The arithmetic of the product.",
+}
+"""The parts of a schedule, and what their fields are about."""
+
+SWIZZLES = (16, 32, 64, 128)
+
+SHARED_ALIGNMENT = 1024
+"""Bytes after which every swizzle repeats; tiles in shared memory start at multiples of it."""
+
+LEAST_RING = 3
+"""Stages that a loop takes whose warps wait at mbarriers."""
+
+MOST_PARTS = 64
+"""Parts of K: the last CTA of a tile reads what all have, alone."""
+
+MOST_GRID = 2**31 - 1
+"""CTAs of a launch along x, at most. Source: CUDA programming guide, technical specifications."""
+
+MOST_CTAS = 8
+"""CTAs of a cluster that every GPU with clusters can hold. Source: CUDA programming guide, Thread Block Clusters."""
+
+MOST_THREADS = 1024
+"""Threads of a CTA, at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How one product is computed. Each record checks itself; what spans several is checked here.
-
-    `schedule.loop.stages` and `schedule["stages"]` are the same field.
+    """How one product is computed. Fields stand in the order of a schedule's text; `schedule["stages"]` finds one by
+    its name.
 
     Raises:
-        ScheduleError: if tiles do not divide one another, a number is out of range, or records contradict each other.
+        ScheduleError: if tiles do not divide one another, a number is out of range, or fields contradict each other.
     """
 
-    tile: TileSchedule
-    loop: LoopSchedule
-    shared: SharedSchedule = SharedSchedule()
-    grid: GridSchedule = GridSchedule()
-    operands: OperandSchedule = OperandSchedule()
-    epilogue: EpilogueSchedule = EpilogueSchedule()
-    arithmetic: ArithmeticSchedule = ArithmeticSchedule()
+    cta: tuple[int, int, int] = always(
+        "tile",
+        "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop",
+        least=1,
+    )
+    warp: tuple[int, int] = always(
+        "tile", "the part of the CTA tile, M x N, that a warp or a warpgroup computes", least=1
+    )
+    mma: Shape = always(
+        "tile",
+        "the shape of the matrix instruction; M = 64 means `wgmma`, which warpgroups execute",
+        least=1,
+    )
+    stages: int = always(
+        "loop",
+        "how many buffers the ring in shared memory has (1: copies do not overlap products)",
+        least=1,
+    )
+    swizzle: int = always(
+        "shared",
+        "the span in bytes within which the swizzle permutes chunks of 16 bytes of a row (16: no swizzle)",
+        128,
+        one_of=SWIZZLES,
+    )
+    group: int = always(
+        "grid",
+        "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses "
+        "operands in L2; a number above the rows that there are makes all of them one group",
+        8,
+        least=1,
+        most=MOST_GRID,
+        of=PRODUCTS,
+    )
+    accumulate: str = always("arithmetic", "the element type of the accumulators", "f32", of=PRODUCTS)
+    pack: str = rare(
+        "operands",
+        "which operands a separate kernel first copies to scratch memory, into whole tiles of aligned rows",
+        "none",
+        one_of=("none", "a", "b", "ab"),
+        of=PRODUCTS,
+    )
+    sliced_k: int = rare(
+        "tile",
+        "sliced-K: how many groups of warps share each K tile; the CTA adds their sums in shared memory",
+        1,
+        least=1,
+        of=(FRAGMENTS,),
+    )
+    split_k: int = rare(
+        "grid",
+        "split-K: how many CTAs share K of each tile; the last one to finish adds their partial sums",
+        1,
+        least=1,
+        most=MOST_PARTS,
+        of=PRODUCTS,
+    )
+    sync: str = rare(
+        "loop",
+        "how warps wait for copies, and for other warps that still read a stage. `barrier`: all warps wait at a "
+        "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when "
+        "it needs the stage",
+        "barrier",
+        one_of=("barrier", "mbarrier"),
+    )
+    prefetch: int = rare(
+        "loop",
+        "the prefetch distance: how many K tiles ahead of the products copies run (0: one less than `stages`)",
+        0,
+        of=(FRAGMENTS, ATTENTION),
+    )
+    unroll: int = rare(
+        "loop",
+        "how many K tiles one iteration of the loop multiplies, a multiple of `stages`, so that addresses of "
+        "stages are constants (0: one K tile, whose stage is computed)",
+        0,
+        of=(FRAGMENTS,),
+    )
+    ctas: int = rare(
+        "grid",
+        "how many persistent CTAs there are, at most one for each tile. Each computes one tile after another, and "
+        "starts to copy the next tile during the last steps of the current one (0: one CTA for each tile)",
+        0,
+        least=0,
+        most=MOST_GRID,
+    )
+    staging: int = rare(
+        "epilogue",
+        "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a "
+        "warp stores whole cache lines (0: each lane stores the elements that it holds)",
+        0,
+    )
+    fp8_as: str = rare(
+        "operands",
+        "the type to which 8-bit floats are converted in registers before they are multiplied; chosen where their own "
+        "instruction is slower or its sums are short (`none`: they are not converted)",
+        "none",
+        one_of=("none", "f16"),
+        of=(FRAGMENTS,),
+    )
+    order: str = rare(
+        "tile",
+        "the order of the instructions of a warp tile. `rows`: row by row, each from left to right. "
+        "`serpentine`: every second row from right to left, so that its first instruction reads the same B as "
+        "the one before",
+        "serpentine",
+        one_of=("serpentine", "rows"),
+    )
+    edges: str = rare(
+        "grid",
+        "what happens to CTA tiles that cross the edge of D. `inside`: they are moved back inside D where possible, so "
+        "that accesses need no bounds. `predicated`: they stay where they are, and accesses are predicated",
+        "inside",
+        one_of=("inside", "predicated"),
+        of=PRODUCTS,
+    )
+    add_c: str = rare(
+        "epilogue",
+        "when C is added. `first`: the accumulators start with C. `last`: C is added just before the store. `auto`: "
+        "`last` if rows are staged and there are enough registers, otherwise `first`",
+        "auto",
+        one_of=("auto", "first", "last"),
+        of=PRODUCTS,
+    )
+    access: int = rare(
+        "operands",
+        "the most bytes that a thread copies to shared memory at a time; the alignment of rows may allow fewer",
+        16,
+        one_of=(16, 8, 4),
+    )
+    consumers: str = rare(
+        "loop",
+        "how the consumer warpgroups share the tensor cores. `cooperative`: all of them multiply each K tile. "
+        "`pingpong`: they take turns, so that one multiplies while another runs its epilogue",
+        "cooperative",
+        one_of=("cooperative", "pingpong"),
+        of=(WARPGROUPS, ATTENTION),
+    )
+    promote: str = rare(
+        "arithmetic",
+        "where warpgroups add products of 8-bit floats. `f32`, which is chosen unless sums may be approximate: the "
+        "tensor cores add those of one K tile, and f32 registers add K tiles. `none`: the tensor cores add all, "
+        "keeping 13 bits of fraction relative to the largest term",
+        "none",
+        one_of=("none", "f32"),
+        of=(WARPGROUPS,),
+    )
+    cluster: tuple[int, int] = rare(
+        "grid",
+        "the shape of a cluster, M x N CTAs, which share operand tiles by multicast: CTAs along M share a tile "
+        "of B, and CTAs along N a tile of A (only with `wgmma`)",
+        (1, 1),
+        least=1,
+        of=(WARPGROUPS,),
+    )
+    transpose: str = rare(
+        "operands",
+        "which operands a separate kernel first transposes, so that elements along K are contiguous (`wgmma` needs "
+        "this, except for 16-bit elements)",
+        "none",
+        one_of=("none", "a", "b", "ab"),
+        of=(WARPGROUPS,),
+    )
+    padded: str = rare(
+        "operands",
+        "`d`: D is computed in scratch memory, with rows that are multiples of 16 bytes, and another kernel copies it",
+        "none",
+        one_of=("none", "d"),
+        of=(WARPGROUPS,),
+    )
+    in_registers: str = rare(
+        "tile",
+        "which operand a warpgroup loads to registers, to transpose or convert it there. `b`: the instruction computes "
+        "D^T = B^T A^T, with B^T as its first operand, and `warp` is the part of D that a warpgroup computes, N x 64",
+        "none",
+        one_of=("none", "a", "b"),
+        of=(WARPGROUPS,),
+    )
+
+    # What contradicts itself
 
     def __post_init__(self) -> None:
-        rows, staging = self.tile.warp[0], self.epilogue.staging
-        if staging < 0 or staging & staging - 1 or (staging and rows % staging):
+        for one in FIELDS.values():
+            value = getattr(self, one.name)
+            one.check(value)
+            if self.together == 1 and FRAGMENTS not in one.of and value != one.default:
+                raise ScheduleError(f"{one.name} = {text_of(value)} is for {WARPGROUPS}, got mma = {self.mma}")
+        self._check_tiles()
+        self._check_slices()
+        self._check_loop()
+        self._check_grid()
+
+    def _check_tiles(self) -> None:
+        """Refuses tiles that do not divide one another."""
+        for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
+            if tile % step:
+                raise ScheduleError(f"warp must divide cta, got {step} against {tile} along {axis}: {self._sizes}")
+        steps = (*self.covered, self.mma.k)
+        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), steps, strict=True):
+            if tile % step:
+                transposed = " of the transpose" if self.exchanged else ""
+                raise ScheduleError(
+                    f"cta and warp must be multiples of mma = {self.mma}{transposed}, got {tile} along {axis} "
+                    f"(the next multiple is {-(-tile // step) * step}): {self._sizes}"
+                )
+        if (rows := self.staging) and (rows < 0 or rows & rows - 1 or self.warp[0] % rows):
             raise ScheduleError(
-                f"staging must be 0 or a power of two that divides a warp tile's {rows} rows, got {staging}"
+                f"staging must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, got {rows}"
             )
-        ctas, slices = self.grid.ctas, self.tile.sliced_k
-        if ctas < 0 or (ctas and slices > 1):
-            raise ScheduleError(f"ctas must be 0, or more with a single slice, got {ctas} and {slices} slices")
+
+    def _check_slices(self) -> None:
+        """Refuses slices that are no whole steps or base tiles, and more warps than a CTA can have."""
+        if self.cta[2] % (self.sliced_k * self.mma.k):
+            raise ScheduleError(
+                f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "
+                f"{self.cta[2]}, got {self._sizes}"
+            )
+        down, across = (size // step for size, step in zip(self.warp, self.covered, strict=True))
+        base = across if down == 1 else down
+        if base % self.sliced_k and (min(down, across) > 1 or self.sliced_k % base):
+            raise ScheduleError(
+                f"sliced_k: {self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is "
+                f"one high, or are a multiple of a single row or column of them; got {self._sizes}"
+            )
+        if self.threads > MOST_THREADS:
+            raise ScheduleError(
+                f"a CTA has at most {MOST_THREADS} threads, {self.warps} warps take {self.threads}; enlarge warp or "
+                f"reduce cta: {self._sizes}"
+            )
+
+    def _check_loop(self) -> None:
+        """Refuses copies that run ahead of the ring, and turns of parts of it."""
+        if self.sync == "mbarrier" and self.stages < LEAST_RING:
+            raise ScheduleError(f"sync = mbarrier takes at least {LEAST_RING} stages, got {self.stages}")
+        if not 0 <= self.prefetch < max(self.stages, 2):
+            most = max(self.stages, 2) - 1
+            raise ScheduleError(f"prefetch must be 0 to {most} with {self.stages} stages, got {self.prefetch}")
+        if self.unroll < 0 or self.unroll % self.stages:
+            raise ScheduleError(f"unroll must be a multiple of the {self.stages} stages, got {self.unroll}")
+
+    def _check_grid(self) -> None:
+        """Refuses clusters that no GPU holds, and CTAs that are no whole clusters."""
+        down, across = self.cluster
+        if down * across > MOST_CTAS or down & down - 1 or across & across - 1:
+            raise ScheduleError(f"cluster must be powers of two, at most {MOST_CTAS} CTAs, got {down}x{across}")
+        if self.ctas % (down * across):
+            raise ScheduleError(f"ctas must be whole clusters of {down}x{across}, got {self.ctas}")
+        if self.ctas and self.sliced_k > 1:
+            raise ScheduleError(
+                f"ctas must be 0, or more with a single slice, got {self.ctas} and {self.sliced_k} slices"
+            )
+
+    @property
+    def _sizes(self) -> str:
+        """The fields that say how large tiles are, for errors."""
+        sliced = "" if self.sliced_k == 1 else f", sliced_k = {self.sliced_k}"
+        return f"cta = {text_of(self.cta)}, warp = {text_of(self.warp)}{sliced}"
+
+    # What follows
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the transposes are multiplied, B^T by A^T."""
+        return self.in_registers == "b"
+
+    @property
+    def covered(self) -> tuple[int, int]:
+        """The part of D, M x N, that an instruction computes."""
+        return (self.mma.n, self.mma.m) if self.exchanged else (self.mma.m, self.mma.n)
+
+    @property
+    def together(self) -> int:
+        """Warps that compute a warp tile: four where the instruction is one of warpgroups."""
+        return WARPGROUP if self.mma.m == WARPGROUP_ROWS else 1
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply a CTA tile."""
+        return self.together * self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
+
+    @property
+    def threads(self) -> int:
+        """Threads that multiply a CTA tile."""
+        return 32 * self.warps
 
     @property
     def own_tiles(self) -> bool:
         """Whether each warpgroup that multiplies has tiles of its own."""
-        return self.loop.consumers == "pingpong" and self.tile.warps == self.tile.together
+        return self.consumers == "pingpong" and self.warps == self.together
 
     @property
-    def consumers(self) -> int:
-        """Warps that multiply: those of a tile, of two where each warpgroup has its own."""
-        return self.tile.warps * (2 if self.own_tiles else 1)
+    def consumer_warps(self) -> int:
+        """Warps of a CTA that multiply: those of a tile, of two where each warpgroup has its own."""
+        return self.warps * (2 if self.own_tiles else 1)
+
+    @property
+    def tiles_ahead(self) -> int:
+        """How many K tiles copies run ahead."""
+        return self.prefetch or self.stages - 1
 
     @property
     def slice_bytes(self) -> int:
         """Shared memory in which slices meet to add up their sums."""
-        (m, n, _), accumulator = self.tile.cta, ELEMENT_TYPES[self.arithmetic.accumulate]
-        return (self.tile.sliced_k - 1) * m * n * accumulator.bits // 8
+        (m, n, _), accumulator = self.cta, ELEMENT_TYPES[self.accumulate]
+        return (self.sliced_k - 1) * m * n * accumulator.bits // 8
+
+    # As text
 
     def __getitem__(self, name: str) -> object:
-        """The value of a field, whichever record holds it.
+        """The value of a field.
 
         Raises:
-            ScheduleError: for a name that no record has.
+            ScheduleError: for a name that no field has.
         """
-        return getattr(getattr(self, field_named(name).record), name)
+        return getattr(self, field_named(name).name)
 
     def __str__(self) -> str:
-        shown = (f for f in FIELDS.values() if not f.rare or self[f.name] != f.default)
+        shown = (f for f in FIELDS.values() if f.always or self[f.name] != f.default)
         return ", ".join(f"{f.name} = {text_of(self[f.name])}" for f in shown)
 
     def _repr_svg_(self) -> str:
         """The tile of a CTA, for notebooks."""
         from .picture import picture
 
-        return picture(self.tile, self.loop)
+        return picture(self)
 
     def _repr_html_(self) -> str:
         """The picture, and what each field says, for notebooks."""
@@ -113,8 +406,7 @@ class Schedule:
         """
         if missing := [name for name in ALWAYS if name not in options]:
             raise ScheduleError(f"the schedule lacks {', '.join(missing)}")
-        values = _by_record(parse_options(options))
-        return Schedule(**{name: _make(RECORDS[name], **own) for name, own in values.items()})  # pyright: ignore[reportArgumentType]
+        return Schedule(**parse_options(options))  # pyright: ignore[reportArgumentType]
 
     @staticmethod
     def parse(text: str) -> Schedule:
@@ -129,34 +421,28 @@ class Schedule:
         except ScheduleError as error:
             raise ScheduleError(f"'{text}' is no schedule: {error}") from None
 
-    def with_fields(self, **values: object) -> Schedule:
-        """This schedule with some fields replaced, whichever records hold them: `with_fields(stages=3, group=4)`.
+    def with_fields(self, **values: Any) -> Schedule:
+        """This schedule with some fields replaced: `with_fields(stages=3, group=4)`.
 
         Raises:
-            ScheduleError: for a name that no record has, or values that contradict what stays.
+            ScheduleError: for a name that no field has, or values that contradict what stays.
         """
-        changed = {name: replace(getattr(self, name), **own) for name, own in _by_record(values).items()}
-        return replace(self, **changed)
-
-
-RECORDS = cast("dict[str, type[ScheduleRecord]]", get_type_hints(Schedule))
-"""The records of a schedule by name."""
+        for name in values:
+            field_named(name)
+        return replace(self, **values)
 
 
 def _fields() -> dict[str, ScheduleField]:
-    found = sorted((f for name, record in RECORDS.items() for f in fields_of(name, record)), key=lambda f: f.at)
-    named = {f.name: f for f in found}
-    if len(named) != len(found) or len({f.at for f in found}) != len(found):
-        raise TypeError("fields of a schedule have a name and a place in its text of their own")
-    return named
+    kinds = get_type_hints(Schedule)
+    return {f.name: ScheduleField(name=f.name, kind=kinds[f.name], **f.metadata) for f in fields(Schedule)}
 
 
 FIELDS = _fields()
-"""The fields of all records by name, as they stand in the text."""
+"""The fields by name, as they stand in the text."""
 
 NAMES = tuple(FIELDS)
 
-ALWAYS = tuple(f.name for f in FIELDS.values() if not f.rare)
+ALWAYS = tuple(f.name for f in FIELDS.values() if f.always)
 """The fields that the text of a schedule always has."""
 
 
@@ -182,14 +468,3 @@ def parse_options(options: Mapping[str, object]) -> dict[str, object]:
         ScheduleError: naming the option that is unknown or cannot be read.
     """
     return {name: field_named(name).read(value) for name, value in options.items()}
-
-
-def _by_record(values: Mapping[str, object]) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
-    for name, value in values.items():
-        found.setdefault(field_named(name).record, {})[name] = value
-    return found
-
-
-def _make(record: type[ScheduleRecord], **values: object) -> ScheduleRecord:
-    return cast("Callable[..., ScheduleRecord]", record)(**values)

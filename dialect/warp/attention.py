@@ -40,6 +40,7 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, 
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Bit, Layout
+from ..mlir.affine import loops_of
 from .attributes import FragmentType, element_row, fragment_of, memory_of
 from .elements import (
     LoopSizes,
@@ -47,7 +48,6 @@ from .elements import (
     PointwiseType,
     element_type,
     loops_around,
-    loops_of,
     pointwise_of,
     verify_along,
     verify_elements,

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     MemRefLayoutAttr,
     MemRefType,
     ModuleOp,
+    NoneAttr,
     Signedness,
     StringAttr,
 )
@@ -110,10 +111,16 @@ def memory_of(value: SSAValue) -> Memory:
     return value.type
 
 
+SPACES = {"#gpu.address_space<workgroup>": SHARED_SPACE, "#gpu.address_space<private>": 5}
+"""The numbers of memory spaces in PTX, by what `gpu` calls them."""
+
+
 def memory_space(memory: Memory) -> int:
     """The number of a memref's memory space; 0, global memory, when it names none."""
     space = memory.memory_space
-    return space.value.data if isinstance(space, IntegerAttr) else 0
+    if isinstance(space, IntegerAttr):
+        return space.value.data
+    return 0 if isinstance(space, NoneAttr) else SPACES.get(str(space), 0)
 
 
 @lru_cache

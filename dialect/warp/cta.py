@@ -140,7 +140,7 @@ class CtaLoadOp(IRDLOperation):
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
 #
-# `warp.copy`, `warp.commit`, `warp.wait`; `warp.pack`.
+# `warp.copy`, `warp.pack`.
 
 SPREAD = "b4x16_p64"
 """The format in which `warp.copy` lays out elements of 4 bits that are to have a byte each (PTX ISA 9.7.14.5.15)."""
@@ -153,9 +153,10 @@ class CopyOp(IRDLOperation):
     The tile is the last two dimensions of the destination. The leading dimensions are indexed, for example by the stage
     of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that there are
     none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
-    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a `warp.wait`
-    covers its `warp.commit`. With `packed`, elements of 4 bits are written in the format that `warp.ldmatrix` reads: 16
-    elements in the first half of each 16 bytes. The type of the tile then has a byte for each element::
+    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a
+    `warp.wait cp_async` covers its `warp.commit cp_async`. With `packed`, elements of 4 bits are written in the format
+    that `warp.ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile then has a byte for
+    each element::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -260,35 +261,3 @@ class PackOp(IRDLOperation):
             raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
         if any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
             raise VerifyException(f"expected room for all of {source}, got {destination}")
-
-
-@irdl_op_definition
-class CommitOp(IRDLOperation):
-    """Makes a group of the asynchronous copies issued since the last `warp.commit`. Source: PTX ISA 9.7.9.25.3.2."""
-
-    name = "warp.commit"
-
-    traits = traits_def(MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-
-@irdl_op_definition
-class WaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of copies are in flight: `warp.wait 2`. Source: PTX ISA 9.7.9.25.3.3.
-
-    It covers the copies of the executing thread. A `gpu.barrier` makes the copies of other threads visible.
-    """
-
-    name = "warp.wait"
-
-    pending = prop_def(IntegerAttr[i64])
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$pending attr-dict"
-
-    def __init__(self, pending: int):
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
-
-    def verify_(self) -> None:
-        if self.pending.value.data < 0:
-            raise VerifyException(f"expected a number of groups that may be in flight, got {self.pending.value.data}")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, f32, i32, i64
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    IntegerAttr,
+    MemRefType,
+    ShapedType,
+    StringAttr,
+    UnitAttr,
+    f32,
+    i32,
+    i64,
+)
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -36,6 +47,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..mlir.affine import loops_of
 from .attributes import memory_of
 from .op_shapes import flag, is_pure
 
@@ -52,23 +64,13 @@ DEFAULT_MAPS = tuple(AffineMap(3, 0, tuple(map(AffineDimExpr, loops))) for loops
 
 
 def shape_of(operand: SSAValue) -> tuple[int, ...]:
-    """The shape of memory; none of a number."""
-    return memory_of(operand).get_shape() if isinstance(operand.type, MemRefType) else ()
+    """The shape of memory or of a tensor; none of a number."""
+    return operand.type.get_shape() if isinstance(operand.type, ShapedType) else ()
 
 
 def element_type(operand: SSAValue) -> Attribute:
     """The type of the elements of memory, or of a number."""
     return memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
-
-
-def loops_of(map_: AffineMap) -> tuple[int, ...]:
-    """The loops that a map's results run along; -1 for anything but a loop alone."""
-    return tuple(e.position if isinstance(e, AffineDimExpr) else -1 for e in map_.results)
-
-
-def map_along(loops: int, along: Iterable[int]) -> AffineMap:
-    """A map of so many loops, each of whose results is one of them."""
-    return AffineMap(loops, 0, tuple(map(AffineDimExpr, along)))
 
 
 class LoopSizes:

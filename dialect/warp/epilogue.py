@@ -25,9 +25,10 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..mlir.affine import loops_of
 from .attributes import SHARED_SPACE, FragmentType, fragment_of, in_place_of, memory_of, memory_space
 from .cta import CtaTileType
-from .elements import ElementRegion, LoopSizes, M, N, loops_of, verify_elements
+from .elements import ElementRegion, LoopSizes, M, N, verify_elements
 from .matmul import WithEpilogue
 from .memory import bounds, verify_indices
 from .op_shapes import BareWord, TypeOfOptional, flag

@@ -5,30 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from enum import auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     base,
     irdl_attr_definition,
     irdl_op_definition,
+    operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import ConstantLike, Pure
+from xdsl.traits import ConstantLike, EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layouts.layout import Layout
-from .attributes import FragmentType, fragment_of
-from .op_shapes import FragmentChange
+from ..layouts.layout import LANES, Layout, column, row
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .memory import verify_one_warp
+from .op_shapes import FragmentChange, TypeOfOptional
 from .views import StoredIntegers
 
 if TYPE_CHECKING:
@@ -196,8 +199,17 @@ class ConvertOp(FragmentChange):
 # `warp.convert_layout`: the same matrix with its elements in other places of the warp's registers.
 
 
+class ScratchEffects(MemoryEffect):
+    """An operation reads and writes its scratch memory, if it is given some; otherwise it is free of effects."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> set[EffectInstance]:
+        through_memory = isinstance(op, ConvertLayoutOp) and op.scratch is not None
+        return {EffectInstance(kind) for kind in (MemoryEffectKind.READ, MemoryEffectKind.WRITE) if through_memory}
+
+
 @irdl_op_definition
-class ConvertLayoutOp(FragmentChange):
+class ConvertLayoutOp(IRDLOperation):
     """Converts a fragment to another layout, and to another role if the type of the result has one::
 
         %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -207,15 +219,37 @@ class ConvertLayoutOp(FragmentChange):
                                      to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 
     `Conversion` (`dialect/conversions/algebra.py`) chooses the cheapest way: another order of registers, which needs no
-    instruction, moves within lanes, or shuffles between lanes.
+    instruction, moves within lanes, `movmatrix`, or shuffles between lanes.
+
+    With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as the fragment::
+
+        %rows = warp.convert_layout %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+          via memref<8x1024xf32, 3> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+
+    The lanes of a warp wait for each other before they write, and again before they read. They do not wait for other
+    warps. Elements have 16, 32 or 64 bits, and the base tile of the result is a multiple of the operand's.
     """
 
     name = "warp.convert_layout"
 
+    input = operand_def(FragmentType)
+    scratch = opt_operand_def(MemRefType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(ScratchEffects())
+    custom_directives: ClassVar = (TypeOfOptional,)
+    assembly_format = (
+        "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"
+        " `to` type($fragment)"
+    )
+
+    def __init__(self, value: SSAValue, fragment: FragmentType, scratch: SSAValue | None = None):
+        super().__init__(operands=[value, scratch], result_types=[fragment])
+
     @staticmethod
-    def to(value: SSAValue, layout: Layout) -> ConvertLayoutOp:
+    def to(value: SSAValue, layout: Layout, scratch: SSAValue | None = None) -> ConvertLayoutOp:
         """The same fragment in another layout."""
-        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout))
+        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout), scratch)
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -247,7 +281,10 @@ class ConvertLayoutOp(FragmentChange):
             raise VerifyException(f"expected whole tiles of {self.tile[0]}x{self.tile[1]}, got {source} to {result}")
         if (source.shape, source.element_type, source.bits) != (result.shape, result.element_type, result.bits):
             raise VerifyException(f"expected only the layout and the operand to change, got {source} to {result}")
-        self.conversion()
+        if self.scratch is None:
+            self.conversion()
+        else:
+            _verify_scratch(source, result, memory_of(self.scratch))
 
     def registers(self, kind: FragmentType) -> Iterator[tuple[int, ...]]:
         """For each tile, row by row of tiles: the numbers of the registers that hold it of a fragment of this type."""
@@ -272,3 +309,47 @@ def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
     return Layout(
         tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)
     )
+
+
+WIDEST = 16
+"""Bytes of the widest access of a lane."""
+
+BANKS = 128
+"""Bytes that shared memory moves at once; a warp's part of scratch memory is a multiple of it."""
+
+
+def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory) -> None:
+    """Checks that a fragment can go from one layout to another through scratch memory."""
+    if source.bits not in (16, 32, 64):
+        raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
+    for fragment in (source, result):
+        verify_one_warp("a fragment", fragment)
+    before, after = source.layout.data, result.layout.data
+    if after.rows % before.rows or after.columns % before.columns:
+        raise VerifyException(
+            f"expected base tiles of the result to consist of base tiles of the operand, got "
+            f"{after.rows}x{after.columns} and {before.rows}x{before.columns}"
+        )
+    shape, element = scratch.get_shape(), element_row(scratch.element_type)
+    needed = max(BANKS, math.prod(source.shape) * source.bits // BYTE)
+    is_scratch = memory_space(scratch) == SHARED_SPACE and len(shape) == 2 and element is not None
+    row_bytes = shape[-1] * element.bits // BYTE if is_scratch and element is not None else 0
+    if row_bytes < needed or row_bytes % BANKS:
+        raise VerifyException(
+            f"expected shared memory with a row of {needed} bytes, or more in multiples of {BANKS}, for each warp, "
+            f"got {scratch}"
+        )
+
+
+def in_lines(kind: FragmentType) -> Layout:
+    """The layout in which a warp's accesses to a row-major matrix are widest.
+
+    A lane holds 16 bytes side by side, lanes follow each other along a row, then down. Where the columns are no power
+    of two, their largest such part.
+    """
+    (rows, columns), bits = kind.shape, kind.bits
+    down, across = ((size & -size).bit_length() - 1 for size in (rows, columns))
+    lanes = LANES.bit_length() - 1
+    own = min((BYTE * WIDEST // bits).bit_length() - 1, across, down + across - lanes)
+    further = [*(column(i) for i in range(own, across)), *(row(i) for i in range(down))]
+    return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]))

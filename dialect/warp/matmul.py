@@ -46,7 +46,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import KIND_F8F6F4
 from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES
-from .attributes import BYTE, memory_of
+from ..mlir.affine import loops_of
+from .attributes import BYTE, in_place_of, memory_of
 from .elements import (
     DEFAULT_MAPS,
     OPERAND_LOOPS,
@@ -57,7 +58,6 @@ from .elements import (
     PointwiseOp,
     PointwiseType,
     loops_beside,
-    loops_of,
     pointwise_of,
     shape_of,
     verify_map,
@@ -373,6 +373,33 @@ class MatmulOp(FactorsOp, WithEpilogue):
                 **word_properties(words),
             },
         )
+
+    def like(
+        self,
+        *,
+        a: SSAValue | None = None,
+        b: SSAValue | None = None,
+        d: SSAValue | None = None,
+        start: SSAValue | Number | None = None,
+        maps: Sequence[AffineMap] | None = None,
+        through: SSAValue | None = None,
+    ) -> MatmulOp:
+        """The same product, with its attributes and its place in the file, but for what is given; `start` is C, or the
+        number that it starts from."""
+        if start is None:
+            start = self.init if self.c is None else self.c
+        made = MatmulOp(
+            a or self.a,
+            b or self.b,
+            d or self.d,
+            self.multiplied,
+            c=start if isinstance(start, SSAValue) else None,
+            init=None if isinstance(start, SSAValue) else start,
+            maps=self.maps if maps is None else maps,
+            through=through or self.through,
+            words=self.words,
+        )
+        return in_place_of(self, made)
 
     @property
     def usual(self) -> dict[int, int]:

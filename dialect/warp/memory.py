@@ -1,210 +1,46 @@
-"""Fragments from and to memory, and the 8x8 matrices of `ldmatrix`: `warp.load`, `warp.store`, `warp.ldmatrix`."""
+"""Fragments from and to memory, each lane its own elements or registers: `warp.load`, `warp.store`, `warp.prefetch`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, TypeAlias, TypeVar
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, MemRefType, StringAttr, UnitAttr, i1
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.irdl.declarative_assembly_format import (
-    AttributeVariable,
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    irdl_custom_directive,
-)
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa import moves
-from ..isa.form import having
-from ..isa.moves import LoadMatrix, StoreMatrix
-from ..layouts.layout import Layout, column, multiplicand
+from ..isa.form import SCALES_OF_WORD
+from ..layouts.layout import LANES, Bit, Layout, column
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .op_shapes import BareWord, FragmentLoad, FragmentStore, flag, verify_target
+from .op_shapes import FragmentLoad, flag
 
-# How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.
-#
-# Source: PTX ISA 9.7.14.5.15 to 9.7.14.5.17.
-
-MoveRow: TypeAlias = LoadMatrix | StoreMatrix
-Row = TypeVar("Row", LoadMatrix, StoreMatrix)
-
-ROW_BITS = 128
-"""A matrix's row in memory is 16 bytes."""
-
-
-class Matrix(NamedTuple):
-    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers.
-
-    Bit i of the number of a row of the matrix is bit `rows[i]` of the row in memory: each row has an address of its
-    own, so a matrix may be made of rows that do not follow each other.
-    """
-
-    row: int
-    column: int
-    registers: tuple[int, ...]
-    rows: tuple[int, ...]
-
-
-def _type(instruction: str, bits: int, transpose: bool) -> str:
-    """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
-    if not transpose or bits == 16:
-        return "b16"
-    if bits != 8:
-        raise VerifyException(f"{instruction} with trans moves elements of 8 or 16 bits, got {bits}")
-    return "b8"
-
-
-def load_rows(bits: int, transpose: bool, count: int, source: str) -> tuple[LoadMatrix, ...]:
-    """The forms of `ldmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
-
-    Raises:
-        VerifyException: if there is none of `count` matrices.
-    """
-    type = "b8x16" if source else _type("ldmatrix", bits, transpose)
-    rows = having(moves.load_rows, space=moves.SHARED, type=type, source=source, transpose=transpose)
-    return _up_to("ldmatrix loads", count, rows)
-
-
-def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...]:
-    """The forms of `stmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
-
-    Raises:
-        VerifyException: if there is none of `count` matrices.
-    """
-    type = _type("stmatrix", bits, transpose)
-    rows = having(moves.store_rows, space=moves.SHARED, type=type, transpose=transpose)
-    return _up_to("stmatrix stores", count, rows)
-
-
-def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    fitting = tuple(sorted((row for row in rows if row.count <= count), key=lambda row: -row.count))
-    if not fitting or fitting[0].count != count:
-        *few, last = sorted(row.count for row in rows)
-        raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {count}")
-    return fitting
-
-
-def unit(row: MoveRow, bits: int) -> Layout:
-    """The layout of one matrix over memory, in elements of `bits` bits."""
-    if row.type == "b16" and not row.transpose:
-        return multiplicand(8, ROW_BITS // bits, bits)
-    return _cut(row.layout, 16 // bits) if row.type == "b16" else row.layout
-
-
-def _cut(layout: Layout, parts: int) -> Layout:
-    """The layout of what each element is made of, `parts` of them side by side in a row."""
-    finer = parts.bit_length() - 1
-    lane, element = (
-        tuple(column(bit.number + finer) if bit.axis == "c" else bit for bit in half)
-        for half in (layout.lane, layout.element)
-    )
-    return Layout(lane, (*map(column, range(finer)), *element))
+# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
+# looks like; `swapped` says that memory holds the transpose.
 
 
 def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
     """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
     layout = fragment.layout.data
+    if fragment.role.data == "scale":
+        # The byte of a word is a further bit along k.
+        along = "c" if any(bit.axis == "r" for bit in layout.lane) else "r"
+        vector = sum(bit.axis == along for bit in layout.element)
+        element = tuple(Bit(along, vector + bit.number) if bit.axis == "b" else bit for bit in layout.element)
+        layout = Layout(layout.lane, element, layout.warp)
     return layout.transposed() if swapped else layout
-
-
-def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matrix] | None:
-    """The matrices of layout `piece` that a fragment consists of, in the order of their first registers.
-
-    None if the fragment is not made of such matrices.
-    """
-    layout, per = in_memory(fragment, swapped), max(1, 32 // fragment.bits)
-    rows = _rows_of(layout, piece, per.bit_length() - 1)
-    if rows is None:
-        return None
-    places = _register_places(fragment, swapped, per)
-    free = {place: number for number, place in enumerate(places)}
-    inner = [piece.element_offset(e) for e in range(0, piece.elements, per)]
-    found: list[Matrix] = []
-    for row, across in places:
-        if (row, across) in free:
-            held = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
-            if None in held:
-                return None
-            found.append(Matrix(row, across, tuple(n for n in held if n is not None), rows))
-    return found
-
-
-def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
-    """Which bit of the row in memory each bit of a matrix's row is; None if lanes or registers hold something else.
-
-    `leading` is how many bits number the elements of a register.
-    """
-    found: dict[int, int] = {}
-    pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
-    for ours, theirs in pairs:
-        if ours.axis != theirs.axis or (ours.axis != "r" and ours != theirs):
-            return None
-        if ours.axis == "r":
-            found[theirs.number] = ours.number
-    if len(layout.element) < leading:
-        return None
-    rows = tuple(found.get(i, i) for i in range(piece.rows.bit_length() - 1))
-    return rows if len({*rows}) == len(rows) else None
-
-
-def _spread(number: int, places: tuple[int, ...]) -> int:
-    """The number whose bit `places[i]` is bit i of `number`."""
-    return sum((number >> i & 1) << place for i, place in enumerate(places))
-
-
-def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:
-    """What each register's first element adds to a lane's own position in memory, register by register."""
-    layout, (down, across) = fragment.layout.data, fragment.tiles
-    offsets = [layout.element_offset(e) for e in range(0, layout.elements, per)]
-    places = [
-        (i * layout.rows + row, j * layout.columns + column)
-        for i in range(down)
-        for j in range(across)
-        for row, column in offsets
-    ]
-    return [(column, row) for row, column in places] if swapped else places
-
-
-def verify_matrices(row: MoveRow, verb: str, fragment: FragmentType, swapped: bool) -> None:
-    """Checks that a fragment consists of the instruction's matrices.
-
-    Raises:
-        VerifyException: with both layouts, and whether `trans` or `swapped` would help.
-    """
-    piece, layout = unit(row, fragment.bits), in_memory(fragment, swapped)
-    if matrices(fragment, swapped, piece) is not None:
-        return
-    other = "without" if row.transpose else "with"
-    swap = "without" if swapped else "with"
-    holds = "the fragment" if swapped else "the transpose of the fragment"
-    hint = f"; try {other} trans, or {swap} swapped if memory holds {holds}"
-    if layout.lane != piece.transposed().lane:
-        hint = ""
-    raise VerifyException(
-        f"{row.spelling} {verb} {piece.rows}x{piece.columns} matrices in layout [{piece}], the fragment over memory is "
-        f"[{layout}]{hint}"
-    )
-
-
-# Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`.
-#
-# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
-# looks like; `trans` says that memory holds the transpose.
 
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:
@@ -241,11 +77,108 @@ def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
     return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
 
 
-def _verify_element(memory: Memory, fragment: FragmentType) -> None:
+def verify_element(memory: Memory, fragment: FragmentType) -> None:
     if memory.element_type != fragment.element_type:
         raise VerifyException(
             f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
         )
+
+
+# Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
+
+WORD, BYTE_WORD = 32, 4
+"""Bits and bytes of a word."""
+
+VECTOR_BYTES = 16
+"""The most that a lane moves at once."""
+
+ORDERS = ("lanes", "vectors", "tiles")
+"""The orders in which registers lie in memory; `LoadOp` says what they are."""
+
+
+def words_of(fragment: FragmentType) -> int:
+    """32-bit words each lane holds of a fragment."""
+    return fragment.registers * max(WORD, fragment.bits) // WORD
+
+
+def register_bytes(fragment: FragmentType) -> int:
+    """Bytes of each register of a fragment."""
+    return max(BYTE_WORD, fragment.bits // BYTE)
+
+
+def together(fragment: FragmentType) -> int:
+    """Registers that a lane moves at once in the order `vectors`."""
+    return math.gcd(fragment.registers, VECTOR_BYTES // register_bytes(fragment))
+
+
+def fragment_bytes(fragment: FragmentType) -> int:
+    """Bytes of a warp's registers of a fragment."""
+    return LANES * fragment.registers * register_bytes(fragment)
+
+
+def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: int) -> None:
+    """Checks that rows of memory hold `words` words for each of `holders` lanes, or threads of a warpgroup."""
+    element = element_row(memory.element_type)
+    if element is None or element.bits != WORD:
+        raise VerifyException(f"expected memory of 32-bit words, got {memory}")
+    needed, given = holders * words, memory.get_shape()[-1]
+    if given < needed:
+        whose = "lanes" if holders == LANES else "threads"
+        raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
+                              f"got {given}")  # fmt: skip
+
+
+def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
+    element, shape, needed = element_row(memory.element_type), memory.get_shape(), fragment_bytes(fragment)
+    if len(shape) != 2 or element is None or element.memory_bits < BYTE:
+        raise VerifyException(f"expected memory of 2 dimensions and whole bytes, got {memory}")
+    if 0 <= shape[1] * element.memory_bits // BYTE < needed:
+        raise VerifyException(
+            f"expected rows of at least {needed} bytes, a warp's registers of {fragment}, got {memory}"
+        )
+
+
+def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
+    _verify_words(memory, fragment, 1, LANES)
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
+    if any(bit.axis != "r" for bit in fragment.layout.data.warp):
+        raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
+    if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
+        raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
+
+
+def _verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
+    """Checks that memory holds the registers of a fragment in one of the orders that there are.
+
+    Raises:
+        VerifyException: if it has other elements, or rows that are shorter.
+    """
+    if order not in orders:
+        raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
+    if order == "lanes":
+        _verify_words(memory, fragment, words_of(fragment), fragment.layout.data.threads)
+    elif order == "vectors":
+        _verify_vectors(memory, fragment)
+    else:
+        _verify_tiles(memory, fragment)
+
+
+def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
+    """Checks that memory has the scales of a fragment, of which each lane reads a word for each base tile."""
+    verify_one_warp("scales", fragment)
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
+    along_k = fragment.tiles[any(bit.axis == "r" for bit in fragment.layout.data.lane)]
+    if fragment.tile_registers != 1 or along_k != 1:
+        raise VerifyException(f"expected a fragment of scales, one base tile deep, got {fragment}")
+    if memory.element_type != fragment.element_type:
+        raise VerifyException(f"expected memory of {fragment.element_type}, got {memory}")
+    if (columns := memory.get_shape()[-1]) % SCALES_OF_WORD:
+        raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
+
+
+# The operations.
 
 
 @irdl_op_definition
@@ -257,12 +190,36 @@ class LoadOp(FragmentLoad):
 
         %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
         %b = warp.load %Bs[%n, %k] {swapped} : memref<64x16xf64, #warp.swizzle<128>, 3> -> !warp.fragment<b, ...>
+
+    Of scales, a row of memory has those of a row of A, or of a column of B with `swapped`, in the order of k. A lane
+    reads the word of four of them that begins at the column, a multiple of four. The byte-ids of an instruction select
+    among these four::
+
+        %s = warp.load %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<scale, ...>
+
+    With `registers`, memory has the registers of the fragment from the indices on, in one of these orders::
+
+        %e = warp.load %E[%tile, %c0] {registers = "lanes"} : memref<64x32xi32> -> !warp.fragment<meta, ...>
+        %x = warp.load %s[%i, %j] {registers = "vectors"} : memref<4x2048xf32, 3> -> !warp.fragment<acc, ...>
+        %e = warp.load %Es[%stage, %row, %word] {registers = "tiles"} : memref<4x8x32xi32, ..., 3> -> ...
+
+    - `lanes`: a row has all registers of lane 0, then all those of lane 1 (of threads, if a warpgroup holds the
+      fragment), as 32-bit words. A register of 64 bits is two words, the lower first.
+    - `vectors`: a row has the first 16 bytes of lane 0, of lane 1, and so on, then the next 16 bytes of lane 0; fewer
+      bytes where the registers of a lane do not come out even. Each access of a warp is of whole lines. The column is
+      a multiple of 16 bytes. In shared memory the rows are contiguous.
+    - `tiles`: a row of shared memory has the word of each lane, for one base tile of metadata. Base tile i of the
+      fragment is in row `%row` + i. If a warpgroup holds the fragment, warp w of it reads row `%row` + w.
+      `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
+      of zeros is read as one that names elements 0 and 1 of every chunk.
     """
 
     name = "warp.load"
 
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     swapped = opt_prop_def(UnitAttr)
+    registers = opt_prop_def(StringAttr)
+    padded = opt_prop_def(UnitAttr)
 
     def __init__(
         self,
@@ -272,26 +229,43 @@ class LoadOp(FragmentLoad):
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         *,
         swapped: bool = False,
+        registers: str = "",
+        padded: bool = False,
     ):
-        super().__init__(memory, indices, fragment, {"in_bounds": in_bounds, "swapped": flag(swapped)})
+        order = StringAttr(registers) if registers else None
+        given = {"in_bounds": in_bounds, "swapped": flag(swapped), "registers": order, "padded": flag(padded)}
+        super().__init__(memory, indices, fragment, given)
+
+    @property
+    def order(self) -> str:
+        """The order in which memory has the registers; empty where it has elements."""
+        return "" if self.registers is None else self.registers.data
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_indices("the memref", memory, self.indices)
-        _verify_element(memory, fragment)
         bounds(self.in_bounds)
-        if memory_space(memory) == SHARED_SPACE:
-            self._verify_shared(fragment)
-        elif self.swapped is not None:
-            raise VerifyException(f"expected the transpose of a fragment in shared memory, got {memory}")
+        if self.order:
+            if self.in_bounds is not None or self.swapped is not None:
+                raise VerifyException("registers lie in memory as a whole: they have no in_bounds and no swapped")
+            _verify_registers(self.order, ORDERS, memory, fragment)
+        elif fragment.role.data == "scale":
+            _verify_scales(memory, fragment)
+        else:
+            self._verify_elements(memory, fragment)
+        if self.padded is not None and self.order != "tiles":
+            raise VerifyException("padded is of metadata, whose registers lie in the order tiles")
 
-    def _verify_shared(self, fragment: FragmentType) -> None:
+    def _verify_elements(self, memory: Memory, fragment: FragmentType) -> None:
+        verify_element(memory, fragment)
+        if memory_space(memory) != SHARED_SPACE:
+            if self.swapped is not None:
+                raise VerifyException(f"expected the transpose of a fragment in shared memory, got {memory}")
+            return
         if self.in_bounds is not None:
             raise VerifyException("a tile in shared memory holds all of a fragment: it has no in_bounds")
-        layout, together = (
-            in_memory(fragment, self.swapped is not None),
-            (BYTE // min(BYTE, fragment.bits)).bit_length() - 1,
-        )
+        layout = in_memory(fragment, self.swapped is not None)
+        together = (BYTE // min(BYTE, fragment.bits)).bit_length() - 1
         if layout.element[:together] != tuple(map(column, range(together))):
             raise VerifyException(
                 f"expected the elements of a byte to lie side by side in memory, there the fragment is [{layout}]"
@@ -330,22 +304,38 @@ class PrefetchOp(IRDLOperation):
     def verify_(self) -> None:
         memory = memory_of(self.memory)
         verify_indices("the memref", memory, self.indices)
-        _verify_element(memory, self.fragment)
+        verify_element(memory, self.fragment)
         bounds(self.in_bounds)
         if memory_space(memory) == SHARED_SPACE:
             raise VerifyException(f"expected global memory, got {memory}")
 
 
 @irdl_op_definition
-class StoreOp(FragmentStore):
+class StoreOp(IRDLOperation):
     """Writes a fragment to memory. Each lane writes its own elements. Elements outside the memref are not written::
 
-    warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
+        warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
+
+    With `registers`, it writes the registers in the order `lanes` or `vectors` of `warp.load`. With `if`, it writes
+    registers only if the condition is true::
+
+        warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
     """
 
     name = "warp.store"
 
+    fragment = operand_def(FragmentType)
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    taken = opt_operand_def(i1)
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    registers = opt_prop_def(StringAttr)
+
+    traits = traits_def(MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? attr-dict `:` type($fragment) `,` type($memory)"
+    )
 
     def __init__(
         self,
@@ -353,134 +343,27 @@ class StoreOp(FragmentStore):
         memory: SSAValue,
         indices: Sequence[SSAValue],
         in_bounds: ArrayAttr[BoolAttr] | None = None,
-    ):
-        super().__init__(fragment, memory, indices, {"in_bounds": in_bounds})
-
-    def verify_(self) -> None:
-        memory = memory_of(self.memory)
-        verify_indices("the memref", memory, self.indices)
-        _verify_element(memory, fragment_of(self.fragment))
-        bounds(self.in_bounds)
-
-
-def verify_shared_matrix(what: str, memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType) -> None:
-    """Checks the memory that matrices are moved from or to; elements that have a byte each lie in memory as bytes."""
-    verify_indices("the memref", memory, indices)
-    if fragment.bits == fragment.element.bits:
-        _verify_element(memory, fragment)
-    elif (held := element_row(memory.element_type)) is None or held.memory_bits != fragment.bits:
-        raise VerifyException(
-            f"expected memory of bytes for {fragment.element.name} in bytes, got {memory.element_type}"
-        )
-    if memory_space(memory) != SHARED_SPACE:
-        raise VerifyException(f"{what} shared memory (memory space {SHARED_SPACE}), got {memory}")
-
-
-@irdl_custom_directive
-class MatrixCount(CustomDirective):
-    """The text of a number of matrices: `x4`."""
-
-    count: AttributeVariable
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        word = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
-        self.count.set(state, IntegerAttr(int(word[1:]), i64))
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        if isinstance(count := self.count.get(op), IntegerAttr):
-            state.print_whitespace(printer)
-            printer.print_string(f"x{count.value.data}")
-            state.should_emit_space = True
-
-
-@irdl_op_definition
-class LdmatrixOp(FragmentLoad):
-    """Reads a fragment from shared memory with `ldmatrix`, `count` matrices at a time::
-
-        %a = warp.ldmatrix x4 %As[%s, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
-        %b = warp.ldmatrix x4 trans %Bs[%stage, %k, %n] : memref<...> -> !warp.fragment<b, ...>
-        %b = warp.ldmatrix x4 trans b16 %Bs[%k, %n] : memref<...xi8, 3> -> !warp.fragment<b, ...>
-        %b = warp.ldmatrix x2 swapped b6x16_p32 %Bs[%n, %k] : memref<...xi8, 3> -> !warp.fragment<b, ..., bytes>
-
-    If `count` does not divide the number of matrices of the fragment, the last load is narrower. `trans` is the
-    instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so the rows of memory run along
-    the fragment's columns.
-
-    - Without `trans`, a matrix is 8 rows of 16 bytes, whatever the element type.
-    - With `trans`, elements of 16 bits move in 8x8 matrices, and elements of 8 bits in 16x16 matrices.
-    - With `trans b16`, narrower elements move in 8x8 matrices of 16-bit pieces. Neighbours in a row then stay together,
-      and `warp.convert_layout` separates them.
-    - With a packed format, `b6x16_p32` or `b4x16_p64`, 16 bytes of memory hold 16 elements of 6 or 4 bits, followed by
-      padding. The fragment gets one byte for each element.
-
-    The rows of a matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of
-    bits 0 to 2.
-
-    Source: PTX ISA 9.7.14.5.15.
-    """
-
-    name = "warp.ldmatrix"
-
-    count = prop_def(IntegerAttr[i64])
-    trans = opt_prop_def(UnitAttr)
-    b16 = opt_prop_def(UnitAttr)
-    swapped = opt_prop_def(UnitAttr)
-    packed = opt_prop_def(StringAttr)
-
-    custom_directives: ClassVar = (MatrixCount, BareWord)
-    assembly_format = (
-        "custom<MatrixCount>($count) (`trans` $trans^)? (`b16` $b16^)? (`swapped` $swapped^)? custom<BareWord>($packed)"
-        " $memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
-    )
-    FORMATS: ClassVar = {"b6x16_p32": 6, "b4x16_p64": 4}
-
-    def __init__(
-        self,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        fragment: FragmentType,
         *,
-        count: int = 4,
-        trans: bool = False,
-        b16: bool = False,
-        swapped: bool = False,
-        packed: str = "",
+        registers: str = "",
+        taken: SSAValue | None = None,
     ):
-        flags = {"trans": flag(trans), "b16": flag(b16), "swapped": flag(swapped)}
-        given = {"count": IntegerAttr(count, i64), "packed": StringAttr(packed) if packed else None}
-        super().__init__(memory, indices, fragment, flags | given)
+        super().__init__(
+            operands=[fragment, memory, list(indices), taken],
+            properties={"in_bounds": in_bounds, "registers": StringAttr(registers) if registers else None},
+        )
 
-    def rows(self) -> tuple[LoadMatrix, ...]:
-        """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
-        packed = "" if self.packed is None else self.packed.data
-        bits = fragment_of(self.fragment).bits
-        if self.b16 is not None:
-            if bits > 16 or packed:
-                raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
-            bits = 16
-        return load_rows(bits, self.trans is not None, self.count.value.data, packed)
-
-    def in_memory(self) -> Layout:
-        """The fragment's layout over the rows and columns of memory."""
-        return in_memory(fragment_of(self.fragment), self.swapped is not None)
+    @property
+    def order(self) -> str:
+        """The order in which memory gets the registers; empty where it gets elements."""
+        return "" if self.registers is None else self.registers.data
 
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_shared_matrix("ldmatrix reads", memory, self.indices, fragment)
-        self._verify_packed(memory, fragment)
-        row = self.rows()[0]
-        verify_matrices(row, "delivers", fragment, self.swapped is not None)
-        verify_target(self, row)
-
-    def _verify_packed(self, memory: Memory, fragment: FragmentType) -> None:
-        if self.packed is None:
-            return
-        packed, element = self.packed.data, fragment.element
-        if packed not in self.FORMATS:
-            raise VerifyException(f"expected a packed format of {', '.join(self.FORMATS)}, got '{packed}'")
-        if element.bits != self.FORMATS[packed] or fragment.bits == element.bits:
-            raise VerifyException(
-                f"{packed} is of elements of {self.FORMATS[packed]} bits that get a byte each, got {fragment}"
-            )
-        if (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
-            raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")
+        verify_indices("the memref", memory, self.indices)
+        bounds(self.in_bounds)
+        if self.order:
+            _verify_registers(self.order, ORDERS[:2], memory, fragment)
+        else:
+            verify_element(memory, fragment)
+            if self.taken is not None:
+                raise VerifyException("expected no condition: only registers are stored under one")

@@ -24,15 +24,12 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import SCALES_OF_WORD
 from ..isa.mma import Variant, blocks
 from ..isa.types import ELEMENT_TYPES, ElementType
 from ..layouts.layout import LANES
-from .attributes import SCALES, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .attributes import SCALES, Memory, element_row, memory_of
 from .elements import PointwiseOp
-from .memory import verify_indices, verify_one_warp
-from .op_shapes import FragmentLoad, flag
-from .words import verify_words
+from .op_shapes import flag
 
 # Operands of products that are more than their elements in memory: `!warp.operand`, and what makes one.
 #
@@ -159,7 +156,7 @@ def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
     return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)
 
 
-# Blocks that have scales: `warp.scaled`, an operand of products, and `warp.load_scales`.
+# Blocks that have scales: `warp.scaled`, an operand of products.
 
 STORED_AS = {held: scale for scale, held in SCALES.items()}
 """The type of scales that memory of another type holds."""
@@ -250,45 +247,7 @@ def _stored(scale: str) -> str:
     return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
 
 
-@irdl_op_definition
-class LoadScalesOp(FragmentLoad):
-    """Reads the scales of A or B from a tile in shared memory. Each lane reads a word of each base tile::
-
-        %s = warp.load_scales %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<...>
-
-    A row of memory has the scales of a row of A, or of a column of B, in the order of k. A lane reads four of them,
-    beginning at `%column`, which is a multiple of four. The byte-ids of an instruction select among these four. The
-    base tiles of the fragment follow each other along m or n.
-    """
-
-    name = "warp.load_scales"
-
-    @property
-    def axis(self) -> str:
-        """The axis of the fragment that the rows of memory run across: "r" for scales of A, "c" for those of B."""
-        return "r" if any(bit.axis == "r" for bit in self.fragment.type.layout.data.lane) else "c"
-
-    @property
-    def what(self) -> str:
-        """What has a scale for each of its blocks, in words."""
-        return "rows of A" if self.axis == "r" else "columns of B"
-
-    def verify_(self) -> None:
-        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_one_warp("scales", fragment)
-        verify_indices("the memref", memory, self.indices)
-        if memory_space(memory) != SHARED_SPACE:
-            raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
-        along_k = fragment.tiles[self.axis == "r"]
-        if fragment.role.data != "scale" or fragment.tile_registers != 1 or along_k != 1:
-            raise VerifyException(f"expected a fragment of scales, one base tile deep, got {fragment}")
-        if memory.element_type != fragment.element_type:
-            raise VerifyException(f"expected memory of {fragment.element_type}, got {memory}")
-        if (columns := memory.get_shape()[-1]) % SCALES_OF_WORD:
-            raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
-
-
-# A sparse A: `warp.sparse`, an operand of products, and `warp.load_metadata`.
+# A sparse A: `warp.sparse`, an operand of products.
 
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
@@ -370,33 +329,3 @@ def metadata_of(a: SSAValue) -> SSAValue | None:
     """The metadata of an A that is sparse."""
     form = form_of(a)
     return form.metadata if isinstance(form, SparseOp) else None
-
-
-@irdl_op_definition
-class LoadMetadataOp(FragmentLoad):
-    """Reads the metadata of a sparse A from a tile in shared memory. Each lane reads its word of each base tile::
-
-        %e = warp.load_metadata %Es[%stage, %row, %word] : memref<4x8x32xi32, ..., 3> -> !warp.fragment<...>
-
-    A row of memory has the words for 16 rows of A, in groups of 32 words: one for each lane, in the order of the lanes.
-    Base tile i of the fragment is in row `%row` + i, from column `%word` on. If a warpgroup holds the fragment, warp w
-    of it reads row `%row` + w. `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of
-    zeros. With `padded`, a word of zeros is read as one that names elements 0 and 1 of every chunk.
-    """
-
-    name = "warp.load_metadata"
-
-    padded = opt_prop_def(UnitAttr)
-
-    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: FragmentType, *, padded: bool = False):
-        super().__init__(memory, indices, fragment, {"padded": flag(padded)})
-
-    def verify_(self) -> None:
-        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_words(memory, self.indices, fragment, 1, LANES)
-        if memory_space(memory) != SHARED_SPACE:
-            raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
-        if any(bit.axis != "r" for bit in fragment.layout.data.warp):
-            raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
-        if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
-            raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")

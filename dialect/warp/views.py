@@ -21,11 +21,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineDimExpr,
-    AffineExpr,
     AffineMap,
 )
 from xdsl.irdl import (
@@ -46,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.mma import Variant
 from ..isa.types import ELEMENT_TYPES, ElementType
+from ..mlir.affine import passed, steps_of, windows
 from .attributes import Memory, element_row, memory_of
 from .op_shapes import BareWord, TypeOfOptional
 from .operands import MEMORY, OperandForm, OperandType, form_of
@@ -228,74 +224,6 @@ def matrix_type(memory: Memory, row: int | None, column: int | None, kept: Seque
 
 
 # `warp.window`: memory as the loops of an operation go through it.
-
-LinearForm: TypeAlias = tuple[dict[int, int], int]
-"""What a sum multiplies each of its loops with, and what it adds."""
-
-
-def linear(expr: AffineExpr) -> LinearForm | None:
-    """An expression as a sum of loops times constants; None if it is anything else."""
-    match expr:
-        case AffineDimExpr():
-            return {expr.position: 1}, 0
-        case AffineConstantExpr():
-            return {}, expr.value
-        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add | AffineBinaryOpKind.Mul):
-            left, right = linear(expr.lhs), linear(expr.rhs)
-            if left is None or right is None:
-                return None
-            return _sum(left, right) if expr.kind == AffineBinaryOpKind.Add else _product(left, right)
-        case _:
-            return None
-
-
-def _sum(left: LinearForm, right: LinearForm) -> LinearForm:
-    loops = {loop: left[0].get(loop, 0) + right[0].get(loop, 0) for loop in {**left[0], **right[0]}}
-    return loops, left[1] + right[1]
-
-
-def _product(left: LinearForm, right: LinearForm) -> LinearForm | None:
-    if left[0] and right[0]:
-        return None
-    (loops, offset), by = (left, right[1]) if left[0] else (right, left[1])
-    return {loop: factor * by for loop, factor in loops.items()}, offset * by
-
-
-def windows(map_: AffineMap) -> list[LinearForm] | None:
-    """The linear forms of a map's results; None for a map with another result, or one that runs backwards."""
-    found = [linear(expr) for expr in map_.results]
-    known = [form for form in found if form is not None]
-    if len(known) < len(found) or any(offset < 0 or min(by.values(), default=0) < 0 for by, offset in known):
-        return None
-    return known
-
-
-def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int | None], int | None]:
-    """Elements from one index of each loop to the next, and those before the first, of memory with these strides."""
-    steps: list[int | None] = [0] * map_.num_dims
-    first: int | None = 0
-    for (by, offset), stride in zip(windows(map_) or (), strides, strict=True):
-        for loop, factor in by.items():
-            before = steps[loop]
-            steps[loop] = (
-                before if not factor else None if stride is None or before is None else before + factor * stride
-            )
-        first = first if not offset else None if stride is None or first is None else first + offset * stride
-    return steps, first
-
-
-def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int | None:
-    """The first dimension of memory of a shape whose end loops of these sizes would pass; None if they pass none.
-
-    Sizes that are not known, below 0, pass nothing.
-    """
-    for dimension, ((by, offset), size) in enumerate(zip(windows(map_) or (), shape, strict=True)):
-        lengths = {loop: sizes[loop] for loop in by}
-        if size < 0 or min(lengths.values(), default=1) < 1:
-            continue
-        if offset + sum(factor * (lengths[loop] - 1) for loop, factor in by.items()) >= size:
-            return dimension
-    return None
 
 
 @irdl_op_definition

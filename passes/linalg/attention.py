@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import memref
@@ -16,9 +16,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import AttentionOp, D, E, M, N
 from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.elements import PointwiseOp, element_type, loops_of, map_along
+from ...dialect.warp.elements import PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import remark
 from .element_expressions import (
@@ -399,6 +400,7 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "warp-fuse-attention"
+    needs: ClassVar = ("linalg.*", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         fold_dimensions(op)

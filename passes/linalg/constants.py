@@ -17,15 +17,14 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
 )
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.memref import GlobalOp
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import in_place_of
-from ...dialect.warp.elements import loops_of
 from ..diagnostics import fail
 from .product import fresh_name
 
@@ -46,7 +45,7 @@ def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None
     Rewriter.insert_op(number, InsertPoint.before(op))
     while (use := next(iter(op.result.uses), None)) is not None:
         user: Operation = use.operation
-        if isinstance(user, GenericOp) and use.index < len(user.inputs) and _is_parallel(user):
+        if isinstance(user, GenericOp) and use.index < len(user.inputs) and Nest.of(user).is_elementwise:
             _number_for_input(user, use.index, number)
             continue
         empty = tensor.EmptyOp([], kind)
@@ -55,13 +54,6 @@ def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None
         Rewriter.insert_op([empty, filled], InsertPoint.before(user))
         user.operands[use.index] = filled.results[0]
     Rewriter.erase_op(op)
-
-
-def _is_parallel(op: GenericOp) -> bool:
-    """Whether an operation is elementwise, and its outputs tell the sizes of its loops."""
-    kinds = all(kind == IteratorTypeAttr.parallel() for kind in op.get_iterator_types())
-    every = list(range(op.get_num_loops()))
-    return kinds and all(sorted(loops_of(map_.data)) == every for map_ in op.indexing_maps.data[len(op.inputs) :])
 
 
 def _number_for_input(op: GenericOp, number: int, constant: arith.ConstantOp) -> None:

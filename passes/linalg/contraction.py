@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from itertools import product as combinations
 from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    ArrayAttr,
     IndexType,
     IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    StridedLayoutAttr,
 )
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
-from xdsl.dialects.linalg.ops import GenericOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
     AffineDimExpr,
-    AffineExpr,
     AffineMap,
 )
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.mlir.contraction import Factor, Weighted, factors, weighted
-from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.affine import is_plain, loops_of, map_along, windows
+from ...dialect.mlir.bodies import Factor, Weighted, factors, weighted
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import loops_of, map_along, shape_of
-from ...dialect.warp.views import LinearForm, WindowOp, linear, strides_of, windows
+from ...dialect.warp.views import WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
-from .operand import collapsed, expanded
+from .operand import collapse
 
-# Memory seen along the loops of an operation, a dimension for each; and two of its dimensions seen as one.
-
-
-def is_plain(map_: AffineMap) -> bool:
-    """Whether each dimension of an operand runs along a loop of its own."""
-    found = loops_of(map_)
-    return -1 not in found and len(set(found)) == len(found)
+# Memory seen along the loops of an operation, a dimension for each.
 
 
 def along_loops(
@@ -87,28 +69,10 @@ def length(op: LinalgStructuredOperation, loop: int) -> int:
 
 def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, int]:
     """An operand and the dimension of it that runs along a loop, and its size."""
-    unknown: tuple[SSAValue, int, int] | None = None
-    for value, attribute in zip(op.operands, op.get_indexing_maps(), strict=True):
-        loops = loops_of(attribute.data)
-        if loop in loops:
-            size = shape_of(value)[loops.index(loop)]
-            unknown = unknown or (value, loops.index(loop), size)
-            if size >= 0:
-                return value, loops.index(loop), size
-    if unknown is None:
+    if (found := Nest.of(op).along(loop)) is None:
         fail(op, f"expected a dimension of an operand along d{loop} alone, which tells its length")
-    return unknown
-
-
-def joined(op: Operation, value: SSAValue, first: int) -> SSAValue:
-    """Memory with a dimension and the next one as one, seen so before an operation."""
-    kind = memory_of(value)
-    shape, strides = list(kind.get_shape()), list(strides_of(kind) or ())
-    shape[first : first + 2], strides[first : first + 2] = [shape[first] * shape[first + 1]], [strides[first + 1]]
-    layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr(strides, kind.get_offset())
-    groups = [[d] for d in range(first)] + [[first, first + 1]] + [[d] for d in range(first + 2, len(shape) + 1)]
-    view = collapsed(value, MemRefType(kind.element_type, shape, layout, kind.memory_space), groups)
-    return Builder(InsertPoint.before(op)).insert(view).result
+    access, dimension, size = found
+    return access.value, dimension, size
 
 
 # Which operation that sums is a product of matrices, and which of its loops are which.
@@ -164,11 +128,6 @@ class LoopKinds(NamedTuple):
 
 class SeparateProductsError(Exception):
     """Neighbours in memory of an operand are of products of their own."""
-
-
-def sums(op: LinalgStructuredOperation) -> bool:
-    """Whether an operation adds anything up: whether it has a loop that is no loop of its result."""
-    return any(kind.data == IteratorType.REDUCTION for kind in op.get_iterator_types())
 
 
 def read(op: LinalgStructuredOperation) -> Contraction:
@@ -235,10 +194,10 @@ def is_simple(op: LinalgStructuredOperation) -> bool:
 
 
 def _zeros(op: LinalgStructuredOperation) -> list[int]:
-    """The inputs that are the number 0: the zero points of A and B. Raises a located diagnostic for others."""
-    quantized = isinstance(op, ConvolutionOp) and op.QUANTIZED
+    """The inputs that are the number 0: the zero points of A and B, behind these. Raises a located diagnostic for
+    others."""
     zeros = [i for i, value in enumerate(op.inputs) if constant_value(value) == 0]
-    for name, number in (("A", 2), ("B", 3)) if quantized else ():
+    for name, number in zip("AB", range(2, len(op.inputs)) if isinstance(op, NamedOperation) else (), strict=False):
         if number not in zeros:
             fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
     return zeros
@@ -292,7 +251,9 @@ def _joins(side: Side, first: int, second: int) -> bool:
 
 def _join(op: LinalgStructuredOperation, side: Side, first: int) -> Side:
     loops = tuple(loop for loop in side.loops if loop != first)
-    return Side(joined(op, side.value, side.loops.index(first)), loops, side.factor)
+    at, rank = side.loops.index(first), len(side.loops)
+    view = collapse(side.value, [[at, at + 1] if d == at else [d] for d in range(rank) if d != at + 1])
+    return Side(Builder(InsertPoint.before(op)).insert(view).result, loops, side.factor)
 
 
 def _place(own: Sequence[int], c: Side) -> int:
@@ -327,171 +288,3 @@ def _check_neighbours(name: str, side: Side, pair: tuple[int | None, int | None]
 
 def _refuse(op: LinalgStructuredOperation, why: str) -> NoReturn:
     fail(op, f"{op.name} sums, but is no product of matrices: {why}")
-
-
-# Loops whose quotients and remainders index memory, each as several loops: copies of patches, as im2col makes them.
-#
-# `mlir-opt` writes the matrix of a convolution's patches as a copy along `(i, j) -> (i floordiv 8 + j floordiv 3, i
-# mod 8 + j mod 3)`. With i as 8 a + b and j as 3 c + d that is `(a, b, c, d) -> (a + c, b + d)`: a window of the
-# image.
-
-PARTS = (AffineBinaryOpKind.FloorDiv, AffineBinaryOpKind.Mod)
-
-
-class Digit(NamedTuple):
-    """A loop that stands for a part of another one, of which it is so many indices from one turn to the next."""
-
-    loop: int
-    size: int
-    weight: int
-
-
-def split_copy(op: Operation) -> None:
-    """Replaces a copy along quotients and remainders of loops by one along loops alone.
-
-    What cannot be said so stays: other maps, sizes that are not known, remainders that do not divide their loop.
-    """
-    if not isinstance(op, GenericOp) or not _copies(op):
-        return
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    kind = memory_of(op.outputs[0])
-    sizes = dict(zip(loops_of(maps[1]), kind.get_shape(), strict=True))
-    digits = _digits(maps[0], sizes)
-    seen = _along_digits(maps[0], digits) if digits else None
-    if (
-        digits is None
-        or seen is None
-        or windows(seen) is None
-        or any(stride is None for stride in strides_of(kind) or ())
-    ):
-        return
-    parts = [digits[loop] for loop in loops_of(maps[1])]
-    view = _in_parts(op.outputs[0], parts)
-    written = map_along(seen.num_dims, (digit.loop for one in parts for digit in one))
-    Rewriter.insert_op(view, InsertPoint.before(op))
-    made = GenericOp(
-        list(op.inputs),
-        [view.result],
-        op.detach_region(op.body),
-        ArrayAttr([AffineMapAttr(seen), AffineMapAttr(written)]),
-        ArrayAttr([IteratorTypeAttr.parallel()] * seen.num_dims),
-    )
-    made.location = op.location
-    Rewriter.replace_op(op, made)
-    window, loops = along_loops(made, made.inputs[0], seen)
-    made.operands[0] = window
-    made.indexing_maps = ArrayAttr([AffineMapAttr(map_along(seen.num_dims, loops)), AffineMapAttr(written)])
-
-
-def _copies(op: GenericOp) -> bool:
-    """Whether an operation writes elements of one memory to another, all of whose sizes are known."""
-    kinds = [value.type for value in op.operands]
-    if len(op.inputs) != 1 or len(op.outputs) != 1 or not all(isinstance(kind, MemRefType) for kind in kinds):
-        return False
-    if any(iterator != IteratorTypeAttr.parallel() for iterator in op.get_iterator_types()):
-        return False
-    block, written = op.body.block, op.get_indexing_maps().data[1].data
-    value = block.last_op.operands[0] if block.last_op and block.last_op is block.first_op else None
-    whole = is_plain(written) and len(written.results) == written.num_dims
-    return (
-        whole
-        and isinstance(value, BlockArgument)
-        and value.index == 0
-        and min(memory_of(op.outputs[0]).get_shape()) > 0
-    )
-
-
-def _digits(map_: AffineMap, sizes: Mapping[int, int]) -> dict[int, list[Digit]] | None:
-    """What loops come to stand for each loop, slowest first; None if no loop is split, or one cannot be."""
-    cuts: dict[int, set[int]] = {loop: {1} for loop in range(map_.num_dims)}
-    if not all(_cut(expr, cuts) for expr in map_.results) or all(len(of) == 1 for of in cuts.values()):
-        return None
-    found: dict[int, list[Digit]] = {}
-    first = 0
-    for loop, size in sorted(sizes.items()):
-        weights = [*sorted(weight for weight in cuts[loop] if weight < size or weight == 1), size]
-        if any(after % before for before, after in pairwise(weights)):
-            return None
-        pairs = list(pairwise(weights))[::-1]
-        found[loop] = [Digit(first + n, after // before, before) for n, (before, after) in enumerate(pairs)]
-        first += len(pairs)
-    return found
-
-
-def _cut(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> bool:
-    """Notes where quotients and remainders cut loops; False for those of anything but a loop."""
-    if not isinstance(expr, AffineBinaryOpExpr):
-        return True
-    if expr.kind in PARTS:
-        return _quotient(expr, cuts) is not None
-    return _cut(expr.lhs, cuts) and _cut(expr.rhs, cuts)
-
-
-def _quotient(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> tuple[int, int] | None:
-    """The loop that quotients and remainders are of, and what it has been divided by."""
-    if isinstance(expr, AffineDimExpr):
-        return expr.position, 1
-    if not isinstance(expr, AffineBinaryOpExpr) or expr.kind not in PARTS:
-        return None
-    inner, by = _quotient(expr.lhs, cuts), linear(expr.rhs)
-    if inner is None or by is None or by[0] or by[1] < 1:
-        return None
-    loop, divided = inner
-    cuts[loop].add(divided * by[1])
-    return loop, divided * by[1] if expr.kind == AffineBinaryOpKind.FloorDiv else divided
-
-
-def _along_digits(map_: AffineMap, digits: Mapping[int, Sequence[Digit]]) -> AffineMap | None:
-    """A map by the new loops; None if it is no sum of them."""
-    loops = sum(map(len, digits.values()))
-    found = [_value(expr, digits) for expr in map_.results]
-    known = [form for form in found if form is not None]
-    return AffineMap(loops, 0, tuple(map(_expression, known))) if len(known) == len(found) else None
-
-
-def _value(expr: AffineExpr, digits: Mapping[int, Sequence[Digit]]) -> LinearForm | None:
-    """What an expression is, as a sum of new loops times constants."""
-    if isinstance(expr, AffineDimExpr):
-        return {digit.loop: digit.weight for digit in digits[expr.position]}, 0
-    if not isinstance(expr, AffineBinaryOpExpr):
-        return linear(expr)
-    left, right = _value(expr.lhs, digits), _value(expr.rhs, digits)
-    if left is None or right is None:
-        return None
-    if expr.kind in PARTS:
-        return _part(left, right[1], expr.kind, digits) if not right[0] else None
-    return linear(AffineBinaryOpExpr(expr.kind, _expression(left), _expression(right)))
-
-
-def _part(
-    of: LinearForm, by: int, kind: AffineBinaryOpKind, digits: Mapping[int, Sequence[Digit]]
-) -> LinearForm | None:
-    """The quotient or the remainder of a sum of which some terms are multiples of the divisor, and the others less."""
-    sizes = {digit.loop: digit.size for one in digits.values() for digit in one}
-    small = {loop: factor for loop, factor in of[0].items() if factor % by}
-    if of[1] or min(of[0].values(), default=0) < 0 or sum(f * (sizes[loop] - 1) for loop, f in small.items()) >= by:
-        return None
-    if kind == AffineBinaryOpKind.Mod:
-        return small, 0
-    return {loop: factor // by for loop, factor in of[0].items() if loop not in small}, 0
-
-
-def _expression(form: LinearForm) -> AffineExpr:
-    total: AffineExpr = AffineConstantExpr(form[1])
-    for loop, factor in form[0].items():
-        term = AffineDimExpr(loop) if factor == 1 else AffineDimExpr(loop) * factor
-        total = term if total == AffineConstantExpr(0) else total + term
-    return total
-
-
-def _in_parts(value: SSAValue, parts: Sequence[Sequence[Digit]]) -> memref.ExpandShapeOp:
-    """Memory with a dimension for each of the loops that stand for one of its dimensions."""
-    kind = memory_of(value)
-    shape = [digit.size for one in parts for digit in one]
-    steps = [
-        step * digit.weight for step, one in zip(strides_of(kind) or (), parts, strict=True) for digit in one if step
-    ]
-    layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr(steps, kind.get_offset())
-    places = iter(range(len(shape)))
-    groups = [[next(places) for _ in one] for one in parts]
-    return expanded(value, MemRefType(kind.element_type, shape, layout, kind.memory_space), groups)

@@ -21,23 +21,23 @@ from xdsl.dialects.builtin import (
     i32,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.attrs import IteratorType
-from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
+from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.contraction import contracted, weighted
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.mlir.bodies import contracted, weighted
+from ...dialect.nest import Nest
 from ...dialect.warp.attention import AcrossOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.elements import element_type, loops_of, map_along, only_computes, shape_of
+from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .elementwise import FIXED
 from .operand import root
 
 # What an element of memory is, as an expression of elements that were there before: through every operation of
@@ -166,17 +166,16 @@ class ElementReader:
         writer, leaf = writer_before(value, before), ElementExpression("load", value=value, place=at)
         if writer is None or len(writer.outputs) != 1 or writer.outputs[0] != value or writer.results:
             return leaf
-        kinds = [kind.data for kind in writer.get_iterator_types()]
         if isinstance(writer, FillOp):
-            found = self._from_outside(writer.inputs[0])
-        elif all(kind == IteratorType.PARALLEL for kind in kinds):
-            found = self._computed(writer, at)
+            element = self._from_outside(writer.inputs[0])
+        elif Nest.of(writer).summed:
+            element = self._product(writer, at) or self._reduced(writer, at)
         else:
-            found = self._product(writer, at) or self._reduced(writer, at)
-        if found is None:
+            element = self._computed(writer, at)
+        if element is None:
             return leaf
         self.used[writer] = None
-        return found
+        return element
 
     def _bound(self, op: LinalgStructuredOperation, at: Subscripts) -> dict[int, Name] | None:
         """The names of an operation's loops where its output is at a place; None if its output's map says less."""
@@ -186,15 +185,10 @@ class ElementReader:
         return dict(zip(loops, at, strict=True))
 
     def _computed(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
-        names = self._bound(op, at)
-        if names is None or len(names) != op.get_num_loops():
+        names, nest = self._bound(op, at), Nest.of(op)
+        if names is None or len(names) != nest.loops:
             return None
-        return self._body(op, names)
-
-    def _body(self, op: LinalgStructuredOperation, names: Mapping[int, Name]) -> ElementExpression | None:
-        """What the body yields."""
-        last = op.body.block.last_op
-        return self._value(op, last.operands[0], names) if isinstance(last, YieldOp) else None
+        return self._value(op, nest.yielded[0], names) if nest.yielded else None
 
     def _value(
         self, op: LinalgStructuredOperation, value: SSAValue, names: Mapping[int, Name]
@@ -243,29 +237,20 @@ class ElementReader:
 
     def _reduced(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         """A reduction over one loop, from what changes nothing."""
-        names, maps = self._bound(op, at), op.get_indexing_maps().data
-        left = [loop for loop in range(op.get_num_loops()) if names is not None and loop not in names]
-        body = op.body.block
-        last = body.last_op
-        if names is None or len(left) != 1 or not isinstance(last, YieldOp) or self.over in at or not maps:
+        names, nest = self._bound(op, at), Nest.of(op)
+        left, how = [loop for loop in range(nest.loops) if names is not None and loop not in names], nest.combination
+        if names is None or len(left) != 1 or how is None or self.over in at:
             return None
-        combined = last.operands[0].owner
-        if not isinstance(combined, Operation):
-            return None
-        subtracted = isinstance(combined, arith.SubfOp) and combined.lhs is body.args[-1]
-        if (subtracted and weighted(body) is not None) or (not subtracted and combined.name not in REDUCTIONS):
+        combined = how.by
+        subtracted = isinstance(combined, arith.SubfOp) and combined.rhs is how.value
+        if (subtracted and weighted(nest.body) is not None) or (not subtracted and combined.name not in REDUCTIONS):
             return None
         kind = Kind.Add if subtracted else REDUCTIONS[combined.name]
-        others = [value for value in combined.operands if value is not body.args[-1]]
-        if body.args[-1].uses.get_length() != 1:
-            return None
-        if len(others) != 1:
-            return None
-        element = self._value(op, others[0], names | {left[0]: self.over})
+        element = self._value(op, how.value, names | {left[0]: self.over})
         if element is None:
             return None
         if subtracted:
-            element = ElementExpression("op", "arith.negf", (element,), op=arith.NegfOp(others[0]))
+            element = ElementExpression("op", "arith.negf", (element,), op=arith.NegfOp(how.value))
         taken = ElementExpression("reduce", kind.value, (element,))
         total = taken if self.starts_from(op, IDENTITIES[kind]) else self._onto(op, at, combined, taken)
         return None if total is None else total.rounded(combined.results[0].type)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType, MemRefType, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
-from ...dialect.mlir.contraction import contracted
-from ...dialect.warp.elements import loops_of, only_computes, shape_of
+from ...dialect.mlir.affine import FIXED, is_projection, map_along
+from ...dialect.mlir.bodies import contracted
+from ...dialect.nest import Nest
+from ...dialect.warp.elements import only_computes, shape_of
 from .operand import SIZE_LIMIT
 
 # Arithmetic on the indices of elements, `linalg.index`, in 32 bits.
@@ -55,22 +56,16 @@ def is_wide(kind: Attribute) -> bool:
     return isinstance(kind, IndexType) or kind == i64
 
 
-def indexed(body: Block) -> tuple[int, ...]:
-    """The loops whose indices a body uses."""
-    return tuple(dict.fromkeys(op.dim.value.data for op in body.ops if isinstance(op, IndexOp) and op.result.uses))
-
-
-def objection(body: Block, sizes: Sequence[int]) -> str:
-    """Why a body cannot compute with its indices in 32 bits; "" if it can. `sizes` are those of the loops, -1 where one
-    is not known."""
-    if not indexed(body):
-        return ""
-    known: dict[SSAValue, Bounds] = {}
-    for op in body.ops:
+def objection(nest: Nest) -> str:
+    """Why a body cannot compute with its indices in 32 bits; "" if it can. The loops are those of the output."""
+    sizes = dict(zip(nest.writes[0].loops, shape_of(nest.writes[0].value), strict=True))
+    known: dict[SSAValue, Bounds] = {
+        index: (0, max(0, (SIZE_LIMIT if sizes[loop] < 0 else sizes[loop]) - 1)) for index, loop in nest.indices.items()
+    }
+    for op in nest.body.ops if known else ():
         if isinstance(op, IndexOp):
-            size = sizes[op.dim.value.data]
-            known[op.result] = 0, max(0, (SIZE_LIMIT if size < 0 else size) - 1)
-        elif any(is_wide(value.type) for value in op.results):
+            continue
+        if any(is_wide(value.type) for value in op.results):
             known[op.results[0]] = found = _bounds(op, known)
             if not _fits(found):
                 return f"{op.name} of indices may pass {BITS} bits"
@@ -139,9 +134,6 @@ def narrowed(op: Operation, known: dict[SSAValue, SSAValue], block: Block) -> SS
 
 # Elementwise operations of `linalg`, read once for the passes that fuse or lower them, and regions on elements.
 
-FIXED = -1
-"""Where `loops_of` has no loop: a dimension that is always at 0."""
-
 
 class Elementwise(NamedTuple):
     """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
@@ -174,10 +166,20 @@ class Elementwise(NamedTuple):
         return number >= len(self.body.args) or bool(self.body.args[number].uses)
 
     @property
+    def read(self) -> tuple[SSAValue, ...]:
+        """The inputs that the region uses."""
+        return tuple(value for number, value in enumerate(self.inputs) if self.reads(number))
+
+    @property
+    def indices(self) -> dict[SSAValue, int]:
+        """The indices that the region uses, and the loops that they are of."""
+        nest = Nest.of(self.op)
+        return {index: nest.writes[0].loops.index(loop) for index, loop in nest.indices.items()}
+
+    @property
     def indexed(self) -> tuple[int, ...]:
         """The loops whose indices the region uses."""
-        order = loops_of(self.op.get_indexing_maps().data[-1].data)
-        return tuple(order.index(loop) for loop in indexed(self.body))
+        return tuple(dict.fromkeys(self.indices.values()))
 
     def append(
         self, block: Block, elements: Mapping[int, SSAValue], indices: Mapping[int, SSAValue] | None = None
@@ -188,19 +190,19 @@ class Elementwise(NamedTuple):
         for number, element in elements.items():
             inner = self.body.args[number] if number < len(self.body.args) else self.inputs[number]
             known[inner] = element
-        found = dict(zip(indexed(self.body), ((indices or {})[loop] for loop in self.indexed), strict=True))
+        known |= {index: (indices or {})[loop] for index, loop in self.indices.items()}
+        narrow = bool(self.indexed)
         for op in self.body.ops:
             if isinstance(op, YieldOp):
-                return _known(op.operands[0], known, block, narrow=bool(found))
+                return _known(op.operands[0], known, block, narrow=narrow)
             if isinstance(op, IndexOp):
-                known[op.result] = found.get(op.dim.value.data, op.result)
                 continue
             if (wide := contracted(op)) is not None:
-                known[op.results[0]] = _known(wide, known, block, narrow=bool(found))
+                known[op.results[0]] = _known(wide, known, block, narrow=narrow)
                 continue
             for operand in op.operands:
-                _known(operand, known, block, narrow=bool(found))
-            if found and any(is_wide(value.type) for value in (*op.operands, *op.results)):
+                _known(operand, known, block, narrow=narrow)
+            if narrow and any(is_wide(value.type) for value in (*op.operands, *op.results)):
                 known[op.results[0]] = narrowed(op, known, block)
             else:
                 block.add_op(op.clone(known))
@@ -222,64 +224,33 @@ def _known(value: SSAValue, known: dict[SSAValue, SSAValue], block: Block, *, na
 
 def read_elementwise(op: Operation) -> Elementwise | None:
     """What an operation does to elements of memory; None if it does something else, or not to memory."""
-    if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or op.results:
+    if not isinstance(op, LinalgStructuredOperation) or why_not_elementwise(op):
         return None
-    if any(iterator != IteratorTypeAttr.parallel() for iterator in op.get_iterator_types()):
-        return None
-    maps = tuple(attribute.data for attribute in op.get_indexing_maps())
-    order = loops_of(maps[-1])
-    if not isinstance(op.outputs[0].type, MemRefType) or sorted(order) != list(range(maps[-1].num_dims)):
-        return None
-    if not all(_is_projection(map_) for map_ in maps) or not _computes(op.body.block):
-        return None
-    if objection(op.body.block, _sizes(op, order)):
-        return None
-    maps = tuple(_renamed(map_, order) for map_ in maps)
-    captured = _captured(op.body.block)
-    scalar = AffineMap(maps[-1].num_dims, 0, ())
-    return Elementwise(op, (*op.inputs, *op.outputs, *captured), (*maps, *(scalar for _ in captured)), captured)
+    nest = Nest.of(op)
+    order, captured = nest.writes[0].loops, nest.captured
+    maps = (
+        map_along(nest.loops, (FIXED if loop == FIXED else order.index(loop) for loop in access.loops))
+        for access in nest.accesses
+    )
+    scalars = (AffineMap(nest.loops, 0, ()) for _ in captured)
+    return Elementwise(op, (*op.inputs, *op.outputs, *captured), (*maps, *scalars), captured)
 
 
 def why_not_elementwise(op: LinalgStructuredOperation) -> str:
-    """Why an operation on memory is not elementwise."""
-    if any(iterator != IteratorTypeAttr.parallel() for iterator in op.get_iterator_types()):
+    """Why an operation on memory is not elementwise; "" if it is."""
+    nest = Nest.of(op)
+    if nest.summed:
         return "it reduces over a loop; of such operations, products and reductions of rows are lowered"
     if op.results or not all(isinstance(value.type, MemRefType) for value in op.outputs):
         return "it is on tensors; bufferize them first"
     if len(op.outputs) != 1:
         return f"expected one output, got {len(op.outputs)}"
-    for map_ in (attribute.data for attribute in op.get_indexing_maps()):
-        if not _is_projection(map_):
-            return f"expected every dimension to run along a loop of its own, got {map_}"
-    if not _computes(op.body.block):
-        other = next((o.name for o in op.body.block.ops if _counts(o) and not _is_arithmetic(o)), "linalg.yield")
+    if other := next((map_ for map_ in nest.maps if not is_projection(map_)), None):
+        return f"expected every dimension to run along a loop of its own, got {other}"
+    if not _computes(nest.body):
+        other = next((o.name for o in nest.body.ops if _counts(o) and not _is_arithmetic(o)), "linalg.yield")
         return f"its body does more than arithmetic on elements, or less: {other}"
-    order = loops_of(op.get_indexing_maps().data[-1].data)
-    every = sorted(order) == list(range(op.get_num_loops()))
-    return (objection(op.body.block, _sizes(op, order)) if every else "") or (
-        "expected the output to be indexed by all loops"
-    )
-
-
-def _sizes(op: LinalgStructuredOperation, order: Sequence[int]) -> list[int]:
-    """The size of each loop, which the dimensions of the output run along in this order."""
-    sizes = dict(zip(order, shape_of(op.outputs[0]), strict=True))
-    return [sizes[loop] for loop in range(len(order))]
-
-
-def _renamed(map_: AffineMap, order: Sequence[int]) -> AffineMap:
-    """A map with loops numbered as they stand in `order`."""
-    loops = (order.index(loop) if loop != FIXED else FIXED for loop in loops_of(map_))
-    return AffineMap(
-        map_.num_dims, 0, tuple(AffineConstantExpr(0) if loop == FIXED else AffineDimExpr(loop) for loop in loops)
-    )
-
-
-def _is_projection(map_: AffineMap) -> bool:
-    """Whether each dimension of an operand runs along a loop of its own, or is always at 0."""
-    loops = [loop for loop in loops_of(map_) if loop != FIXED]
-    zeros = [e for e in map_.results if isinstance(e, AffineConstantExpr) and e.value == 0]
-    return len(set(loops)) == len(loops) and len(loops) + len(zeros) == len(map_.results)
+    return objection(nest) if nest.is_elementwise else "expected the output to be indexed by all loops"
 
 
 def _computes(body: Block) -> bool:
@@ -296,14 +267,3 @@ def _is_arithmetic(op: Operation) -> bool:
 
 def _counts(op: Operation) -> bool:
     return not isinstance(op, arith.ConstantOp | IndexOp)
-
-
-def _captured(body: Block) -> tuple[SSAValue, ...]:
-    """Values from outside that a body uses, constants apart."""
-    found: dict[SSAValue, None] = {}
-    for op in body.ops:
-        for value in op.operands:
-            inside = value.owner is body or (isinstance(value.owner, Operation) and value.owner.parent is body)
-            if not inside and not isinstance(value.owner, arith.ConstantOp):
-                found.setdefault(value)
-    return tuple(found)

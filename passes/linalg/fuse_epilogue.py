@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -20,16 +20,17 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.assumptions import DisjointOp
-from ...dialect.warp.attributes import element_row, in_place_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, loops_of, with_functions, yielded
+from ...dialect.warp.attributes import element_row
+from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
 from ..diagnostics import remark
 from .element_expressions import decline
-from .elementwise import FIXED, Elementwise, read_elementwise
-from .operand import root
+from .elementwise import Elementwise, read_elementwise
+from .operand import drop_unused, root
 from .raise_matmul import raise_products
 
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
@@ -59,7 +60,7 @@ def _fold(fill: FillOp) -> None:
     elif value is None:
         _decline(fill, filled, None, "what it fills with is no constant")
     elif _overwrites(product, filled):
-        _start(product, init=value)
+        _start(product, value)
         Rewriter.erase_op(fill)
 
 
@@ -81,7 +82,7 @@ def _fold_copy(copy: CopyOp) -> None:
             Rewriter.insert_op(shaped, InsertPoint.before(product))
             source = shaped.result
         if source.type == product.d.type:
-            _start(product, c=source)
+            _start(product, source)
             Rewriter.erase_op(copy)
     return None
 
@@ -108,20 +109,9 @@ def _reshaped(value: SSAValue) -> SSAValue:
     return value
 
 
-def _start(product: MatmulOp, *, init: FloatAttr | IntegerAttr | None = None, c: SSAValue | None = None) -> None:
+def _start(product: MatmulOp, start: SSAValue | FloatAttr | IntegerAttr) -> None:
     """Lets a product start from another value."""
-    started = MatmulOp(
-        product.a,
-        product.b,
-        product.d,
-        product.multiplied,
-        c=c,
-        init=init,
-        maps=product.maps,
-        through=product.through,
-        words=product.words,
-    )
-    Rewriter.replace_op(product, in_place_of(product, started), [])
+    Rewriter.replace_op(product, product.like(start=start), [])
 
 
 class FoldFillPass(ModulePass):
@@ -131,6 +121,7 @@ class FoldFillPass(ModulePass):
     """
 
     name = "warp-fold-fill"
+    needs: ClassVar = ("linalg.*", "linalg.fill")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
@@ -255,18 +246,8 @@ class Match(NamedTuple):
         _name(block, epilogue_operands)
         epilogue = PointwiseOp(epilogue_operands, Region(block))
         epilogue.function.name_hint, epilogue.location = "epilogue", product.location
-        fused = MatmulOp(
-            product.a,
-            product.b,
-            self.elementwise.output,
-            product.multiplied,
-            c=product.c,
-            init=product.init,
-            maps=product.maps,
-            through=epilogue.function,
-            words=product.words,
-        )
-        Rewriter.insert_op(with_functions(in_place_of(product, fused)), InsertPoint.before(op))
+        fused = product.like(d=self.elementwise.output, through=epilogue.function)
+        Rewriter.insert_op(with_functions(fused), InsertPoint.before(op))
         Rewriter.erase_op(op)
         before = product.through
         Rewriter.erase_op(product)
@@ -307,7 +288,7 @@ def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
 
 def _producer(elementwise: Elementwise) -> Match | None:
     """The product before an operation that it can be fused with; a remark where it cannot be with one that it reads."""
-    wanted = {value for i, value in enumerate(elementwise.inputs) if elementwise.reads(i)}
+    wanted = set(elementwise.read)
     read: set[SSAValue] = set()
     written: set[SSAValue] = set()
     reason, opaque, op = "", "", elementwise.op.prev_op
@@ -336,15 +317,6 @@ def _producer(elementwise: Elementwise) -> Match | None:
     return None
 
 
-def _drop_temporary(temporary: SSAValue) -> None:
-    """Erases an allocation that nothing uses any more but `memref.dealloc`."""
-    users = {use.operation for use in temporary.uses}
-    if isinstance(temporary.owner, Operation) and all(isinstance(user, memref.DeallocOp) for user in users):
-        for user in users:
-            Rewriter.erase_op(user)
-        Rewriter.erase_op(temporary.owner)
-
-
 def _approximate(fused: MatmulOp) -> None:
     """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
     if fused.epilogue is None:
@@ -364,6 +336,7 @@ class FuseEpiloguePass(ModulePass):
     """
 
     name = "warp-fuse-epilogue"
+    needs: ClassVar = ("linalg.*",)
 
     approximate: bool = False
 
@@ -376,7 +349,7 @@ class FuseEpiloguePass(ModulePass):
                 temporary = match.temporary
                 match.fuse()
                 if temporary != match.elementwise.output:
-                    _drop_temporary(temporary)
+                    drop_unused(temporary)
         if self.approximate:
             for matmul in [o for o in op.walk() if isinstance(o, MatmulOp)]:
                 _approximate(matmul)
@@ -457,11 +430,7 @@ class Replacement:
         for op in sorted(self.dead, key=_place_in_block, reverse=True):
             Rewriter.erase_op(op)
         for memory in memories:
-            users = [use.operation for use in memory.uses]
-            if all(isinstance(user, memref.DeallocOp) for user in users) and isinstance(memory.owner, Operation):
-                for user in users:
-                    Rewriter.erase_op(user)
-                Rewriter.erase_op(memory.owner)
+            drop_unused(memory)
 
 
 def _place_in_block(op: Operation) -> int:

@@ -10,6 +10,7 @@ Where such operations are not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -131,6 +132,7 @@ class FuseRowsPass(ModulePass):
     """
 
     name = "warp-fuse-rows"
+    needs: ClassVar = ("linalg.*", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         fold_dimensions(op)

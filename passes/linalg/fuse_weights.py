@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType, ModuleOp, NoneAttr, f32
-from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, ModuleOp, NoneAttr, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.contraction import converted_to
-from ...dialect.warp.attributes import in_place_of, memory_of
-from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, loops_of, with_functions
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.bodies import arithmetic, converted
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import remark
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
-from .operand import collapsed, groups_of, root
+from .operand import collapse, drop_unused, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
-from .weight_groups import expand_groups, merge_sums
 
 # What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
 
@@ -183,9 +183,11 @@ class Weights(NamedTuple):
     @property
     def dimensions(self) -> list[list[int]]:
         """For each dimension of B the loops of the operation that it runs along: two for groups and what is in them."""
-        view = self.product.b.owner
-        if isinstance(view, memref.CollapseShapeOp) and view.src is self.made.output:
-            return groups_of(view)
+        of_b, made = self.product.b.owner, self.made.output.owner
+        if isinstance(of_b, memref.CollapseShapeOp) and of_b.src is self.made.output:
+            return groups_of(of_b)
+        if isinstance(made, memref.ExpandShapeOp) and made.src is self.product.b:
+            return groups_of(made)
         return [[loop] for loop in range(self.made.loops)]
 
     @property
@@ -280,90 +282,60 @@ class Weights(NamedTuple):
 
     def fuse(self) -> None:
         """Replaces both operations by a product of the integers."""
-        product, made, held = self.product, self.made, self.made.output
+        product, made = self.product, self.made
         stored = StoredIntegers(self.how.stored, self.how.zero)
         own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
         maps = [product.maps[0], own, product.maps[2]]
-        given = [self._integers(), product.d]
+        integers = self._integers()
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
         if self.scales or self.how.factors:
-            fused = self._scaled(given, maps, stored, grouped)
+            kind = element_type(made.output)
+            remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
+            fused = self._scaled(formed(product, StoredOp(integers, stored, grouped)), maps)
         else:
-            a, (b, d) = product.a, given
-            starts = {"c": product.c, "init": product.init}
-            b = formed(product, StoredOp(b, stored, grouped))
-            fused = MatmulOp(a, b, d, product.multiplied, maps=maps, words=product.words, **starts)  # pyright: ignore[reportArgumentType]
-        view = product.b
-        Rewriter.replace_op(product, with_functions(in_place_of(product, fused)), [])
+            fused = product.like(b=formed(product, StoredOp(integers, stored, grouped)), maps=maps)
+        b, output = product.b, made.output
+        Rewriter.replace_op(product, with_functions(fused), [])
         Rewriter.erase_op(made.op)
-        _drop(view, held)
+        drop_unused(output)
+        drop_unused(b)
 
     def _integers(self) -> SSAValue:
         """The integers in the shape of B."""
         product, held = self.product, self.made.inputs[self.how.weights]
         if product.b is self.made.output:
             return held
-        shape, groups = memory_of(product.b).get_shape(), self.dimensions
-        if isinstance(held.owner, memref.ExpandShapeOp) and groups_of(held.owner) == groups:
+        if isinstance(held.owner, memref.ExpandShapeOp) and groups_of(held.owner) == self.dimensions:
             return held.owner.src
-        kind = MemRefType(memory_of(held).element_type, shape, memory_space=memory_of(held).memory_space)
-        view = collapsed(held, kind, groups)
+        view = collapse(held, self.dimensions)
         Rewriter.insert_op(view, InsertPoint.before(product))
         return view.result
 
-    def _scaled(
-        self, given: Sequence[SSAValue], maps: Sequence[AffineMap], stored: StoredIntegers, grouped: SSAValue | None
-    ) -> MatmulOp:
+    def _scaled(self, b: SSAValue, maps: Sequence[AffineMap]) -> MatmulOp:
         """The product from zero, with an epilogue that scales it and adds what it started from."""
-        product, (b, d) = self.product, given
-        held = element_type(d)
-        block, operands = Block(arg_types=[f32]), list[tuple[SSAValue, AffineMap]]()
-        element: SSAValue = block.args[0]
-        for value, map_ in self.scales:
-            scale = block.insert_arg(element_type(value), len(block.args))
-            scale.name_hint = value.name_hint
-            operands.append((value, map_))
-            element = _op(block, arith.MulfOp(element, converted_to(block, scale, f32)))
-        for number in self.how.factors:
-            constant = _op(block, arith.ConstantOp(FloatAttr(number, f32)))
-            element = _op(block, arith.MulfOp(element, constant))
-        if product.c is not None:
-            start = block.insert_arg(held, len(block.args))
-            operands.append((product.c, product.maps[2]))
-            element = _op(block, arith.AddfOp(converted_to(block, start, f32), element))
-        elif product.init is not None and product.init.value.data:
-            constant = _op(block, arith.ConstantOp(FloatAttr(product.init.value.data, f32)))
-            element = _op(block, arith.AddfOp(constant, element))
-        block.add_op(YieldOp(converted_to(block, element, held)))
+        product, held = self.product, element_type(self.product.d)
+        operands = self.scales if product.c is None else [*self.scales, (product.c, product.maps[2])]
+        block = Block(arg_types=[f32, *(element_type(value) for value, _ in operands)])
+        element, *given = block.args
+        for argument, (value, _) in zip(given, self.scales, strict=False):
+            argument.name_hint = value.name_hint
+        with ImplicitBuilder(block):
+            for scale in given[: len(self.scales)]:
+                element = arithmetic("mul", element, converted(scale, f32))
+            for number in self.how.factors:
+                element = arithmetic("mul", element, _constant(number))
+            if product.c is not None:
+                element = arithmetic("add", converted(given[-1], f32), element)
+            elif product.init is not None and product.init.value.data:
+                element = arithmetic("add", _constant(product.init.value.data), element)
+            YieldOp(converted(element, held))
         epilogue = PointwiseOp(operands, Region(block))
         epilogue.function.name_hint = "scaled"
-        return MatmulOp(
-            product.a,
-            formed(product, StoredOp(b, stored, grouped)),
-            d,
-            product.multiplied,
-            init=FloatAttr(0.0, f32),
-            maps=maps,
-            through=epilogue.function,
-            words=product.words,
-        )
+        return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
 
 
-def _op(block: Block, op: arith.MulfOp | arith.AddfOp | arith.ConstantOp) -> SSAValue:
-    block.add_op(op)
-    return op.result
-
-
-def _drop(view: SSAValue, memory: SSAValue) -> None:
-    """Erases memory, and the view of it, that nothing reads any more."""
-    while view is not memory and isinstance(owner := view.owner, Operation) and not view.uses:
-        view = owner.operands[0]
-        Rewriter.erase_op(owner)
-    users = {use.operation for use in memory.uses}
-    if isinstance(memory.owner, Operation) and all(isinstance(user, memref.DeallocOp) for user in users):
-        for user in users:
-            Rewriter.erase_op(user)
-        Rewriter.erase_op(memory.owner)
+def _constant(number: float) -> SSAValue:
+    return arith.ConstantOp(FloatAttr(number, f32)).result
 
 
 def _weights(product: MatmulOp) -> Weights | None:
@@ -372,11 +344,10 @@ def _weights(product: MatmulOp) -> Weights | None:
     memory = root(b)
     if not isinstance(memory.owner, memref.AllocOp):
         return None
-    users = [use.operation for use in memory.uses if not isinstance(use.operation, memref.DeallocOp)]
-    writers = [user for user in users if user is not product and user not in (b.owner, product.b.owner)]
-    made = read_elementwise(writers[0]) if len(writers) == 1 else None
-    how = None if made is None or made.output is not memory else dequantised(made)
-    if made is None or how is None or any(made.inputs[i] is memory and made.reads(i) for i in range(len(made.inputs))):
+    writers = users_of(memory) - {product}
+    made = read_elementwise(writers.pop()) if len(writers) == 1 else None
+    how = None if made is None or root(made.output) is not memory else dequantised(made)
+    if made is None or how is None or any(root(value) is memory for value in made.read):
         return None
     product = merge_sums(product)
     found = Weights(product, made, how)
@@ -393,6 +364,26 @@ def _weights(product: MatmulOp) -> Weights | None:
     return found
 
 
+def merge_sums(product: MatmulOp) -> MatmulOp:
+    """A product that is summed over a loop beside k, over both as one k where they are neighbours in A and in B; else
+    the product as it is."""
+    views: list[memref.CollapseShapeOp] = []
+    if product.outer != 1 or product.batch or any(product.forms) or product.epilogue:
+        return product
+    for value, map_ in zip((product.a, product.b), product.maps, strict=False):
+        loops, kind = loops_of(map_), memory_of(value)
+        first = loops.index(0)
+        if loops[first : first + 2] != (0, 1 + K) or not isinstance(kind.layout, NoneAttr) or min(kind.get_shape()) < 1:
+            return product
+        views.append(collapse(value, [[d, d + 1] if d == first else [d] for d in range(len(loops)) if d != first + 1]))
+    a, b = (view.result for view in views)
+    Rewriter.insert_op(views, InsertPoint.before(product))
+    maps = [map_along(map_.num_dims - 1, (loop - 1 for loop in loops_of(map_) if loop)) for map_ in product.maps]
+    merged = product.like(a=a, b=b, maps=maps)
+    Rewriter.replace_op(product, merged, [])
+    return merged
+
+
 class FuseWeightsPass(ModulePass):
     """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them.
 
@@ -400,10 +391,9 @@ class FuseWeightsPass(ModulePass):
     """
 
     name = "warp-fuse-weights"
+    needs: ClassVar = ("linalg.*",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for generic in [o for o in op.walk() if isinstance(o, GenericOp)]:
-            expand_groups(generic)
         raise_products(op)
         for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
             if (found := _weights(product)) is not None:

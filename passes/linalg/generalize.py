@@ -11,32 +11,32 @@ from __future__ import annotations
 from xdsl.builder import Builder
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    ArrayAttr,
     DenseIntOrFPElementsAttr,
     MemRefType,
     ModuleOp,
     StringAttr,
     TensorType,
 )
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, GenericOp, ReduceOp, YieldOp
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.generic import SoftmaxOp
+from ...dialect.nest import generic
+from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
+from ..patterns import apply_patterns
 from .constants import contents, is_splat, spread_number
 
-NEW_TENSORS = ("bufferization.alloc_tensor", "tensor.pad")
-
-TILES = ("linalg.pack", "linalg.unpack")
+TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "linalg.pack", "linalg.unpack")
+"""What `tensors.py` replaces."""
 
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp, memref.CopyOp, memref.GetGlobalOp)),
-    *NEW_TENSORS,
-    *TILES,
+    *TENSORS,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
 to wait for the dialects of these: 7 ms."""
@@ -52,34 +52,17 @@ def generalize(module: ModuleOp) -> None:
     """Rewrites a module in place. Raises a located diagnostic for a call that cannot be replaced."""
     if any(isinstance(op, func.CallOp) for op in module.walk()):
         _inline(module)
-    for op in [op for op in module.walk() if is_generalized(op)]:
-        match op:
-            case BroadcastOp():
-                _broadcast(op)
-            case ReduceOp():
-                _reduce(op)
-            case SoftmaxOp():
-                from .decompose_softmax import decompose
+    patterns: list[RewritePattern] = [Broadcast(), Reduce(), CopyMemory(), CheckGlobal(), SpreadConstant()]
+    names = {op.name for op in module.walk()}
+    if SoftmaxOp.name in names:
+        from .decompose_softmax import DecomposeSoftmax
 
-                decompose(op)
-            case Operation(name=name) if name in NEW_TENSORS:
-                from .new_tensors import replace
+        patterns.append(DecomposeSoftmax())
+    if not names.isdisjoint(TENSORS):
+        from .tensors import PATTERNS
 
-                replace(op)
-            case Operation(name=name) if name in TILES:
-                from .packs import replace as replace_tiles
-
-                replace_tiles(op)
-            case memref.GetGlobalOp() if isinstance(reason := contents(op), str):
-                fail(op, f"{op.name}: {reason}")
-            case memref.CopyOp():
-                copy = CopyOp([op.source], [op.destination], [])
-                copy.location = op.location
-                Rewriter.replace_op(op, copy, [])
-            case arith.ConstantOp(value=DenseIntOrFPElementsAttr() as value) if is_splat(value):
-                spread_number(op, value)
-            case _:
-                pass
+        patterns += PATTERNS
+    apply_patterns(patterns, module)
 
 
 def _inline(module: ModuleOp) -> None:
@@ -115,43 +98,55 @@ def _replace_call(call: func.CallOp, body: Block) -> None:
         builder.insert(copy)
 
 
-def _broadcast(op: BroadcastOp) -> None:
-    added = set(op.dimensions.get_values())
-    init = op.init.type
-    rank = len(init.get_shape()) if isinstance(init, MemRefType | TensorType) else 0
-    kept = tuple(AffineDimExpr(d) for d in range(rank) if d not in added)
-    maps = [AffineMap(rank, 0, kept), AffineMap.identity(rank)]
-    arguments = [argument.type for argument in op.hidden_region.block.args]
-    block = Block(arg_types=arguments)
-    block.add_op(YieldOp(block.args[0]))
-    generic = GenericOp(
-        [op.input],
-        [op.init],
-        Region(block),
-        ArrayAttr(map(AffineMapAttr, maps)),
-        ArrayAttr([IteratorTypeAttr.parallel()] * rank),
-        [result.type for result in op.results],
-    )
-    generic.location = op.location
-    Rewriter.replace_op(op, generic, generic.results)
+class Broadcast(RewritePattern):
+    """Replaces a broadcast by a copy along loops that its input lacks."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter) -> None:
+        rank, added = len(shape_of(op.init)), op.dimensions.get_values()
+        maps = [map_along(rank, (d for d in range(rank) if d not in added)), AffineMap.identity(rank)]
+        block = Block(arg_types=[argument.type for argument in op.hidden_region.block.args])
+        block.add_op(YieldOp(block.args[0]))
+        rewriter.replace(op, generic(op, [op.input], [op.init], Region(block), maps, results=op.result_types))
 
 
-def _reduce(op: ReduceOp) -> None:
-    """Reductions of some dimensions: loops over all, of which the result is indexed by the others."""
-    kind = op.input.type
-    if not isinstance(kind, MemRefType | TensorType):
-        fail(op, f"expected a tensor or memory to reduce, got {kind}")
-    rank, reduced = kind.get_num_dims(), set(op.dimensions.get_values())
-    kept = [d for d in range(rank) if d not in reduced]
-    maps = AffineMap.identity(rank), AffineMap(rank, 0, tuple(map(AffineDimExpr, kept)))
-    iterators = [IteratorTypeAttr.reduction() if d in reduced else IteratorTypeAttr.parallel() for d in range(rank)]
-    generic = GenericOp(
-        [op.input],
-        [op.init],
-        op.detach_region(op.region),
-        ArrayAttr(map(AffineMapAttr, maps)),
-        ArrayAttr(iterators),
-        [result.type for result in op.results],
-    )
-    generic.location = op.location
-    Rewriter.replace_op(op, generic, generic.results)
+class Reduce(RewritePattern):
+    """Replaces a reduction of some dimensions by loops over all, of which the result is indexed by the others."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReduceOp, rewriter: PatternRewriter) -> None:
+        if not isinstance(op.input.type, MemRefType | TensorType):
+            fail(op, f"expected a tensor or memory to reduce, got {op.input.type}")
+        rank, reduced = len(shape_of(op.input)), op.dimensions.get_values()
+        maps = [AffineMap.identity(rank), map_along(rank, (d for d in range(rank) if d not in reduced))]
+        body = op.detach_region(op.region)
+        rewriter.replace(op, generic(op, [op.input], [op.init], body, maps, reduced, op.result_types))
+
+
+class CopyMemory(RewritePattern):
+    """Replaces a copy of memory by one of `linalg`."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: memref.CopyOp, rewriter: PatternRewriter) -> None:
+        copy = CopyOp([op.source], [op.destination], [])
+        copy.location = op.location
+        rewriter.replace(op, copy, [])
+
+
+class CheckGlobal(RewritePattern):
+    """Raises a located diagnostic for memory of the module that is no constant."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: memref.GetGlobalOp, rewriter: PatternRewriter) -> None:
+        if isinstance(reason := contents(op), str):
+            fail(op, f"{op.name}: {reason}")
+
+
+class SpreadConstant(RewritePattern):
+    """Replaces a constant tensor of one value by a number, or by tensors that are filled with it."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: arith.ConstantOp, rewriter: PatternRewriter) -> None:
+        if isinstance(op.value, DenseIntOrFPElementsAttr) and is_splat(op.value):
+            spread_number(op, op.value)
+            rewriter.has_done_action = True

@@ -16,7 +16,9 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
+    MemRefType,
     NoneAttr,
+    StridedLayoutAttr,
     i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
@@ -24,12 +26,12 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.types import ElementType
+from ...dialect.mlir.affine import loops_of, passed, steps_of
 from ...dialect.warp.assumptions import AssumeDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
-from ...dialect.warp.elements import loops_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, passed, steps_of, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
 from ..diagnostics import fail
 
 if TYPE_CHECKING:
@@ -59,6 +61,33 @@ def root(value: SSAValue) -> SSAValue:
     while isinstance(value.owner, (*VIEWS, OperandForm)):
         value = value.owner.operands[0]
     return value
+
+
+def users_of(memory: SSAValue) -> set[Operation]:
+    """The operations that use memory or a view of it, `memref.dealloc` apart."""
+    users: set[Operation] = set()
+    for use in memory.uses:
+        op = use.operation
+        if isinstance(op, (*VIEWS, OperandForm)) and not use.index:
+            users |= users_of(op.results[0])
+        elif not isinstance(op, memref.DeallocOp):
+            users.add(op)
+    return users
+
+
+def drop_unused(value: SSAValue) -> None:
+    """Erases a view, or an allocation, that nothing uses but `memref.dealloc`; then what it is a view of, if that is
+    unused too."""
+    op, uses = value.owner, [use.operation for use in value.uses]
+    unused = all(isinstance(user, memref.DeallocOp) for user in uses)
+    if not unused or not isinstance(op, (*VIEWS, memref.AllocOp, memref.AllocaOp)) or op.parent is None:
+        return
+    for user in uses:
+        Rewriter.erase_op(user)
+    source = op.operands[0] if isinstance(op, VIEWS) else None
+    Rewriter.erase_op(op)
+    if source is not None:
+        drop_unused(source)
 
 
 class View(NamedTuple):
@@ -134,6 +163,32 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
         if fits and not (size == 1 and spare and shape[len(kept)] != 1):
             kept.append(dimension)
     return kept
+
+
+def expand(value: SSAValue, parts: Sequence[Sequence[int]]) -> memref.ExpandShapeOp:
+    """Memory with several dimensions for each, of these sizes."""
+    kind, places = memory_of(value), iter(range(sum(map(len, parts))))
+    steps = [
+        None if stride is None else stride * math.prod(part[at + 1 :])
+        for stride, part in zip(strides_of(kind) or (), parts, strict=True)
+        for at in range(len(part))
+    ]
+    return expanded(value, _seen_with(kind, [size for part in parts for size in part], steps),
+                    [[next(places) for _ in part] for part in parts])  # fmt: skip
+
+
+def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:
+    """Memory with the dimensions of each group as one, whose neighbours are those of the last."""
+    kind, strides = memory_of(value), strides_of(memory_of(value)) or ()
+    shape = kind.get_shape()
+    sizes = [math.prod(shape[d] for d in group) for group in groups]
+    return collapsed(value, _seen_with(kind, sizes, [strides[group[-1]] for group in groups]), groups)
+
+
+def _seen_with(kind: Memory, shape: Sequence[int], strides: Sequence[int | None]) -> Memory:
+    """The type of memory with other dimensions; without a layout if the memory has none."""
+    layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr(strides, kind.get_offset())
+    return MemRefType(kind.element_type, shape, layout, kind.memory_space)
 
 
 def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:

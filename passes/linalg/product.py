@@ -16,8 +16,9 @@ from ...dialect.isa import mma
 from ...dialect.isa.form import IN_BYTES
 from ...dialect.isa.mma import Variant
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
-from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside, loops_of, map_along
+from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import StoredIntegers, strides_of

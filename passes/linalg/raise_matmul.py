@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
     AnyFloat,
     ArrayAttr,
     FloatAttr,
@@ -22,36 +21,39 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    f16,
     f32,
     i32,
 )
 from xdsl.dialects.linalg import ops
-from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation
-from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
-from xdsl.dialects.linalg.ops import GenericOp, QuantizedMatmulOp, YieldOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, PoolingOperation
+from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
-from ...dialect.mlir.contraction import METADATA, ContractionOp, Weighted, converted_to, extended, weighted
-from ...dialect.mlir.convolution import ConvolutionOp
-from ...dialect.mlir.matmul import CONTRACTIONS
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.bodies import Weighted, arithmetic, converted, weighted
+from ...dialect.mlir.contraction import METADATA, ContractionOp
+from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
-from ...dialect.warp.elements import PointwiseOp, element_type, loops_of, map_along, shape_of, with_functions
+from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
-from ..builder import constant_value
-from ..diagnostics import fail
+from ..diagnostics import fail, remark
+from ..patterns import apply_patterns
 from . import contraction
-from .contraction import along_loops, length, split_copy
+from .contraction import along_loops, length
 from .operand import expanded, lie_in_memory
 from .overlap import check_product
+from .split_loops import SplitLoops
 
 # Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
 # from zero, with an epilogue that weighs it and adds C.
@@ -76,27 +78,19 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
     block = Block(arg_types=[summed, held, *(value.type for value in given)])
     inside: dict[SSAValue, SSAValue] = dict(zip(given, block.args[2:], strict=True))
     element, total = block.args[:2]
-    element = converted_to(block, element, wide)
-    for weight in body.weights:
-        if weight not in inside and isinstance(constant := weight.owner, arith.ConstantOp):
-            block.add_op(copy := constant.clone())
-            inside[weight] = copy.result
-        element = _multiply(block, element, converted_to(block, inside[weight], wide))
-    result = converted_to(block, _add(block, converted_to(block, total, wide), element, negated=body.negated), held)
-    block.add_op(ElementYieldOp(result))
+    with ImplicitBuilder(block):
+        element = converted(element, wide)
+        for weight in body.weights:
+            if weight not in inside and isinstance(constant := weight.owner, arith.ConstantOp):
+                inside[weight] = constant.clone().result
+            element = arithmetic("mul", element, converted(inside[weight], wide))
+        total = arithmetic("sub" if body.negated else "add", converted(total, wide), element)
+        ElementYieldOp(converted(total, held))
     scalar = AffineMap(product.maps[2].num_dims, 0, ())
     epilogue = PointwiseOp([(product.d, product.maps[2]), *((value, scalar) for value in given)], Region(block))
     epilogue.function.name_hint = "weighted"
-    return MatmulOp(
-        product.a,
-        product.b,
-        product.d,
-        product.multiplied,
-        init=FloatAttr(0.0, summed) if isinstance(summed, AnyFloat) else IntegerAttr(0, summed),  # pyright: ignore[reportArgumentType, reportCallIssue]
-        maps=product.maps,
-        through=epilogue.function,
-        words=product.words,
-    )
+    zero = FloatAttr(0.0, summed) if isinstance(summed, AnyFloat) else IntegerAttr(0, summed)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return product.like(start=zero, through=epilogue.function)
 
 
 def _check_exact(op: Operation, product: MatmulOp) -> None:
@@ -107,22 +101,6 @@ def _check_exact(op: Operation, product: MatmulOp) -> None:
     largest = math.prod(1 << (row.bits - row.signed) for row in bits)
     if depth * largest > 1 << 31:
         fail(op, f"sums of {depth} products of integers may pass 32 bits before they are converted to floats")
-
-
-def _multiply(block: Block, a: SSAValue, b: SSAValue) -> SSAValue:
-    op = arith.MulfOp(a, b) if isinstance(a.type, AnyFloat) else arith.MuliOp(a, b)
-    block.add_op(op)
-    return op.result
-
-
-def _add(block: Block, total: SSAValue, element: SSAValue, *, negated: bool) -> SSAValue:
-    floats = isinstance(total.type, AnyFloat)
-    if negated:
-        op = arith.SubfOp(total, element) if floats else arith.SubiOp(total, element)
-    else:
-        op = arith.AddfOp(total, element) if floats else arith.AddiOp(total, element)
-    block.add_op(op)
-    return op.result
 
 
 # Sums over small windows that are no products of matrices: depthwise convolutions with their channels last.
@@ -141,45 +119,31 @@ def unroll(op: LinalgStructuredOperation) -> None:
 
     Raises a located diagnostic for a window that is large, or of unknown size.
     """
-    kinds = [kind.data for kind in op.get_iterator_types()]
-    summed = [loop for loop, kind in enumerate(kinds) if kind == IteratorType.REDUCTION]
-    written = loops_of(op.get_indexing_maps().data[-1].data)
-    for loop in range(len(kinds)):
-        if loop not in summed and loop not in written:
-            fail(
-                op,
-                f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction",
-            )
+    nest = Nest.of(op)
+    summed, maps, written = nest.summed, nest.maps, nest.writes[0].loops
+    kept = [loop for loop in range(nest.loops) if loop not in summed]
+    if (loop := next((loop for loop in kept if loop not in written), None)) is not None:
+        fail(op, f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction")
     sizes = [length(op, loop) for loop in summed]
     places = math.prod(max(0, size) for size in sizes)
     if min(sizes) < 0 or places > MOST_PLACES:
         window = "x".join("?" if size < 0 else str(size) for size in sizes)
         fail(op, f"{op.name} is not a product of matrices, because neighbours in memory belong to different channels; "
              f"it is lowered for windows of at most {MOST_PLACES} positions, got {window}")  # fmt: skip
-    maps = [attribute.data for attribute in op.get_indexing_maps()]
-    found = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
-    if found is None or not found.is_plain:
+    product = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
+    if product is None or not product.is_plain:
         fail(op, f"{op.name} sums, but its body does more than to add products")
-    kept = [loop for loop in range(len(kinds)) if loop not in summed]
     inputs, seen = list[SSAValue](), list[AffineMap]()
     for place in combinations(*map(range, sizes)):
         fixed = dict(zip(summed, place, strict=True))
-        for factor in found.factors:
+        for factor in product.factors:
             value, loops = along_loops(op, op.inputs[factor.argument], _at(maps[factor.argument], fixed))
             inputs.append(value)
             seen.append(map_along(len(kept), map(kept.index, loops)))
     block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
-    _fill(block, [factor.unsigned for factor in found.factors])
-    generic = GenericOp(
-        inputs,
-        list(op.outputs),
-        Region(block),
-        ArrayAttr([AffineMapAttr(map_) for map_ in (*seen, map_along(len(kept), map(kept.index, loops_of(maps[-1]))))]),
-        ArrayAttr([IteratorTypeAttr.parallel()] * len(kept)),
-    )
-    generic.location = op.location
-    Rewriter.insert_op(generic, InsertPoint.before(op))
-    Rewriter.erase_op(op)
+    _fill(block, [factor.unsigned for factor in product.factors])
+    output = map_along(len(kept), map(kept.index, written))
+    Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, output]))
 
 
 def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
@@ -193,18 +157,13 @@ def _fill(block: Block, unsigned: Sequence[bool]) -> None:
     *factors, total = block.args
     held: Attribute = total.type
     wide = f32 if isinstance(held, AnyFloat) and held.bitwidth < f32.bitwidth else held
-    sums: SSAValue = converted_to(block, total, wide)
-    for a, b in zip(factors[::2], factors[1::2], strict=True):
-        x, y = (extended(block, v, wide, unsigned=u) for v, u in zip((a, b), unsigned, strict=True))
-        if isinstance(wide, AnyFloat):
-            block.add_op(multiplied := FmaOp(x, y, sums))
-            sums = multiplied.result
-        else:
-            product = arith.MuliOp(x, y)
-            added = arith.AddiOp(sums, product.result)
-            block.add_ops([product, added])
-            sums = added.result
-    block.add_op(YieldOp(converted_to(block, sums, held)))
+    with ImplicitBuilder(block):
+        sums = converted(total, wide)
+        for a, b in zip(factors[::2], factors[1::2], strict=True):
+            x, y = (converted(v, wide, unsigned=u) for v, u in zip((a, b), unsigned, strict=True))
+            floats = isinstance(wide, AnyFloat)
+            sums = FmaOp(x, y, sums).result if floats else arithmetic("add", sums, arithmetic("mul", x, y))
+        YieldOp(converted(sums, held))
 
 
 # `warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`.
@@ -212,66 +171,48 @@ def _fill(block: Block, unsigned: Sequence[bool]) -> None:
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    for op in list(module.walk()):
-        if isinstance(op, LinalgStructuredOperation) and _writes_nothing(op):
-            Rewriter.erase_op(op)
-        elif isinstance(op, LinalgStructuredOperation) and _read_by_maps(op):
-            _raise_generic(op)
-        elif isinstance(op, ContractionOp):
-            _replace(op, _named(op))
-        elif isinstance(op, QuantizedMatmulOp):
-            _replace(op, _quantized(op))
-        elif isinstance(op, ops.MatmulOp):
-            _replace(op, _of_xdsl(op))
+    apply_patterns([EraseEmpty(), RaiseProduct(), SplitLoops()], module)
+
+
+class EraseEmpty(RewritePattern):
+    """Erases an operation all of whose outputs are memory without elements."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        kinds = [value.type for value in op.outputs]
+        if all(isinstance(kind, MemRefType) and 0 in kind.get_shape() for kind in kinds):
+            rewriter.erase(op)
+
+
+class RaiseProduct(RewritePattern):
+    """Replaces a product of matrices by `warp.matmul`; one of channels of their own, that are neighbours in memory, by
+    an elementwise operation."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, PoolingOperation) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
+            return
+        before = op.prev_op
+        try:
+            raised = _raised(op)
+        except contraction.SeparateProductsError:
+            while (made := op.prev_op) is not None and made is not before:
+                Rewriter.erase_op(made)
+            unroll(op)
         else:
-            split_copy(op)
+            _replace(op, raised)
+        rewriter.has_done_action = True
 
 
-def _raise_generic(op: LinalgStructuredOperation) -> None:
-    """Replaces a product that its maps and body say; one of channels of their own, that are neighbours in memory, by an
-    elementwise operation."""
-    before = op.prev_op
-    try:
-        raised = _generic(op)
-    except contraction.SeparateProductsError:
-        while (made := op.prev_op) is not None and made is not before:
-            Rewriter.erase_op(made)
-        unroll(op)
-    else:
-        _replace(op, raised)
-
-
-def _writes_nothing(op: LinalgStructuredOperation) -> bool:
-    """Whether all that an operation writes is memory without elements."""
-    kinds = [value.type for value in op.outputs]
-    return all(isinstance(kind, MemRefType) and 0 in kind.get_shape() for kind in kinds)
-
-
-def _read_by_maps(op: LinalgStructuredOperation) -> bool:
-    """Whether maps and body say what an operation is, and no name."""
-    if isinstance(op, ContractionOp):
-        return isinstance(op, CONTRACTIONS) or op.repeats or op.converts
-    return isinstance(op, ConvolutionOp | ConvOperation) or (isinstance(op, GenericOp) and contraction.sums(op))
-
-
-def _named(op: ContractionOp) -> MatmulOp:
-    a, b = op.inputs
-    return _raised(op, a, b, [attribute.data for attribute in op.indexing_maps], (op.unsigned, op.unsigned))
-
-
-def _of_xdsl(op: ops.MatmulOp) -> MatmulOp:
-    """xDSL's own `linalg.matmul`, which plain `xdsl-opt` reads; in generic form its body may have casts."""
-    if weighted(op.body.block) is None:
+def _raised(op: LinalgStructuredOperation) -> MatmulOp:
+    """The product that an operation is, by its maps and body."""
+    if isinstance(op, ops.MatmulOp) and weighted(op.body.block) is None:
         fail(op, "expected linalg.matmul to multiply and add, as its body says otherwise; write linalg.generic")
-    return _generic(op)
-
-
-def _generic(op: LinalgStructuredOperation) -> MatmulOp:
     for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
     found = contraction.read_matrices(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
-    raised = _raised(op, a, b, found.maps, found.unsigned, c)
+    raised = _product(op, a, b, c, found)
     if not found.body.is_plain:
         plain, raised = raised, weigh(op, raised, found.body)
         plain.erase()
@@ -306,28 +247,13 @@ def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
     return builder.insert(expanded(value, wider, groups, sizes)).result
 
 
-def _quantized(op: QuantizedMatmulOp) -> MatmulOp:
-    """A product of integers less their zero points, which must be zero."""
-    a, b, *zeros = op.inputs
-    for name, zero in zip("AB", zeros, strict=False):
-        if constant_value(zero) != 0:
-            fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
-    map_a, map_b, _, _, map_c = (attribute.data for attribute in op.get_indexing_maps())
-    return _raised(op, a, b, [map_a, map_b, map_c])
-
-
-def _raised(
-    op: LinalgStructuredOperation,
-    a: SSAValue,
-    b: SSAValue,
-    maps: Sequence[AffineMap],
-    unsigned: tuple[bool, bool] = (False, False),
-    c: SSAValue | None = None,
+def _product(
+    op: LinalgStructuredOperation, a: SSAValue, b: SSAValue, c: SSAValue, read: contraction.Contraction
 ) -> MatmulOp:
-    """The product of A and B added to C, or else to the operation's output; `unsigned` says how the integers of each
-    are read."""
-    c = op.outputs[0] if c is None else c
-    a_type, b_type, _ = (_element(op, name, value) for name, value in zip("ABC", (a, b, c), strict=True))
+    """The product of A and B added to C, each of them a matrix or several."""
+    maps: Sequence[AffineMap] = read.maps
+    unsigned = read.unsigned
+    a_type, b_type = (_element(op, name, value) for name, value in zip("AB", (a, b), strict=True))
     types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
@@ -405,6 +331,10 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)
+    held = element_type(raised.d)
+    if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS:
+        said = f"its body rounds each product and each sum to {held}; the kernel adds exact products, and rounds once"
+        remark(op, RaiseMatmulPass.name, f"{said} (accumulate = f16: after each instruction)" if held == f16 else said)
     Rewriter.replace_op(op, with_functions(raised), [])
 
 

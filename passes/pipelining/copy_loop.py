@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard
+from typing import NoReturn, TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.matrices import LdmatrixOp
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ..builder import Index, IndexBuilder, constant_value
 
-if TYPE_CHECKING:
-    from ...dialect.warp.operands import LoadMetadataOp, LoadScalesOp
-
-TileLoad: TypeAlias = "LdmatrixOp | LoadOp | LoadMetadataOp | LoadScalesOp"
+TileLoad: TypeAlias = LdmatrixOp | LoadOp
 
 
 class DeclinedError(Exception):
@@ -40,7 +38,7 @@ def decline(op: Operation, reason: str) -> NoReturn:
 
 def is_load(op: Operation) -> TypeGuard[TileLoad]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LdmatrixOp | LoadOp) or op.name in ("warp.load_metadata", "warp.load_scales")
+    return isinstance(op, LdmatrixOp | LoadOp)
 
 
 @dataclass
@@ -50,7 +48,7 @@ class Step:
     Loads run a step ahead of what is computed.
     """
 
-    loads: list[TileLoad] = field(default_factory=list["TileLoad"])
+    loads: list[TileLoad] = field(default_factory=list[TileLoad])
     ops: list[Operation] = field(default_factory=list[Operation])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -16,9 +16,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
-from ...dialect.warp.cta import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import bounds, bounds_attribute
 from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
@@ -126,11 +127,11 @@ class Pipeliner:
             for copy in once:
                 copy.is_async = UnitAttr()
         carried = self.prologue({}, list(loop.iter_args))
-        if self.schedule.loop.unroll:
+        if self.schedule.unroll:
             carried = self.unrolled(index, carried, None)
         else:
             carried = self.loop(index, Turns(loop.ub, self.k_step), None, carried)
-        if self.schedule.loop.sync != "barrier":
+        if self.schedule.sync != "barrier":
             self._drain(index)
         self._replace_loop(carried)
         if barrier is not None and once:
@@ -169,7 +170,7 @@ class Pipeliner:
             following = index.where_below(following, tiles.ub, following, tile)
             return self._moved(index, tile, index.value(following))
 
-        if self.schedule.loop.unroll:
+        if self.schedule.unroll:
             return self.unrolled(index, carried, moved)
         own = (self.count - self.prefetch) * self.k_step
         if own:
@@ -181,14 +182,14 @@ class Pipeliner:
         """Fills the ring, waits for its first tile and loads the first fragments of it."""
         index = self.index
         for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
-            with_stages(tile, self.schedule.loop.stages)
+            with_stages(tile, self.schedule.stages)
         state = self.barriers.begin(index)
         for stage in range(self.prefetch):
             k = stage * self.k_step
             self.copy(index, Copies(k, k, moved), stage)
             self.barriers.sent(index, stage)
         self.barriers.first(index)
-        changing = self.barriers.parities if self.schedule.loop.unroll else tuple(range(len(state)))
+        changing = self.barriers.parities if self.schedule.unroll else tuple(range(len(state)))
         return Carried(sums, self.load(index, self.source.steps[0], 0), state, changing)
 
     def loop(
@@ -212,7 +213,7 @@ class Pipeliner:
 
         They copy the first ones of the `following` tile of the result, if there is one.
         """
-        unroll = self.schedule.loop.unroll
+        unroll = self.schedule.unroll
         start = self.count - unroll
         if start:
             carried = self.loop(index, Turns(start * self.k_step, unroll * self.k_step), self.last, carried)
@@ -302,8 +303,8 @@ class Pipeliner:
 
     def _drain(self, index: IndexBuilder) -> None:
         """Waits for the copies that were started for nobody."""
-        index.insert(CommitOp())
-        index.insert(WaitOp(0))
+        index.insert(CommitOp(CP_ASYNC))
+        index.insert(WaitOp(CP_ASYNC, 0))
 
     def _replace_loop(self, carried: Carried) -> None:
         for old, new in zip(self.source.loop.results, carried.accumulators, strict=True):
@@ -325,17 +326,17 @@ def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
     if step is None or lower != 0:
         decline(loop, "its step must be a constant, and it must start at the constant 0")
     count = -(-(upper or 0) // step)
-    if schedule.loop.unroll and (upper is None or not count or count % schedule.loop.unroll):
-        decline(loop, f"unroll = {schedule.loop.unroll} takes a known multiple of as many turns")
+    if schedule.unroll and (upper is None or not count or count % schedule.unroll):
+        decline(loop, f"unroll = {schedule.unroll} takes a known multiple of as many turns")
     if not isinstance(tiles, scf.ForOp):
         index = IndexBuilder(Builder(InsertPoint.before(loop)))
-        Pipeliner(source, schedule, index, step, count, schedule.loop.tiles_ahead).rewrite()
+        Pipeliner(source, schedule, index, step, count, schedule.tiles_ahead).rewrite()
         return
     if not count:
         decline(loop, "in a loop over tiles it must have turns, of a number that is known")
     _check_tiles(source, tiles)
     index = IndexBuilder(Builder(InsertPoint.before(tiles)))
-    Pipeliner(source, schedule, index, step, count, min(schedule.loop.tiles_ahead, count)).rewrite_tiles(tiles)
+    Pipeliner(source, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)
 
 
 def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
@@ -363,6 +364,7 @@ class PipelinePass(ModulePass):
     """
 
     name = "warp-pipeline"
+    needs: ClassVar = ("warp.copy",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
@@ -372,7 +374,7 @@ class PipelinePass(ModulePass):
                 try:
                     if not isinstance(schedule, ScheduleAttr):
                         decline(loop, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
-                    if schedule.data.loop.stages == 1:
+                    if schedule.data.stages == 1:
                         decline(loop, "stages = 1, so that no copy can run ahead")
                     _pipeline(loop, schedule.data)
                 except DeclinedError as declined:

@@ -15,14 +15,18 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.cta import CommitOp, WaitOp
 from ...dialect.warp.synchronisation import (
-    ArriveCopiesOp,
+    ASYNC_PROXY,
+    CLUSTER,
+    CP_ASYNC,
     ArriveOp,
     AwaitOp,
-    ClusterBarrierOp,
     ClusterRankOp,
+    CommitOp,
+    FenceOp,
     MakeBarriersOp,
+    ScopedBarrierOp,
+    WaitOp,
 )
 from ..builder import Index, IndexBuilder
 
@@ -92,10 +96,10 @@ class CtaBarrier:
         return [0, self.prefetch]
 
     def sent(self, index: IndexBuilder, stage: Index) -> None:
-        index.insert(CommitOp())
+        index.insert(CommitOp(CP_ASYNC))
 
     def first(self, index: IndexBuilder) -> None:
-        index.insert(WaitOp(self.prefetch - 1))
+        index.insert(WaitOp(CP_ASYNC, self.prefetch - 1))
         index.insert(BarrierOp())
 
     def writable(self, index: IndexBuilder, state: State) -> Index:
@@ -127,8 +131,8 @@ class Mbarriers:
         self._empty: SSAValue | None = None
 
     def begin(self, index: IndexBuilder) -> State:
-        self._full = index.insert(MakeBarriersOp(self.stages, self.schedule.tile.threads)).barriers
-        self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.tile.warps)).barriers
+        self._full = index.insert(MakeBarriersOp(self.stages, self.schedule.threads)).barriers
+        self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.warps)).barriers
         self._full.name_hint, self._empty.name_hint = "full", "empty"
         index.insert(BarrierOp())
         return [0, 0, self.prefetch, 1]
@@ -142,7 +146,7 @@ class Mbarriers:
         return _made(self._empty)
 
     def sent(self, index: IndexBuilder, stage: Index) -> None:
-        index.insert(ArriveCopiesOp(self.full, index.value(stage)))
+        index.insert(ArriveOp(self.full, index.value(stage), copies=True))
 
     def first(self, index: IndexBuilder) -> None:
         index.insert(AwaitOp(self.full, *index.values([0, 0])))
@@ -168,9 +172,9 @@ def _made(barriers: SSAValue | None) -> SSAValue:
 
 def barriers_of(schedule: Schedule, prefetch: int) -> PipelineBarriers:
     """The way that a schedule asks for, with copies `prefetch` K tiles ahead."""
-    if schedule.loop.sync == "mbarrier":
-        return Mbarriers(schedule, schedule.loop.stages, prefetch)
-    return CtaBarrier(schedule.loop.stages, prefetch)
+    if schedule.sync == "mbarrier":
+        return Mbarriers(schedule, schedule.stages, prefetch)
+    return CtaBarrier(schedule.stages, prefetch)
 
 
 # The stages between who copies tiles and who multiplies them.
@@ -194,10 +198,8 @@ class Ring(NamedTuple):
 
     def known(self, index: IndexBuilder) -> None:
         """Lets all threads, and tensor copies, know the barriers made so far."""
-        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
-
-        index.insert(ProxyFenceOp())
-        index.insert(ClusterBarrierOp(mbarriers=True) if self.peers else BarrierOp())
+        index.insert(FenceOp(ASYNC_PROXY))
+        index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if self.peers else BarrierOp())
 
     def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
         """Waits until all stages from this one on have been read, here and in other CTAs, which say so to barriers of

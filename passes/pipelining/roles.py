@@ -20,9 +20,8 @@ from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import ArriveOp, AwaitOp, NamedBarrierOp
-from ...dialect.warp.tensor_copies import ExpectOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.synchronisation import CTA, WGMMA, ArriveOp, AwaitOp, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder, constant_value
 from .copy_loop import decline, is_load
 from .ring import Ring
@@ -59,7 +58,7 @@ class ProducerLoop:
             self.cloned(index, value, moved, self.loop.body.block)
         inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), moved | {self.loop.body.block.args[0]: k}
         inside.insert(AwaitOp(ring.empty, stage, parity))
-        inside.insert(ExpectOp(ring.full, stage, sum(copy.bytes for copy in self.copies)))
+        inside.insert(ArriveOp(ring.full, stage, bytes=sum(copy.bytes for copy in self.copies)))
         for copy in self.copies:
             at = [self.cloned(inside, i, in_loop, None) for i in copy.copy.indices]
             copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring.full)
@@ -168,7 +167,7 @@ class PingPong(NamedTuple):
 
     def begin(self, index: IndexBuilder) -> None:
         """Waits for the turn."""
-        index.insert(NamedBarrierOp(self.own, THREADS))
+        index.insert(ScopedBarrierOp(CTA, self.own, THREADS))
 
     def end(self, index: IndexBuilder, counter: SSAValue, first: SSAValue) -> None:
         """Passes the turn on, in each turn of a loop but the one where its counter is `first`."""
@@ -179,7 +178,7 @@ class PingPong(NamedTuple):
         self._pass_if(index, self.is_not_last)
 
     def _pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
-        body = Block([NamedBarrierOp(self.next, THREADS, arrive=True), scf.YieldOp()])
+        body = Block([ScopedBarrierOp(CTA, self.next, THREADS, arrive=True), scf.YieldOp()])
         index.insert(scf.IfOp(condition, [], Region(body)))
 
 
@@ -290,15 +289,15 @@ class ConsumerLoop(NamedTuple):
         inside.insert(AwaitOp(ring.full, stage, parity))
         now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
         turns = self._turns(index)
-        commits = [op for op in old.ops if isinstance(op, WgmmaCommitOp)]
-        fences = [op for op in old.ops if isinstance(op, WgmmaFenceOp)]
-        *within, last_wait = [op for op in old.ops if isinstance(op, WgmmaWaitOp)]
+        commits = [op for op in old.ops if isinstance(op, CommitOp)]
+        fences = [op for op in old.ops if isinstance(op, FenceOp)]
+        *within, last_wait = [op for op in old.ops if isinstance(op, WaitOp)]
         for op in old.ops:
             if isinstance(op, scf.YieldOp):
                 continue
             if behind and op is last_wait:
                 if not within:
-                    inside.insert(WgmmaWaitOp(1))
+                    inside.insert(WaitOp(WGMMA, 1))
                     ring.release(inside, before[0])
                 continue
             new = op.clone(now)
@@ -326,7 +325,7 @@ class ConsumerLoop(NamedTuple):
         new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
         if behind_all is not None:
             behind_all(index)
-        last = index.insert(WgmmaWaitOp(0)) if behind else None
+        last = index.insert(WaitOp(WGMMA, 0)) if behind else None
         if behind:
             ring.release(index, new.results[-1])
         if turns is not None:
@@ -341,14 +340,14 @@ class ConsumerLoop(NamedTuple):
 
     def _turns(self, index: IndexBuilder) -> PingPong | None:
         """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""
-        count = sum(isinstance(op, WgmmaCommitOp) for op in self.loop.body.block.ops)
+        count = sum(isinstance(op, CommitOp) for op in self.loop.body.block.ops)
         return PingPong.of(index, self.groups) if self.in_turns and self.groups > 1 and count > 1 else None
 
     def _waits_behind(self) -> bool:
         """Whether products may be waited for a turn later: nothing in the loop but further ones reads their sums, and
         nothing loads registers that they read, those of metadata, but behind a wait of its own."""
         ops = list(self.loop.body.block.ops)
-        if any(map(is_load, ops)) and sum(isinstance(op, WgmmaWaitOp) for op in ops) == 1:
+        if any(map(is_load, ops)) and sum(isinstance(op, WaitOp) for op in ops) == 1:
             return False
         sums = [result for op in ops if isinstance(op, WgmmaOp) for result in op.results]
         users = [use.operation for value in sums for use in value.uses]
@@ -377,7 +376,7 @@ class Once(NamedTuple):
         """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
         at, parity = index.value(stage), index.value(parity)
         index.insert(AwaitOp(self.ring.empty, at, parity))
-        index.insert(ExpectOp(self.ring.full, at, self.bytes))
+        index.insert(ArriveOp(self.ring.full, at, bytes=self.bytes))
         for copy in self.copies:
             copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring.full)
 
@@ -443,16 +442,16 @@ class OwnTiles(NamedTuple):
     def begin(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Waits until the other has all of the tile before, unless this is the first of the CTA."""
         own = index.value(index.add(self.group, FIRST_BARRIER))
-        _if(index, "ne", tile, self.tiles.lb, NamedBarrierOp(own, THREADS))
+        _if(index, "ne", tile, self.tiles.lb, ScopedBarrierOp(CTA, own, THREADS))
 
     def end(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Lets the other begin the next tile, if there is one."""
         other = index.value(index.add(index.wrap(index.add(self.group, 1), self.groups), FIRST_BARRIER))
         behind = index.value(index.add(tile, self.tiles.step))
-        _if(index, "slt", behind, self.tiles.ub, NamedBarrierOp(other, THREADS, arrive=True))
+        _if(index, "slt", behind, self.tiles.ub, ScopedBarrierOp(CTA, other, THREADS, arrive=True))
 
 
-def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: NamedBarrierOp) -> None:
+def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: ScopedBarrierOp) -> None:
     """Does something where a comparison holds."""
     holds = index.insert(arith.CmpiOp(a, b, predicate)).result
     index.insert(scf.IfOp(holds, [], Region(Block([op, scf.YieldOp()]))))

@@ -16,6 +16,8 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from xdsl.context import Context
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
@@ -35,10 +37,11 @@ class SpecialisePass(ModulePass):
     """
 
     name = "warp-specialise"
+    needs: ClassVar = ("warp.wgmma",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in list(launches(op)):
-            if launch.schedule.tile.together == 1:
+            if launch.schedule.together == 1:
                 continue
             from .specialiser import Specialiser  # 7 ms, for kernels of warpgroups
 

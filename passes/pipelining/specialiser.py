@@ -19,9 +19,19 @@ from ...dialect.warp.attributes import target_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, SOME_WARPS, ArriveOp, AwaitOp, ElectOp
-from ...dialect.warp.tensor_copies import BulkWaitOp, ProxyFenceOp
-from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.synchronisation import (
+    ASYNC_PROXY,
+    BULK,
+    CLUSTER_SIZE,
+    SOME_WARPS,
+    ArriveOp,
+    AwaitOp,
+    CommitOp,
+    ElectOp,
+    FenceOp,
+    WaitOp,
+)
+from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
@@ -48,7 +58,7 @@ class Specialiser:
         self.launch, self.loop = launch, loop
         around = loop.parent_op()
         self.tiles = around if isinstance(around, scf.ForOp) else None
-        self.consumers = launch.schedule.consumers
+        self.consumers = launch.schedule.consumer_warps
         self.copies, self.once = copies_of(loop), _before(loop, CopyOp)
         self.loads: list[StagedLoads] = []
         self._check()
@@ -60,9 +70,9 @@ class Specialiser:
     def _check(self) -> None:
         """What the loop has beside copies and products of warpgroups, would be done by nobody."""
         block = self.loop.body.block
-        products = (WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp)
+        products = (WgmmaOp, FenceOp, CommitOp, WaitOp)
         for op in block.ops:
-            known = isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
+            known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
@@ -91,16 +101,16 @@ class Specialiser:
         if block is None:
             return
         before = index.at(Builder(InsertPoint.before(first)))
-        cluster = CtaCluster.of(before, self.launch.schedule.grid.cluster)
+        cluster = CtaCluster.of(before, self.launch.schedule.cluster)
         once = [TensorCopy.of(copy, self.launch) for copy in self.once]
         copies = [TensorCopy.of(copy, self.launch, self._share(before, copy, cluster)) for copy in self.copies]
         stores = self._stage_stores()
         self.loads = self._stage_loads()
         mine = self._from(block, first)
-        readers = self.launch.schedule.tile.warps
+        readers = self.launch.schedule.warps
         whole = Once(once, Ring.of(index, self._room(once), readers)) if once else None
         peers = () if cluster is None else cluster.peers(before)
-        ring = Ring.of(index, self.launch.schedule.loop.stages, readers, peers)
+        ring = Ring.of(index, self.launch.schedule.stages, readers, peers)
         ring.known(index)
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
@@ -110,7 +120,9 @@ class Specialiser:
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers, whole)
         self._consume(consume, mine, ring, registers, whole)
         if stores and consume.last_op is not None:
-            index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, read=True, each_warpgroup=True))
+            index.at(Builder(InsertPoint.before(consume.last_op))).insert(
+                WaitOp(BULK, 0, read=True, each_warpgroup=True)
+            )
         for predicate, body in (("sge", produce), ("slt", consume)):
             mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
             some = index.insert(scf.IfOp(mine_is, [], Region(body)))
@@ -145,7 +157,7 @@ class Specialiser:
     def _stage_stores(self) -> list[StagedStores]:
         """Lets tensor copies store what the schedule stages, where they can."""
         found: dict[SSAValue, list[StoreOp]] = {}
-        if self.launch.schedule.epilogue.staging:
+        if self.launch.schedule.staging:
             for op in self.launch.kernel.walk():
                 if isinstance(op, StoreOp):
                     found.setdefault(op.memory, []).append(op)
@@ -162,8 +174,8 @@ class Specialiser:
         """Lets tensor copies bring matrices of the epilogue where D is staged, if they can: through stages, of which at
         least one is left for the next tile."""
         schedule, staged = self.launch.schedule, list[StagedLoads]()
-        for loads in loads_behind(self.loop) if schedule.epilogue.staging else ():
-            left = schedule.loop.stages - 1 - sum(found.turns for found in staged)
+        for loads in loads_behind(self.loop) if schedule.staging else ():
+            left = schedule.stages - 1 - sum(found.turns for found in staged)
             try:
                 if schedule.own_tiles:
                     decline(loads[0], "consumers have tiles of their own")
@@ -285,7 +297,7 @@ class Specialiser:
         target, size = target_of(self.launch.kernel), sum(copy.bytes for copy in once)
         if self.tiles is None or target is None:
             return 1
-        staged = {copy.destination: self.launch.schedule.loop.stages for copy in self.copies}
+        staged = {copy.destination: self.launch.schedule.stages for copy in self.copies}
         allocated = [(op.memref, found[0]) for op in self.launch.kernel.walk()
                      if isinstance(op, memref.AllocOp) and (found := needed(op)) is not None]  # fmt: skip
         taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
@@ -296,19 +308,19 @@ class Specialiser:
         barrier = _before(self.loop, gpu.BarrierOp)[-1]
         before = self.index.at(Builder(InsertPoint.before(barrier)))
         before.insert(AwaitOp(once.ring.full, *before.values([stage, parity])))
-        for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
+        for op in (*self.once, *_before(self.loop, FenceOp), *_before(self.loop, gpu.BarrierOp)):
             Rewriter.erase_op(op)
 
     def _consumed(self, once: Once | None, stage: SSAValue) -> ConsumerLoop:
         """The loop over K without copies; tiles that stay are in `stage` of theirs."""
         groups = self.consumers // WARPS
         staged, fixed = [copy.destination for copy in self.copies], [] if once is None else once.tiles
-        in_turns = self.launch.schedule.loop.consumers == "pingpong"
+        in_turns = self.launch.schedule.consumers == "pingpong"
         return ConsumerLoop(self.loop, staged, dict.fromkeys(fixed, stage), groups, in_turns)
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):
-            if isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp)):
+            if isinstance(op, CopyOp | gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY):
                 Rewriter.erase_op(op)
 
 

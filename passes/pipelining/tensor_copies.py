@@ -27,10 +27,20 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.exchange import StmatrixOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp, load_rows, matrices, unit
-from ...dialect.warp.synchronisation import AwaitOp, NamedBarrierOp
-from ...dialect.warp.tensor_copies import BulkCommitOp, BulkWaitOp, ExpectOp, ProxyFenceOp, TensorLoadOp, TensorStoreOp
+from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp, load_rows, matrices, unit
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.synchronisation import (
+    ASYNC_PROXY,
+    BULK,
+    CTA,
+    ArriveOp,
+    AwaitOp,
+    CommitOp,
+    FenceOp,
+    ScopedBarrierOp,
+    WaitOp,
+)
+from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
@@ -195,7 +205,7 @@ class StagedStores:
         self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
-        rows, groups = fragment.shape[0], launch.schedule.consumers // WARPS
+        rows, groups = fragment.shape[0], launch.schedule.consumer_warps // WARPS
         shape = [groups * BUFFERS, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
@@ -223,16 +233,16 @@ class StagedStores:
         part, at = store.fragment, index.values([self.buffers[buffer], 0, 0])
         if columns > self.columns:
             part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
-        index.insert(BulkWaitOp(pending, read=True, each_warpgroup=True))
-        index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
+        index.insert(WaitOp(BULK, pending, read=True, each_warpgroup=True))
+        index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         index.insert(self._moved(part, at))
-        index.insert(ProxyFenceOp())
-        index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
+        index.insert(FenceOp(ASYNC_PROXY))
+        index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
             where = self.view.coordinates(row, index.add(column, left + along), lambda value: value)
             place = index.values([self.buffers[buffer], 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
-        index.insert(BulkCommitOp(each_warpgroup=True))
+        index.insert(CommitOp(BULK, each_warpgroup=True))
 
     def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
         """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
@@ -303,7 +313,7 @@ class StagedLoads:
         self, loads: Sequence[LoadOp], tiles: Sequence[SSAValue], launch: LaunchedKernel, index: IndexBuilder, left: int
     ) -> None:
         first, kind = loads[0], fragment_of(loads[0].fragment)
-        self.loads, self.groups = list(loads), launch.schedule.consumers // WARPS
+        self.loads, self.groups = list(loads), launch.schedule.consumer_warps // WARPS
         self.view = TensorView.of(first, first.memory)
         if odd := next((load for load in loads if load.fragment.type != kind), None):
             decline(odd, f"it reads {odd.fragment.type}, others {kind}")
@@ -353,7 +363,7 @@ class StagedLoads:
         for turn in range(self.turns):
             (stage, parity), panels = index.values(state), self._of(turn, self.loads)
             index.insert(AwaitOp(ring.empty, stage, parity))
-            index.insert(ExpectOp(ring.full, stage, len(panels) * self.groups * self.kind.bytes))
+            index.insert(ArriveOp(ring.full, stage, bytes=len(panels) * self.groups * self.kind.bytes))
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (placed(i, group) for i in load.indices)

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.records import GridSchedule, LoopSchedule, TileSchedule
+from ...dialect.schedule.fields import ATTENTION
+from ...dialect.schedule.schedule import FIELDS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from .defaults import check_epilogue, in_strips, strip_bytes
-from .in_registers import WAYS
 from .override import asked_of
 from .resources import instruction, warpgroup_rows
-from .warpgroup import not_copied, staged_part, staging_bytes, why_not
+from .warpgroup import ROLES, not_copied, staged_part, staging_bytes, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -24,10 +24,7 @@ HALF = 2
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
 
-FIXED = (
-    "sliced_k", "split_k", "pack", "fp8_as", "accumulate", "promote", "add_c", "edges", "unroll", "group", "cluster",
-    "transpose", "padded", "in_registers",
-)  # fmt: skip
+FIXED = tuple(field.name for field in FIELDS.values() if ATTENTION not in field.of)
 """Fields that an attention has no choice of."""
 
 LONGEST_FOR_FRAGMENTS = 64
@@ -40,16 +37,16 @@ PART_COLUMNS = 64
 
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
     """The schedule of P V, with that many columns of V, by the one of Q K^T."""
-    (m, n, _), rows = schedule.tile.cta, schedule.tile.warp[0]
-    if schedule.tile.together > 1:
-        shape = schedule.tile.mma._replace(n=columns)
+    (m, n, _), rows = schedule.cta, schedule.warp[0]
+    if schedule.together > 1:
+        shape = schedule.mma._replace(n=columns)
         return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
     return schedule.with_fields(cta=(m, columns, n), warp=(rows, math.gcd(columns, PART_COLUMNS)))
 
 
 def part_schedule(values: Schedule) -> Schedule:
     """The same for the columns of V that are summed, and stored, together."""
-    (m, _, n), (_, columns) = values.tile.cta, values.tile.warp
+    (m, _, n), (_, columns) = values.cta, values.warp
     return values.with_fields(cta=(m, columns, n))
 
 
@@ -74,7 +71,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
 def _chosen(read: Attention, target: Target, by: str) -> Schedule:
     """The default: by warpgroups where they can, and have rows enough."""
     reason = _not_by_warpgroups(read, target)
-    if by in WAYS and reason:
+    if by in ROLES and reason:
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
     rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
@@ -84,7 +81,7 @@ def _chosen(read: Attention, target: Target, by: str) -> Schedule:
 
 def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
-    if reason := why_not(read.scores, target):
+    if reason := why_not(read.scores, target, packed=False):
         return reason
     if reason := not_copied(read.values.b):
         return f"V {reason}"
@@ -105,11 +102,15 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     row = next(r for r in warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
     turns = "pingpong" if width == 128 and read.op.diagonal is None else "cooperative"
     schedule = Schedule(
-        TileSchedule((groups * M, keys, depth), (M, keys), row.shape),
-        LoopSchedule(3 if width <= 64 else 2, consumers=turns),
-        grid=GridSchedule(edges="predicated", ctas=_ctas(read, groups * M, target)),
+        cta=(groups * M, keys, depth),
+        warp=(M, keys),
+        mma=row.shape,
+        stages=3 if width <= 64 else 2,
+        consumers=turns,
+        edges="predicated",
+        ctas=_ctas(read, groups * M, target),
     )
-    return schedule.with_fields(staging=staged_part(read.values, values_schedule(schedule, columns).tile)[0])
+    return schedule.with_fields(staging=staged_part(read.values, values_schedule(schedule, columns))[0])
 
 
 def _ctas(read: Attention, rows: int, target: Target) -> int:
@@ -136,14 +137,12 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
     rows, sizes = (16, ((8, 64), (8, 32), (4, 32), (4, 16))) if width > 128 else (32, ((4, 32 if width > 64 else 64),))
     for warps, keys in sizes:
         schedule = Schedule(
-            TileSchedule((rows * warps, keys, depth), (rows, keys), row.shape),
-            LoopSchedule(2),
-            grid=GridSchedule(edges="predicated"),
+            cta=(rows * warps, keys, depth), warp=(rows, keys), mma=row.shape, stages=2, edges="predicated"
         )
         if (held := _shared_bytes(read, schedule)) <= target.shared:
             room = (target.shared // 2 if held <= target.shared // 2 else target.shared) - held
             part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, room)
-            return schedule.with_fields(staging=part.epilogue.staging)
+            return schedule.with_fields(staging=part.staging)
     raise ScheduleError(f"heads of {read.values.n} columns take more shared memory than {target} has")
 
 
@@ -152,39 +151,37 @@ def _around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object
     changed = dict(given)
     if isinstance(cta := given.get("cta"), tuple):
         m, n, _ = (int(size) for size in cta)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        rows = schedule.tile.warp[0]
+        rows = schedule.warp[0]
         changed.setdefault("warp", (rows if m % rows == 0 else 16, n))
     return changed
 
 
 def _check(schedule: Schedule, read: Attention, target: Target) -> None:
     """Refuses a schedule that is not one of attention, or whose tiles take too much shared memory."""
-    (m, n, k), (_, width) = schedule.tile.cta, schedule.tile.warp
+    (m, n, k), (_, width) = schedule.cta, schedule.warp
     depth = padded(read.scores.k)
     if k != depth or width != n:
         raise ScheduleError(
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warp tile as wide as a CTA tile; "
-            f"got cta = {m}x{n}x{k}, warp = {schedule.tile.warp[0]}x{width}"
+            f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
         )
-    if schedule.tile.together == 1:
-        check_epilogue(schedule, read.values, schedule.tile.mma.m)
-        if schedule.loop.consumers != "cooperative":
-            raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
+    if schedule.together == 1:
+        check_epilogue(schedule, read.values, schedule.mma.m)
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
     if (needed := _shared_bytes(read, schedule)) > target.shared:
         raise ScheduleError(
-            f"Q, O and {schedule.loop.stages} stages of K and V take {needed} bytes of shared memory, {target} has "
+            f"Q, O and {schedule.stages} stages of K and V take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"
         )
 
 
 def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
-    (m, n, depth), columns = schedule.tile.cta, padded(read.values.n)
-    tiles = (m * depth, *(n * wide for _ in range(schedule.loop.stages) for wide in (depth, columns)))
+    (m, n, depth), columns = schedule.cta, padded(read.values.n)
+    tiles = (m * depth, *(n * wide for _ in range(schedule.stages) for wide in (depth, columns)))
     held = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
-    if schedule.tile.together > 1:
+    if schedule.together > 1:
         return held + staging_bytes(read.values, values_schedule(schedule, columns))
     part = part_schedule(values_schedule(schedule, columns))
-    return held + (strip_bytes(read.values, part) if schedule.epilogue.staging else 0)
+    return held + (strip_bytes(read.values, part) if schedule.staging else 0)

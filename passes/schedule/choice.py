@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from itertools import product as combinations
+from typing import Any
 
 from xdsl.ir import Operation
 
@@ -15,13 +16,12 @@ from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.records import ArithmeticSchedule, GridSchedule, LoopSchedule, OperandSchedule, TileSchedule
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
+from . import warpgroup
 from .arrangement import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
-from .in_registers import WAYS, by_warpgroups
 from .model import (
     BETWEEN_MARGIN,
     BETWEEN_TILES,
@@ -68,6 +68,7 @@ from .resources import (
     shared_bytes,
 )
 from .validity import check, unsplit
+from .warpgroup import by_warpgroups
 
 # The schedule of a product that a model likes best; `schedule_check` says whether one fits.
 
@@ -118,13 +119,13 @@ def depth(
 
 def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
     """Bytes of a stage of a tile, and of the sums of its slices."""
-    one, two = (Schedule(_tiles(tile, cta_k, row), LoopSchedule(stages)) for stages in (1, 2))
+    one, two = (_schedule_of(tile, cta_k, row, stages=stages) for stages in (1, 2))
     stage = shared_bytes(product, two) - shared_bytes(product, one)
     return stage, shared_bytes(product, one) - stage
 
 
-def _tiles(tile: Tile, cta_k: int, row: Row) -> TileSchedule:
-    return TileSchedule((*tile.cta, cta_k), tile.warp, row.shape, tile.sliced_k)
+def _schedule_of(tile: Tile, cta_k: int, row: Row, **fields: Any) -> Schedule:
+    return Schedule(cta=(*tile.cta, cta_k), warp=tile.warp, mma=row.shape, sliced_k=tile.sliced_k, **fields)
 
 
 def _alone(product: Product, tile: Tile, target: Target) -> bool:
@@ -186,12 +187,9 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     cost, _, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
-    schedule = Schedule(
-        _tiles(tile, cta_k, row),
-        LoopSchedule(stages),
-        grid=GridSchedule(split_k=parts),
-        operands=OperandSchedule(pack, "f16" if widened(product, row, target) else "none"),
-        arithmetic=ArithmeticSchedule(accumulate),
+    fp8_as = "f16" if widened(product, row, target) else "none"
+    schedule = _schedule_of(
+        tile, cta_k, row, stages=stages, split_k=parts, pack=pack, fp8_as=fp8_as, accumulate=accumulate
     )
     needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
     schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
@@ -199,7 +197,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         schedule = in_turns(schedule, product)
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
-    rows = arrangement(product, row, schedule.tile.warp).accumulator.rows
+    rows = arrangement(product, row, schedule.warp).accumulator.rows
     return in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
 
 
@@ -333,15 +331,15 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
         ScheduleError: if the target has no instruction for the product.
     """
     first = default_schedule(product, target, accumulate)
-    accumulate = first.arithmetic.accumulate
-    of_groups = (way.candidates(product, target, accumulate) for way in WAYS.values())
+    accumulate = first.accumulate
+    of_groups = (warpgroup.candidates(product, target, accumulate, role) for role in warpgroup.ROLES)
     return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate))))
 
 
 def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Schedule]:
     """Schedules that multiply fragments in registers; none if no instruction does."""
     default = default_schedule(product, target, accumulate, "fragments")
-    row = instruction(product, default.arithmetic.accumulate, target)
+    row = instruction(product, default.accumulate, target)
     found: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
         return []
@@ -356,7 +354,7 @@ def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Sch
             for loop in (UNPIPELINED, {}):
                 tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
                 if tried is not None and tried not in found and _is_valid(tried, product, target):
-                    near = abs(k - tile.k), abs(stages - default.loop.stages), abs(group - default.grid.group)
+                    near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
                     found[tried] = (cost_of(product, tile, target, row, parts), *near)
     return list(dict.fromkeys((default, default.with_fields(staging=0), *sorted(found, key=lambda s: found[s]))))
 
@@ -381,7 +379,7 @@ def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
     """At most `limit` of the schedules: the first, and of each kind of tile as many as of the others, best first."""
     kinds: dict[object, list[Schedule]] = {}
     for schedule in schedules[1:]:
-        kinds.setdefault((schedule.tile.cta[:2], schedule.tile.warp), []).append(schedule)
+        kinds.setdefault((schedule.cta[:2], schedule.warp), []).append(schedule)
     return [*schedules[:1], *_in_turn(list(kinds.values()))][:limit]
 
 

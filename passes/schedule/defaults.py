@@ -12,9 +12,8 @@ from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.records import OperandSchedule
 from ...dialect.warp.attributes import BYTE, Memory
-from ...dialect.warp.exchange import BANKS
+from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ..linalg.operand import MatrixOperand, Spread
@@ -46,19 +45,19 @@ def decoupled(
     time that nothing fills. With warp tiles of `LONG_STEP` a step is long enough for waits at mbarriers. A lane takes
     about `registers`, a CTA of a schedule `shared` bytes of shared memory.
     """
-    tiles = product.tiles(*schedule.tile.cta[:2])
+    tiles = product.tiles(*schedule.cta[:2])
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
-    own_depth = (*schedule.tile.cta[:2], _tile_depth(product, row))
+    own_depth = (*schedule.cta[:2], _tile_depth(product, row))
     deep = schedule if tiles <= target.sms else schedule.with_fields(cta=own_depth)
-    needed = product.k_tiles(deep.tile.cta[2])
+    needed = product.k_tiles(deep.cta[2])
     stage = shared(deep.with_fields(stages=1))
     limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
     known = registers <= ROOMY and product.is_known("k")
     # Known stages are worth more than many, where there are registers for them.
     stages = next((s for s in range(limit, SLACK, -1) if known and needed % s == 0), limit)
-    pays = schedule.tile.warp[0] * schedule.tile.warp[1] >= LONG_STEP and schedule.tile.warps >= LOOP_WARPS
-    pays = pays and schedule.tile.sliced_k == schedule.grid.split_k == 1
-    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.operands.pack):
+    pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
+    pays = pays and schedule.sliced_k == schedule.split_k == 1
+    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
     prefetch = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
     schedule = deep.with_fields(stages=stages, sync="mbarrier", prefetch=prefetch)
@@ -77,9 +76,9 @@ def in_turns(schedule: Schedule, product: Product) -> Schedule:
     What is converted in registers takes as long as memory does (H200, 16x8192x8192: 4 bits 14.4 microseconds for 14.9,
     8 bits 20.8 for 21.2).
     """
-    tiles, stages = product.k_tiles(schedule.tile.cta[2]), schedule.loop.stages
+    tiles, stages = product.k_tiles(schedule.cta[2]), schedule.stages
     whole = product.is_known("k") and stages < tiles and tiles % stages == 0
-    return schedule.with_fields(unroll=stages) if whole and not schedule.loop.unroll else schedule
+    return schedule.with_fields(unroll=stages) if whole and not schedule.unroll else schedule
 
 
 def _tile_depth(product: Product, row: Row) -> int:
@@ -93,17 +92,17 @@ def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if turns do not divide the loop, or copies cannot arrive at mbarriers.
     """
-    tiles = -(-product.k_tiles(schedule.tile.cta[2]) // schedule.grid.split_k)
-    if (schedule.loop.unroll or schedule.grid.ctas) and not product.is_known("k"):
+    tiles = -(-product.k_tiles(schedule.cta[2]) // schedule.split_k)
+    if (schedule.unroll or schedule.ctas) and not product.is_known("k"):
         raise ScheduleError(f"unroll and ctas take a K that is known, got A of {product.a.type}")
-    if schedule.loop.unroll and (tiles % schedule.loop.unroll or not tiles):
-        raise ScheduleError(f"unroll: turns of {schedule.loop.unroll} K tiles must divide all of them, got {tiles}")
-    if schedule.loop.sync == "barrier":
+    if schedule.unroll and (tiles % schedule.unroll or not tiles):
+        raise ScheduleError(f"unroll: turns of {schedule.unroll} K tiles must divide all of them, got {tiles}")
+    if schedule.sync == "barrier":
         return
     if target.sm < BARRIER_SM:
         raise ScheduleError(f"sync = mbarrier: {target} has none, sm_{BARRIER_SM} and later do")
     for role, operand in (("a", product.a), ("b", product.b)):
-        if product.k and operand.aligned_bits % 32 and role not in roles(schedule.operands.pack):
+        if product.k and operand.aligned_bits % 32 and role not in roles(schedule.pack):
             raise ScheduleError(
                 f"sync = mbarrier: rows of {operand.name} are no multiple of 4 bytes, so that no asynchronous copy "
                 f"moves them; pack = {role} aligns them"
@@ -126,7 +125,7 @@ ADDED = ("f16", "f32")
 
 def exchanged_rows(schedule: Schedule) -> int:
     """Rows of a warp tile at a time that change lanes; none of a warpgroup's, which tensor copies store."""
-    return schedule.epilogue.staging if schedule.tile.together == 1 else 0
+    return schedule.staging if schedule.together == 1 else 0
 
 
 def adds_last(product: Product, schedule: Schedule) -> bool:
@@ -134,11 +133,11 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
     than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
     widened, has registers for it then, nor an epilogue with matrices of its own. `add_c` may say otherwise. Partial
     sums meet before C is added."""
-    whole, add_c = schedule.tile.sliced_k == schedule.grid.split_k == 1, schedule.epilogue.add_c
+    whole, add_c = schedule.sliced_k == schedule.split_k == 1, schedule.add_c
     if product.c is None or not whole or add_c != "auto":
         return product.c is not None and whole and add_c == "last"
     roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
-    staged = bool(exchanged_rows(schedule)) and schedule.arithmetic.accumulate in ADDED
+    staged = bool(exchanged_rows(schedule)) and schedule.accumulate in ADDED
     return staged and roomy and not matrices(product)
 
 
@@ -155,10 +154,10 @@ def changes_lanes_first(schedule: Schedule, *, loads: bool, bits: int) -> bool:
 
 def strip_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which a CTA's warps have room for a strip each."""
-    sums = ELEMENT_TYPES[schedule.arithmetic.accumulate]
+    sums = ELEMENT_TYPES[schedule.accumulate]
     loads, bits = adds_last(product, schedule) or bool(matrices(product)), product.d.element.bits
     bits = sums.bits if changes_lanes_first(schedule, loads=loads, bits=bits) else bits
-    return schedule.tile.warps * max(BANKS, schedule.epilogue.staging * schedule.tile.warp[1] * bits // 8)
+    return schedule.warps * max(BANKS, schedule.staging * schedule.warp[1] * bits // 8)
 
 
 def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Schedule:
@@ -172,7 +171,7 @@ def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Sch
     """
     strips, bits = schedule.with_fields(staging=rows), product.d.element.bits
     # Lanes go along as many columns as a power of two in them says.
-    together = schedule.tile.warp[1] & -schedule.tile.warp[1]
+    together = schedule.warp[1] & -schedule.warp[1]
     pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
     fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room and len(matrices(product)) <= 1
     return strips if pays and fits else schedule
@@ -185,15 +184,13 @@ def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:
         ScheduleError: if strips are no multiples of those, or C is added where partial sums meet.
     """
     check_c(schedule, product)
-    if schedule.epilogue.staging % rows:
-        raise ScheduleError(
-            f"staging must be a multiple of the {rows} rows of a base tile, got {schedule.epilogue.staging}"
-        )
+    if schedule.staging % rows:
+        raise ScheduleError(f"staging must be a multiple of the {rows} rows of a base tile, got {schedule.staging}")
 
 
 def check_c(schedule: Schedule, product: Product) -> None:
     """Refuses to say when C is added where partial sums meet: it is added there."""
-    add_c, partial = schedule.epilogue.add_c, max(schedule.tile.sliced_k, schedule.grid.split_k) > 1
+    add_c, partial = schedule.add_c, max(schedule.sliced_k, schedule.split_k) > 1
     if add_c != "auto" and partial and product.c is not None:
         raise ScheduleError(f"add_c = {add_c}: of a K that is sliced or split, C is added where partial sums meet")
 
@@ -204,18 +201,18 @@ def check_c(schedule: Schedule, product: Product) -> None:
 # launch behind it copies D, where D's rows are no multiples of 16 bytes, from rows that are.
 
 
-def laid_out(product: Product, operands: OperandSchedule) -> Product:
+def laid_out(product: Product, transpose: str, padded: str = "none") -> Product:
     """The product with operands that lie as a schedule asks.
 
     Raises:
         ScheduleError: for operands of which no launch of its own makes others.
     """
-    transposed = roles(operands.transpose)
+    transposed = roles(transpose)
     if "a" in transposed:
         product = replace(product, a=_transposed(product.a))
     if "b" in transposed:
         product = replace(product, b=_transposed(product.b))
-    return replace(product, d=_padded(product.d)) if operands.padded == "d" else product
+    return replace(product, d=_padded(product.d)) if padded == "d" else product
 
 
 def transposed_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:

@@ -15,7 +15,7 @@ from ...dialect.isa.form import Shape
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.schedule import NAMES, Schedule, ScheduleError
-from ...dialect.schedule.records import LEAST_RING
+from ...dialect.schedule.schedule import LEAST_RING
 from ..linalg.product import Product
 from ..source import read_text
 from .defaults import UNPIPELINED, laid_out
@@ -145,19 +145,20 @@ def asked_of(given: Mapping[str, object]) -> str:
 def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
     """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged."""
     changed = {name: given[name] for name in ("transpose", "padded") if name in given}
-    mma, seen = given.get("mma", chosen.tile.mma), laid_out(product, chosen.with_fields(**changed).operands)
+    mma, lying = given.get("mma", chosen.mma), chosen.with_fields(**changed)
+    seen = laid_out(product, lying.transpose, lying.padded)
     given = _settled(chosen, given)
     if not isinstance(mma, Shape) or all(
         given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
     ):
         return dict(given)
-    (m, n, k), tile = chosen.tile.cta, (ROWS, mma.n)
+    (m, n, k), tile = chosen.cta, (ROWS, mma.n)
     cta: tuple[int, ...] = (m, mma.n, k)
-    if chosen.tile.exchanged:
+    if chosen.exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}
     cut = chosen.with_fields(**{**around, "staging": 0, **given})
-    around["staging"] = staged_part(seen, cut.tile)[0]
+    around["staging"] = staged_part(seen, cut)[0]
     around["stages"] = fitting_stages(seen, chosen.with_fields(**{**around, **given}), target)
     return {**around, **given}
 
@@ -166,9 +167,9 @@ def _settled(chosen: Schedule, given: Mapping[str, object]) -> dict[str, object]
     """The fields given, with no clusters where they do not come out even in the CTAs, and a whole K for consumers with
     tiles of their own."""
     around: dict[str, object] = {}
-    if isinstance(ctas := given.get("ctas"), int) and ctas % prod(chosen.grid.cluster):
+    if isinstance(ctas := given.get("ctas"), int) and ctas % prod(chosen.cluster):
         around["cluster"] = (1, 1)
-    if given.get("consumers", chosen.loop.consumers) != "cooperative":
+    if given.get("consumers", chosen.consumers) != "cooperative":
         around["split_k"] = 1
     return {**around, **given}
 
@@ -191,7 +192,7 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
     Raises:
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
-    if chosen.tile.together > 1:
+    if chosen.together > 1:
         return _checked(chosen, around_given(chosen, given, asked, target), asked, target)
     changed = {name: value for name, value in given.items() if value != chosen[name]}
     if any(name in changed for name in TILE):
@@ -212,11 +213,11 @@ def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) 
 
 def one_group(given: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
     """What to say of a `group` that is given and has more rows of CTA tiles than there are; "" otherwise."""
-    (rows, _, _), (high, _) = schedule.tile.cta, schedule.grid.cluster
+    (rows, _, _), (high, _) = schedule.cta, schedule.cluster
     down = -(-asked.m // (rows * high)) * high
-    if "group" not in given or not asked.is_known("m") or schedule.grid.group <= down:
+    if "group" not in given or not asked.is_known("m") or schedule.group <= down:
         return ""
-    return f"group = {schedule.grid.group}: the rows of CTA tiles are {down}, which make one group"
+    return f"group = {schedule.group}: the rows of CTA tiles are {down}, which make one group"
 
 
 def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, target: Target) -> Schedule:
@@ -227,10 +228,10 @@ def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, ta
 
 def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[str, object]]:
     """What other fields may become, the fewest first; each as near to what it is as can be."""
-    stages = given.get("stages", chosen.loop.stages)
+    stages = given.get("stages", chosen.stages)
     choices: dict[str, tuple[object, ...]] = {
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
-        "stages": tuple(range(chosen.loop.stages - 1, 0, -1)),
+        "stages": tuple(range(chosen.stages - 1, 0, -1)),
     }  # fmt: skip
     free = [name for name, to in choices.items() if to and name not in given and chosen[name] != to[-1]]
     for count in range(len(free) + 1):
@@ -241,7 +242,7 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
 
 def _around_tile(given: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
     """The fields given with what goes with another tile: its warp tile, a plain loop, no slices or parts of K."""
-    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.loop.stages), **given}
+    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
     cta = given.get("cta")
     if isinstance(cta, tuple) and "warp" not in given:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]

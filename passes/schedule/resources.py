@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import ProductForm as Row
@@ -18,18 +16,18 @@ from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ..linalg.operand import VectorOperand
 from ..linalg.product import Multiplied, Product, block, shared_bits
 from .arrangement import Arrangement, arrange, arrange_stored
-from .defaults import strip_bytes
+from .defaults import matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
+from .warpgroup_model import GroupTile
 
-# What ptxas takes of registers beside fragments, accumulators and addresses: rows of (condition, registers, evidence).
+# What ptxas takes of registers beside fragments, accumulators and addresses.
 #
-# A lane has 255 registers; a tile for which a kernel needs more spills. What it needs beside what
-# `needs.lane_registers` counts is no rule that can be derived: each row is as much as makes the model leave out tiles
-# that spilled, and its evidence is a product that spills without the row and not with it (ptxas 13.0.88; `make
-# conformance` checks each). The one row that has none was seen in kernels that have changed since.
+# A lane has 255 registers; a tile for which a kernel needs more spills. What it needs beside what `lane_registers`
+# counts is no rule that can be derived: each row is as much as makes the model leave out tiles that spilled. For each
+# there is a product that spills without the row and not with it (ptxas 13.0.88; `make conformance` checks each in
+# `test/conformance/test_register_overhead.py`), except one that was seen in kernels that have changed since.
 
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
@@ -40,208 +38,99 @@ MOST_GROUP_COLUMNS = 256
 MOST_GROUP_ROWS = 128
 """Rows of the tiles that two warpgroups multiply."""
 
-GROUP_EVIDENCE = (
-    "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095, promote=none on sm_90a",
-    "bf16 bf16 f32, gelu by tanh, A B, 2200x1600x4096 on sm_90a",
-)
-
-REGISTER_EVIDENCE = (
-    "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096, promote=none on sm_90a",
-    "f32 f32 f32, log, residual, A B, 2064x4112x2064 on sm_90a",
-    "i8 i8 i32, dynamic, At Bt, 4096x4096x4096 on sm_90a",
-)
-
 NIBBLE_BITS, SHORT = 4, 16
 
 FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
 """The functions of an epilogue that take the most registers: 15 instructions and more."""
 
-
-@dataclass(frozen=True)
-class Case:
-    """A product in tiles of some size, by an instruction, on a target."""
-
-    product: Product
-    tile: Tile
-    row: Row
-    target: Target
-
-    @property
-    def bits(self) -> int:
-        """Of an element of A or B as it is multiplied."""
-        return self.row.operand_bits
-
-    @property
-    def fp8(self) -> bool:
-        return self.row.a.name in FP8
-
-    @property
-    def as_halves(self) -> bool:
-        """Whether 8-bit floats are multiplied as f16."""
-        return as_halves(self.row, self.target) or widened(self.product, self.row, self.target)
-
-    @cached_property
-    def edges(self) -> bool:
-        """Whether tiles reach beyond the edges of a matrix."""
-        return not even(self.product, self.tile)
-
-    @cached_property
-    def adds(self) -> bool:
-        """Whether tiles that reach beyond C are added to it, or the epilogue has a matrix of its own."""
-        adds_c = self.product.c is not None and self.edges
-        return adds_c or any(not isinstance(operand, VectorOperand) for operand in self.product.epilogue_operands)
-
-    @property
-    def addresses(self) -> bool:
-        """Whether each copy has an address to compute, for sizes are not known and copies or elements are narrow."""
-        narrow = self.bits < 16 or min(map(access_bytes, (self.product.a, self.product.b))) < WIDEST
-        return bool(self.product.dynamic) and narrow
-
-    @property
-    def widened(self) -> bool:
-        """Whether operands become wider ones in registers."""
-        return nibbles_widened(self.row, self.target) or self.as_halves
-
-    @property
-    def nibbles_converted(self) -> bool:
-        """Whether weights of 4 bits, whose rows run along k, are converted in registers."""
-        stored = self.product.b.stored
-        return stored is not None and stored.element.bits == NIBBLE_BITS and self.product.b.transposed
-
-    @property
-    def both_across(self) -> bool:
-        """Whether the elements of both operands change places on the way to registers."""
-        return self.bits < 16 and self.product.a.transposed and not self.product.b.transposed
-
-    @cached_property
-    def functions(self) -> set[str]:
-        """The functions of the epilogue that take the most registers."""
-        return functions(self.product)
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """Registers that a lane needs more under a condition; of rows of one `kind` the largest counts."""
-
-    kind: str
-    condition: Callable[[Case], bool]
-    registers: int
-    evidence: str
-
-
-ROWS: tuple[Overhead, ...] = (
-    Overhead(
-        "8-bit floats",
-        lambda c: c.fp8 and not c.as_halves,
-        5,
-        "f8E4M3FN f8E4M3FN f32, added, A B, 4096x4096x4096, fp8_as=none on sm_89",
-    ),
-    Overhead(
-        "8-bit floats as f16, added",
-        lambda c: c.as_halves and c.adds,
-        8,
-        "f8E4M3FN f8E4M3FN f32, residual, A B, 4096x4096x4096 on sm_90",
-    ),
-    Overhead("addresses", lambda c: c.addresses, 24, "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80"),
-    # Of the 300 products of 4-bit integers tried, none spills without this row; two pinned kernels follow from it.
-    Overhead("addresses", lambda c: c.addresses and c.widened, 56, ""),
+OVERHEADS: Mapping[str, Mapping[str, int]] = {
+    "8-bit floats": {"8-bit floats, as they are": 5},
+    "8-bit floats as f16": {"8-bit floats as f16, adds": 8},
+    # Of 300 products of 4-bit integers none spills without the second row; two pinned kernels follow from it.
+    "addresses": {"addresses": 24, "addresses, widened": 56},
     # Two steps of fragments at once: a register of nibbles is for both.
-    Overhead(
-        "nibbles converted",
-        lambda c: c.nibbles_converted,
-        32,
-        "f16 i4 f32, converted, A Bt, 4096x4096x4096 on sm_90",
-    ),
-    Overhead(
-        "both across",
-        lambda c: c.both_across and (c.bits < 8 or c.edges),
-        24,
-        "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
-    ),
-    Overhead(
-        "functions",
-        lambda c: bool(c.functions) and c.tile.warps < LOOP_WARPS,
-        24,
-        "bf16 bf16 bf16, gelu by erf, A B, 4096x4096x4096 on sm_100a",
-    ),
-    Overhead(
-        "functions",
-        lambda c: bool(c.functions) and c.fp8,
-        24,
-        "f8E4M3FN f8E4M3FN f32, gelu by tanh, A B, 4096x4096x4096 on sm_90",
-    ),
-    # No room for strips.
-    Overhead(
-        "functions",
-        lambda c: bool(c.functions) and c.target.shared < 128 * KIB,
-        24,
-        "f16 f16 f32, gelu by tanh, A B, 4096x4096x4096 on sm_86",
-    ),
-    Overhead(
-        "functions",
-        lambda c: bool(c.functions) and c.edges and c.target.sm < 90,
-        24,
-        "bf16 bf16 bf16, gelu by tanh, A B, 1000x1000x1000 on sm_87",
-    ),
-    # Where no `warp.gelu` takes fewer.
-    Overhead(
-        "functions",
-        lambda c: bool(c.functions) and c.edges and c.product.d.element.bits <= 16 and c.target.sm > 90,
-        24,
-        "bf16 bf16 bf16, gelu by tanh, A Bt, 2047x2047x2047 on sm_100a",
-    ),
-    Overhead(
-        "functions",
-        lambda c: "math.log" in c.functions and c.edges,
-        24,
-        "f32 f32 f32, log, residual, A Bt, 4095x4095x4095 on sm_90",
-    ),
-    Overhead(
-        "functions",
-        lambda c: bool(c.functions) and c.edges,
-        8,
-        "f32 f32 f32, gelu by tanh, A B, 4095x4095x4095 on sm_90",
-    ),
-)
+    "nibbles": {"nibbles converted": 32},
+    "both across": {"both across, below a byte": 24, "both across, edges": 24},
+    "functions": {
+        "functions, few warps": 24,
+        "functions, 8-bit floats": 24,
+        # No room for strips.
+        "functions, little shared memory": 24,
+        "functions, edges, before sm_90": 24,
+        # Where no `warp.gelu` takes fewer.
+        "functions, edges, 16 bits, after sm_90": 24,
+        "a logarithm, edges": 24,
+        "functions, edges": 8,
+    },
+}
+"""Registers that a lane needs more of, by what is true of a product in tiles (`_facts`). Of rows of a kind the largest
+counts."""
 
 
 def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
     """Registers beside those of `lane_registers` that a lane needs for a product."""
-    case, kinds = Case(product, tile, row, target), dict[str, int]()
-    for each in ROWS:
-        if each.condition(case):
-            kinds[each.kind] = max(each.registers, kinds.get(each.kind, 0))
+    facts = _facts(product, tile, row, target)
+    of_kinds = (
+        max((registers for row_, registers in rows.items() if facts.issuperset(row_.split(", "))), default=0)
+        for rows in OVERHEADS.values()
+    )
     # The sums of a group beside all others, and the scales.
     grouped = row.registers("d") * tile.warp[0] * tile.warp[1] // (row.shape.m * row.shape.n) if product.group else 0
-    return sum(kinds.values()) + grouped + grouped // 4
+    return sum(of_kinds) + grouped + grouped // 4
 
 
-def group_spills(product: Product, rows: int, columns: int, *, padded: bool) -> bool:
-    """Whether ptxas spills in the epilogue of warpgroups, `rows` in all, each of which holds so many columns of D.
+def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
+    """What is true of a product in tiles of some size, by an instruction, on a target."""
+    bits, narrow, stored = row.operand_bits, row.a.name in FP8, product.b.stored
+    halves = as_halves(row, target) or widened(product, row, target)
+    edges, costly = not even(product, tile), functions(product)
+    narrowest = min(map(access_bytes, (product.a, product.b)))
+    facts = {
+        "8-bit floats": narrow,
+        "as they are": not halves,
+        "8-bit floats as f16": halves,
+        # Tiles that reach beyond C are added to it, or the epilogue has a matrix of its own.
+        "adds": (product.c is not None and edges) or bool(matrices(product)),
+        # Each copy has an address to compute, for sizes are not known and copies or elements are narrow.
+        "addresses": bool(product.dynamic) and (bits < 16 or narrowest < WIDEST),
+        "widened": nibbles_widened(row, target) or halves,
+        "nibbles converted": stored is not None and stored.element.bits == NIBBLE_BITS and product.b.transposed,
+        # The elements of both operands change places on the way to registers.
+        "both across": bits < 16 and product.a.transposed and not product.b.transposed,
+        "below a byte": bits < 8,
+        "edges": edges,
+        "functions": bool(costly),
+        "a logarithm": "math.log" in costly,
+        "few warps": tile.warps < LOOP_WARPS,
+        "little shared memory": target.shared < 128 * KIB,
+        "before sm_90": target.sm < 90,
+        "after sm_90": target.sm > 90,
+        "16 bits": product.d.element.bits <= SHORT,
+    }
+    return {fact for fact, holds in facts.items() if holds}
+
+
+def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
+    """Whether ptxas spills in the epilogue of warpgroups.
 
     It has no room for a logarithm and a matrix beside 256 columns where the rows of the matrix are not aligned, as
     those of a D that is `padded`; nor for any of `FUNCTIONS` where three warpgroups multiply, for which a lane has 160
-    registers (`GROUP_EVIDENCE`: 20 and 24 bytes).
+    registers (20 and 24 bytes).
+
+    Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A in
+    registers, nor for the sums of a B in registers that are more than 224 rows of D; beside a logarithm and a matrix
+    128 rows. Nor has it room for 256 columns of results of 32 bits of an A in registers in rows that are an unknown
+    distance apart.
     """
-    if rows > MOST_GROUP_ROWS:
-        return bool(functions(product))
-    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
-    return padded and columns == MOST_GROUP_COLUMNS and matrix and "math.log" in functions(product)
-
-
-def register_spills(product: Product, role: str, wide: int) -> bool:
-    """Whether ptxas spills in the epilogue of warpgroups with operand "a" or "b" in registers, by instructions of so
-    many columns (`REGISTER_EVIDENCE`).
-
-    Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A so, nor
-    for the sums of a B so that are more than 224 rows of D; beside a logarithm and a matrix 128 rows. Nor has it room
-    for 256 columns of results of 32 bits of an A so in rows that are an unknown distance apart.
-    """
-    found = functions(product)
-    if role == "a":
-        return product.d.element.bits > SHORT and (bool(found) or (bool(product.dynamic) and wide > 224))
-    matrix = any(not isinstance(operand, VectorOperand) for operand in product.epilogue_operands)
-    return bool(found) and wide > (128 if matrix and "math.log" in found else 224)
+    costly, width = functions(product), tile.width
+    crowded = "math.log" in costly and bool(matrices(product))
+    if tile.in_registers == "a":
+        return product.d.element.bits > SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
+    if tile.in_registers == "b":
+        return bool(costly) and width > (128 if crowded else 224)
+    if tile.m > MOST_GROUP_ROWS:
+        return bool(costly)
+    return padded and width == MOST_GROUP_COLUMNS and crowded
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:
@@ -346,10 +235,10 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
     scales = product.group_scales
-    if scales is None or schedule.grid.ctas:
+    if scales is None or schedule.ctas:
         return None
     shape = list(scales.type.get_shape())
-    shape[1 - product.group_axis] = schedule.tile.cta[1]
+    shape[1 - product.group_axis] = schedule.cta[1]
     rows, columns = shape
     whole = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
     return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
@@ -366,19 +255,19 @@ def _scale_bytes(product: Product, schedule: Schedule) -> int:
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
-    m, n, k = schedule.tile.cta
+    m, n, k = schedule.cta
     sides = [(m * k // product.sparsity, shared_bits(product, product.a)), (n * k, shared_bits(product, product.b))]
     if product.metadata is not None:
         words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
         sides.append((words, product.metadata.element.bits))
     sides += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
-    parts = [schedule.loop.stages * elements * bits // 8 for elements, bits in sides]
+    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
     parts += [size] if (size := _scale_bytes(product, schedule)) else []
-    if schedule.loop.sync == "mbarrier":
-        parts.append(2 * schedule.loop.stages * BARRIER_BYTES)
-    if schedule.tile.sliced_k > 1:
+    if schedule.sync == "mbarrier":
+        parts.append(2 * schedule.stages * BARRIER_BYTES)
+    if schedule.sliced_k > 1:
         parts.append(schedule.slice_bytes)
-    if schedule.epilogue.staging:
+    if schedule.staging:
         parts.append(strip_bytes(product, schedule))
     end = 0
     for part in parts:

@@ -9,12 +9,12 @@ from ...dialect.isa.types import FP8
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
-from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule import FIELDS, Schedule, ScheduleError
+from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from .defaults import check_c, check_epilogue, check_loop, laid_out
-from .in_registers import WAYS
 from .model import SHORTEST_PACKED_ROW, as_halves, bits_twice, roles, row_bytes
 from .resources import (
     ADDRESSING_REGISTERS,
@@ -27,11 +27,18 @@ from .resources import (
     rows_of,
     shared_bytes,
 )
-from .warpgroup import MOST_PROMOTED, PLAIN, check_tiles, row_of
+from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup import shared_bytes as warpgroup_shared_bytes
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
+
+TAKEN_BY_WARPGROUPS = {
+    **{field.name: field.default for field in FIELDS.values() if WARPGROUPS not in field.of},
+    "sync": "mbarrier",
+    "swizzle": LINE,
+}
+"""The fields that products of warpgroups have no choice of."""
 
 SM_REGISTERS, REGISTER_STEP = 1 << 16, 8
 """Registers of an SM, of which a thread has a multiple of 8."""
@@ -46,16 +53,15 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     Raises:
         ScheduleError: naming the field that does not fit.
     """
-    tile, way = schedule.tile, WAYS[schedule.tile.in_registers]
-    if reason := way.why_not(product, target):
-        asked = f"in_registers = {tile.in_registers}" if tile.in_registers != PLAIN else f"mma = {tile.mma}"
+    if reason := why_not(product, target, schedule.in_registers):
+        asked = f"in_registers = {schedule.in_registers}" if schedule.in_registers != PLAIN else f"mma = {schedule.mma}"
         raise ScheduleError(f"{asked}: {reason}")
-    product = laid_out(product, schedule.operands)
+    product = laid_out(product, schedule.transpose, schedule.padded)
     row = row_of(product, schedule, target)
     _check_promoted(schedule, row)
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
-    way.check_operands(schedule, product)
+    check_operands(schedule, product)
     _check_any(schedule, product, target)
 
 
@@ -65,20 +71,19 @@ def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
     _check_parts(schedule, product)
     _check_cluster(schedule, product)
     _check_own_tiles(schedule, product)
-    for name, plain in (("sliced_k", 1), ("prefetch", 0), ("unroll", 0), ("fp8_as", "none"),
-                        ("sync", "mbarrier"), ("swizzle", LINE)):  # fmt: skip
+    for name, plain in TAKEN_BY_WARPGROUPS.items():
         if (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
     if (needed := warpgroup_shared_bytes(product, schedule)) > target.shared:
         raise ScheduleError(
-            f"{schedule.loop.stages} stages of {schedule.tile.cta} take {needed} bytes of shared memory, {target} has "
+            f"{schedule.stages} stages of {schedule.cta} take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"
         )
 
 
 def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
     """Refuses instructions whose sums take more registers than a thread of a CTA of so many can have."""
-    threads = LANES * (schedule.consumers + WARPS)
+    threads = LANES * (schedule.consumer_warps + WARPS)
     most = SM_REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
     needed = row.registers("d") + BESIDE_SUMS
     if needed > most:
@@ -90,19 +95,19 @@ def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
 
 def _check_parts(schedule: Schedule, product: Product) -> None:
     """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
-    if (parts := schedule.grid.split_k) == 1:
+    if (parts := schedule.split_k) == 1:
         return
     if product.dynamic:
         raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
     if product.batch:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if parts > (tiles := product.k_tiles(schedule.tile.cta[2])):
-        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.tile.cta[2]}")
+    if parts > (tiles := product.k_tiles(schedule.cta[2])):
+        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
 def _check_cluster(schedule: Schedule, product: Product) -> None:
     """Refuses clusters where the tiles of D are not counted."""
-    if (cluster := schedule.grid.cluster) == (1, 1):
+    if (cluster := schedule.cluster) == (1, 1):
         return
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
@@ -110,18 +115,18 @@ def _check_cluster(schedule: Schedule, product: Product) -> None:
 
 def _check_own_tiles(schedule: Schedule, product: Product) -> None:
     """Refuses consumers in turns but where each has tiles of its own, of a whole K that is known."""
-    if schedule.loop.consumers == "cooperative":
+    if schedule.consumers == "cooperative":
         return
-    if not schedule.own_tiles or not schedule.grid.ctas or schedule.grid.split_k > 1 or not product.is_known("k"):
+    if not schedule.own_tiles or not schedule.ctas or schedule.split_k > 1 or not product.is_known("k"):
         raise ScheduleError(
-            f"consumers = {schedule.loop.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "
+            f"consumers = {schedule.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "
             "and all of a K that is known"
         )
 
 
 def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
     """Refuses to promote sums that the tensor cores keep whole, or that are too many."""
-    if (given := schedule.arithmetic.promote) == PLAIN:
+    if (given := schedule.promote) == PLAIN:
         return
     if row.a.name not in FP8 or row.d.name != given:
         raise ScheduleError(
@@ -143,40 +148,30 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     Raises:
         ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
     """
-    if schedule.tile.together > 1:
+    if schedule.together > 1:
         check_warpgroup(schedule, product, target)
         return
-    if (promoted := schedule.arithmetic.promote) != "none":
-        raise ScheduleError(f"promote = {promoted} is for products of warpgroups, got mma = {schedule.tile.mma}")
-    tile, acc = schedule.tile, schedule.arithmetic.accumulate
+    acc = schedule.accumulate
     rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
-    row = next((r for r in rows if r.shape == tile.mma), None)
+    row = next((r for r in rows if r.shape == schedule.mma), None)
     if row is None:
         have = ", ".join(str(r.shape) for r in rows)
-        raise ScheduleError(
-            f"{target} has no mma {tile.mma} for {multiplied(product)} accumulated in {acc}; it has {have or 'none'}"
-        )
-    ways = arrangement(product, row, tile.warp)
+        wanted = f"mma {schedule.mma} for {multiplied(product)} accumulated in {acc}"
+        raise ScheduleError(f"{target} has no {wanted}; it has {have or 'none'}")
+    ways = arrangement(product, row, schedule.warp)
     narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
-    if tile.cta[2] % (whole := tile.sliced_k * max(row.shape.k, CHUNK_BITS // narrowest)):
-        cut = f" for {tile.sliced_k} slices" if tile.sliced_k > 1 else ""
-        raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {tile.cta[2]}")
-    if schedule.loop.consumers != "cooperative":
-        raise ScheduleError(f"consumers = {schedule.loop.consumers}: only warpgroups take turns")
-    for field in ("transpose", "padded"):
-        if (given := schedule[field]) != "none":
-            raise ScheduleError(f"{field} = {given} is for products of warpgroups, got mma = {schedule.tile.mma}")
-    if schedule.grid.cluster != (1, 1):
-        raise ScheduleError("cluster is for products of warpgroups, whose tiles come by tensor copies")
+    if schedule.cta[2] % (whole := schedule.sliced_k * max(row.shape.k, CHUNK_BITS // narrowest)):
+        cut = f" for {schedule.sliced_k} slices" if schedule.sliced_k > 1 else ""
+        raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
     _check_kind(schedule, product, row)
-    if schedule.grid.split_k > 1 and (reason := unsplit(product, schedule.grid.split_k, row)):
-        raise ScheduleError(f"split_k = {schedule.grid.split_k}: {reason}")
-    if schedule.grid.split_k > 1 and schedule.operands.pack != "none":
-        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.operands.pack}")
+    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
+        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
+    if schedule.split_k > 1 and schedule.pack != "none":
+        raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
     needed = shared_bytes(product, schedule)
     if needed > target.shared:
         raise ScheduleError(
-            f"{schedule.loop.stages} stages of {tile.cta} take {needed / KIB:g} KiB of shared memory, "
+            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
             f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
         )
     _check_registers(schedule, row, target)
@@ -187,8 +182,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
 
 def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
     """What element types, sparse and scaled products ask of a schedule."""
-    cta, slices, fp8_as = schedule.tile.cta, schedule.tile.sliced_k, schedule.operands.fp8_as
-    access, element = schedule.operands.access, max((row.a, row.b), key=lambda e: e.memory_bits)
+    cta, slices, fp8_as = schedule.cta, schedule.sliced_k, schedule.fp8_as
+    access, element = schedule.access, max((row.a, row.b), key=lambda e: e.memory_bits)
     if (size := element.memory_bits // BYTE) > access:
         raise ScheduleError(f"access = {access}: an element of {element.name} takes {size} bytes")
     if product.metadata is not None and cta[2] % (span := metadata_span(row.a)):
@@ -210,7 +205,7 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:
-    pack = schedule.operands.pack
+    pack = schedule.pack
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(pack) and not operand.is_compact:
             raise ScheduleError(
@@ -246,18 +241,17 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
 
 
 def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
-    tile = schedule.tile
-    (m, n), buffers = tile.warp, 1 if schedule.loop.stages == 1 else 2
-    emulated = (as_halves(row, target) and schedule.operands.fp8_as == "none") or bits_twice(row, target)
-    lane = lane_registers(tile.warp, row, buffers, emulated=emulated)
+    (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
+    emulated = (as_halves(row, target) and schedule.fp8_as == "none") or bits_twice(row, target)
+    lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
     lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
     if lane > MAX_REGISTERS:
         raise ScheduleError(
             f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
             f"use a smaller warp tile"
         )
-    if lane * tile.threads > target.registers:
+    if lane * schedule.threads > target.registers:
         raise ScheduleError(
-            f"{tile.warps} warps of {m}x{n} take about {lane * tile.threads} registers, an SM of {target} "
+            f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
             f"has {target.registers}; use fewer warps or a smaller warp tile"
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import isqrt, lcm, prod
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -16,7 +17,6 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     FloatAttr,
     IntegerAttr,
-    IntegerType,
     MemRefType,
     ModuleOp,
     StridedLayoutAttr,
@@ -25,15 +25,16 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.targets import Target
+from ...dialect.mlir.affine import loops_of
 from ...dialect.schedule import ScheduleError
 from ...dialect.warp.assumptions import AssumeDivisibleOp, IsDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of
-from ...dialect.warp.elements import PointwiseOp, loops_of
+from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import strides_of
@@ -57,6 +58,9 @@ from .warpgroup import LEAST_PACKED
 #     ...
 #     warp.matmul ... %S, %T ... into %U
 #     linalg.copy ins(%part_of_U) outs(%D)
+
+
+INTEGER_ZEROS: Mapping[Attribute, IntegerAttr] = {i8: IntegerAttr(0, i8), i32: IntegerAttr(0, i32)}
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     for value, loops in (*zip((*op.matrices, op.d), (map_a, map_b, map_d), strict=True), *of_c, *beside):
         if along.setdefault(value, tuple(loops)) != tuple(loops):
             return None  # one matrix in two places, which would be rounded otherwise in each
-    if not all(_is_zeroed(memory_of(value)) for value in along):
+    if any(_zero_of(memory_of(value)) is None for value in along):
         return None
     step = max(WIDEST * BYTE // matrix.memory_bits for matrix in matrices)
     columns = frozenset(along[matrix.value][matrix.dimensions[1]] for matrix in matrices)
@@ -173,8 +177,8 @@ class CopiedOperands:
         part = self._part(memory, memory_type, sizes) if self.rounding.changes(value) else memory
         op = self.product.op
         if value != op.d or value == op.c or value in op.epilogue_operands:
-            if part is not memory:
-                self.index.insert(FillOp([self._zero(kind)], [memory], []))
+            if part is not memory and (zero := _zero_of(kind)) is not None:
+                self.index.insert(FillOp([self.index.insert(arith.ConstantOp(zero)).result], [memory], []))
             self.index.insert(CopyOp([value], [part], []))
         if value == op.d:
             self.behind.append(CopyOp([part], [value], []))
@@ -201,13 +205,6 @@ class CopiedOperands:
         rank = len(sizes)
         return self.index.insert(memref.SubviewOp.get(memory, [0] * rank, list(sizes), [1] * rank, part)).result
 
-    def _zero(self, kind: Memory) -> SSAValue:
-        element = kind.element_type
-        if isinstance(element, AnyFloat):
-            return self.index.insert(arith.ConstantOp(FloatAttr(0.0, element))).result
-        assert isinstance(element, IntegerType)
-        return self.index.insert(arith.ConstantOp(IntegerAttr(0, element.bitwidth))).result
-
 
 def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
     if isinstance(size, int):
@@ -215,9 +212,10 @@ def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
     return index.insert(arith.CmpiOp(size, index.value(least), "uge")).result
 
 
-def _is_zeroed(kind: Memory) -> bool:
-    """Whether `linalg.fill` writes 0 to the elements: constants of integers have no sign."""
-    return isinstance(kind.element_type, AnyFloat) or kind.element_type in (i8, i32)
+def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
+    """The 0 that `linalg.fill` writes to elements; None of those without one: constants of integers have no sign."""
+    element = kind.element_type
+    return FloatAttr(0.0, element) if isinstance(element, AnyFloat) else INTEGER_ZEROS.get(element)
 
 
 def _begins_badly(matrix: MatrixOperand | None) -> bool:
@@ -369,6 +367,7 @@ class VersionPass(ModulePass):
     """
 
     name = "warp-version"
+    needs: ClassVar = ("dynamic",)
 
     tuned: str | None = None
 

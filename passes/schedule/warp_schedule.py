@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from ...dialect.isa.targets import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
-from ...dialect.schedule.records import ScheduleField
+from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
@@ -21,8 +21,8 @@ from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .choice import default_schedule, products
-from .in_registers import declined
 from .override import Tuned, asked_of, followed, key_of, one_group, override
+from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
 

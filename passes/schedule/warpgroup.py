@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product as combinations
 from math import gcd, prod
+from typing import Any
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
@@ -12,22 +13,14 @@ from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.records import (
-    LEAST_RING,
-    ArithmeticSchedule,
-    EpilogueSchedule,
-    GridSchedule,
-    LoopSchedule,
-    OperandSchedule,
-    TileSchedule,
-)
+from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product
-from .defaults import can_change, laid_out
+from ..linalg.product import Product, along_k
+from .defaults import can_change, laid_out, matrices
 from .model import SHORTEST_PACKED_ROW, roles, row_bytes
 from .resources import group_spills, multiplied, promotes, warpgroup_rows
 from .warpgroup_model import LINE, GroupTile, cost, held_columns, k_of, panel_columns, panel_of_b, tile_count, tiles_of
@@ -61,15 +54,15 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
     Raises:
         ScheduleError: if there is none.
     """
-    known = warpgroup_rows(product, exchanged=schedule.tile.exchanged)
-    rows = [r for r in known if r.d.name == schedule.arithmetic.accumulate and r.runs_on(target)]
+    known = warpgroup_rows(product, exchanged=schedule.exchanged)
+    rows = [r for r in known if r.d.name == schedule.accumulate and r.runs_on(target)]
     for row in rows:
-        if row.shape == schedule.tile.mma:
+        if row.shape == schedule.mma:
             return row
-    near = sorted({r.shape for r in rows}, key=lambda shape: abs(shape.n - schedule.tile.mma.n))[:3]
+    near = sorted({r.shape for r in rows}, key=lambda shape: abs(shape.n - schedule.mma.n))[:3]
     raise ScheduleError(
-        f"{target} has no wgmma {schedule.tile.mma} for {multiplied(product)} accumulated in "
-        f"{schedule.arithmetic.accumulate}; the nearest are {', '.join(map(str, sorted(near))) or 'none'}"
+        f"{target} has no wgmma {schedule.mma} for {multiplied(product)} accumulated in "
+        f"{schedule.accumulate}; the nearest are {', '.join(map(str, sorted(near))) or 'none'}"
     )
 
 
@@ -80,21 +73,21 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         ScheduleError: for tiles that are not the instruction's, K tiles that are no whole lines of shared memory, tiles
             of more rows than a box has, or rows of D that are not staged so.
     """
-    tile = schedule.tile
-    if tile.warp != tile.covered:
-        sizes = "x".join(map(str, tile.covered))
-        raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {tile.warp}")
-    if tile.cta[2] * product.a.element.memory_bits // 8 % LINE:
-        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {tile.cta[2]} elements")
-    if max(tile.cta) > MOST_BOX:
-        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {tile.cta}")
-    if schedule.epilogue.staging not in (0, rows := staged_part(product, tile)[0]):
-        raise ScheduleError(f"staging = {schedule.epilogue.staging}: a warpgroup stages {rows} rows of D")
+    cta = schedule.cta
+    if schedule.warp != schedule.covered:
+        sizes = "x".join(map(str, schedule.covered))
+        raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
+    if cta[2] * product.a.element.memory_bits // 8 % LINE:
+        raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
+    if max(cta) > MOST_BOX:
+        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
+    if schedule.staging not in (0, rows := staged_part(product, schedule)[0]):
+        raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
 
 
 def stage_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of one stage."""
-    m, n, k = schedule.tile.cta
+    m, n, k = schedule.cta
     columns = held_columns(product, n)
     sizes = m * k // product.sparsity * product.a.element.memory_bits, columns * k * product.b.memory_bits
     tiles = [bits // 8 for bits in sizes]
@@ -106,29 +99,29 @@ def stage_bytes(product: Product, schedule: Schedule) -> int:
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: stages, their mbarriers, and D on its way."""
-    barriers = 2 * schedule.loop.stages * BARRIER_BYTES
-    return schedule.loop.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
+    barriers = 2 * schedule.stages * BARRIER_BYTES
+    return schedule.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
 
 
-def staged_part(product: Product, tile: TileSchedule) -> tuple[int, int]:
+def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     """The rows and columns of D that a warpgroup stages at a time; none where tensor copies cannot store them.
 
     Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
     """
-    (rows, columns), bits = tile.covered, product.d.element.bits
+    (rows, columns), bits = schedule.covered, product.d.element.bits
     panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
-    width = columns if tile.exchanged else panel
+    width = columns if schedule.exchanged else panel
     return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory in which each warpgroup stages rows of D."""
-    if not schedule.epilogue.staging:
+    if not schedule.staging:
         return 0
-    staged = prod(staged_part(product, schedule.tile)) * product.d.element.bits // BYTE
-    return schedule.consumers // schedule.tile.together * BUFFERS * staged
+    staged = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
+    return schedule.consumer_warps // schedule.together * BUFFERS * staged
 
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
@@ -138,26 +131,33 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
 
 
 def schedule_of_tile(
-    product: Product, tile: TileSchedule, of_d: GroupTile, accumulate: str, target: Target, *, group: int,
-    operands: OperandSchedule | None = None,
-) -> Schedule:  # fmt: skip
-    """The schedule that goes with a tile.
+    product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
+) -> Schedule:
+    """The schedule that goes with a tile; `operands` are the fields that say how those are prepared.
 
     As many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs that go from tile to tile where
     there are more tiles than SMs; rows of D staged where tensor copies can store them.
     """
     schedule = Schedule(
-        tile,
-        LoopSchedule(LEAST_RING, sync="mbarrier"),
-        grid=GridSchedule(group, of_d.parts, cluster=of_d.cluster),
-        epilogue=EpilogueSchedule(staged_part(product, tile)[0]),
-        operands=operands or OperandSchedule(),
-        arithmetic=ArithmeticSchedule(accumulate, "f32" if promotes(product, accumulate) else "none"),
+        cta=(tile.m, tile.n, tile.depth * k_of(product)),
+        warp=(tile.m, ROWS) if tile.in_registers == "b" else (ROWS, tile.n),
+        mma=row.shape,
+        stages=LEAST_RING,
+        group=group_of(product, tile),
+        accumulate=accumulate,
+        split_k=tile.parts,
+        sync="mbarrier",
+        promote="f32" if promotes(product, accumulate) else PLAIN,
+        cluster=tile.cluster,
+        in_registers=tile.in_registers,
+        **operands,
     )
+    schedule = schedule.with_fields(staging=staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
-    if tile_count(product, of_d) > target.sms:
+    if tile_count(product, tile) > target.sms:
         return schedule.with_fields(stages=stages, ctas=target.sms)
-    return schedule.with_fields(stages=min(stages, max(LEAST_RING, -(-product.k_tiles(tile.cta[2]) // of_d.parts))))
+    turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
+    return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
 
 
 # Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a).
@@ -200,38 +200,87 @@ MOST_PROMOTED_BY_THREE = 128
 """The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
 spills)."""
 
+ROLES = ("b", "a", PLAIN)
+"""The values of `in_registers`: the operand that warpgroups have in registers, if any. Of several that pay the first is
+chosen."""
 
-def why_not(product: Product, target: Target, *, packed: bool = False) -> str:
-    """Why warpgroups cannot multiply a product; empty if they can. With `packed` operands may be packed first."""
-    rows = warpgroup_rows(product)
-    if not any(row.runs_on(target) for row in rows):
+OTHER = {"a": "b", "b": "a"}
+
+LEAST_ROWS, LEAST_ALONG_K, LEAST_ALONG_N = 64, 1 << 32, 1 << 29
+"""Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so (H200,
+microseconds by fragments and so: 64x8192x8192, 4 bits along K 35.4 and 32.3, 8 bits along N 30.2 and 27.4;
+256x4096x4096 30.1 and 21.2, 28.7 and 19.3; 128x4096x4096 18.3 and 19.8, 18.0 and 16.4; 512x1024x1024 8.3 and 8.7, 8.3
+and 7.7). Of 8 bits along K 64 rows are too few: 31.2 and 34.0."""
+
+GROUP_ROWS = 128
+"""Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
+of 256 rows: tf32 4096 354 microseconds with 16, 350 with 8; e4m3 8192 748 and 733)."""
+
+LEAST_STAGES, LEAST_WIDTH = 4, 32
+"""With an operand in registers: stages without which copies are not far enough ahead; columns of the narrowest
+instruction."""
+
+
+def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool = True) -> str:
+    """Why warpgroups cannot multiply a product, with this operand in registers; empty if they can.
+
+    With `packed` operands may be packed or transposed first.
+    """
+    if not any(row.runs_on(target) for row in warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
-    for role, operand in (("a", product.a), ("b", product.b)):
-        transposed = role in roles(_transposed(product))
-        if transposed and not (packed and can_change(operand)):
-            return f"{operand.name} of {operand.element.name} must lie along k"
-        if not transposed and (reason := not_copied(operand)) and not (packed and packs(product, operand)):
+    if role != PLAIN and (reason := _stays_in_memory(product, role)):
+        return reason
+    for name, operand in (("a", product.a), ("b", product.b)):
+        if name in roles(_transposed(product, role)):
+            if not (packed and can_change(operand)):
+                return f"{operand.name} of {operand.element.name} must lie along k"
+        elif (reason := not_copied(operand)) and not (role == PLAIN and packed and packs(product, operand)):
             return f"{operand.name} {reason}"
+    if role != PLAIN and promotes(product, "f32"):
+        return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
     return ""
 
 
-def _transposed(product: Product) -> str:
-    """The operands that must lie otherwise, as the field `transpose` names them: those that do not lie along K, of
-    elements that have not 16 bits."""
-    lie = (("a", product.a, not product.a.transposed), ("b", product.b, product.b.transposed))
-    return "".join(role for role, o, along_k in lie if not along_k and o.element.bits != 16) or PLAIN
+def _stays_in_memory(product: Product, role: str) -> str:
+    """Why an operand is not multiplied from registers; empty if it can be."""
+    operand, _ = _both(product, role)
+    if operand.stored is None and not _turns(product, role):
+        lies = "along k " * along_k(product, role)
+        return f"{operand.name} of {operand.element.name} {lies}is multiplied where it lies"
+    if operand.stored is not None and operand.stored.element.bits < BYTE and not along_k(product, role):
+        return f"integers of {operand.stored.element.bits} bits in rows along n are not converted for warpgroups"
+    if product.group:
+        return "the sums of groups that have scales are not those of warpgroups"
+    return "A is sparse" if product.metadata is not None else ""
 
 
-def prepared(product: Product) -> OperandSchedule:
-    """What is done to the operands beside the product: A and B are transposed and packed where they must be, and D is
-    padded where that pays."""
-    transposed = OperandSchedule(transpose=_transposed(product))
-    seen = laid_out(product, transposed)
+def _both(product: Product, role: str) -> tuple[MatrixOperand, MatrixOperand]:
+    """The operand in registers and the other one."""
+    return (product.a, product.b) if role == "a" else (product.b, product.a)
+
+
+def _turns(product: Product, role: str) -> bool:
+    """Whether an operand must lie along K, as all but elements of 16 bits must, and does not."""
+    operand, _ = _both(product, role)
+    return not along_k(product, role) and operand.element.bits != 16
+
+
+def _transposed(product: Product, role: str) -> str:
+    """The operands that a launch must transpose, as the field `transpose` names them: none that registers have."""
+    return "".join(each for each in "ab" if each != role and _turns(product, each)) or PLAIN
+
+
+def prepared(product: Product, role: str) -> dict[str, str]:
+    """The fields that say what is done to the operands beside the product: A and B are transposed and packed where they
+    must be, and D is padded where that pays."""
+    transpose = _transposed(product, role)
+    if role != PLAIN:
+        return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
     pads = product.m * product.n >= LEAST_PADDED and can_change(product.d) and product.d.element.bits in STAGED_BITS
     padded = "d" if pads and not_copied(product.d) else PLAIN
-    return OperandSchedule(_packed(seen), transpose=transposed.transpose, padded=padded)
+    return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
 
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
@@ -242,17 +291,40 @@ def packs(product: Product, operand: MatrixOperand) -> bool:
 
 def _packed(product: Product) -> str:
     """The operands that must be packed, as the field `pack` names them."""
-    found = "".join(role for role, operand in (("a", product.a), ("b", product.b)) if not_copied(operand))
-    return found or PLAIN
+    return "".join(role for role, operand in (("a", product.a), ("b", product.b)) if not_copied(operand)) or PLAIN
 
 
-def pays(product: Product, target: Target) -> bool:
-    """Whether warpgroups can multiply, and are worth their start."""
-    if why_not(product, target, packed=True):
+def pays(product: Product, target: Target, role: str) -> bool:
+    """Whether warpgroups are worth their start, with this operand in registers.
+
+    That is faster than fragments of both operands, each of whose rows of tiles converts all of B again, or than a
+    launch of its own that transposes it. Of two that must be transposed, that launch takes the smaller one.
+    """
+    if why_not(product, target, role):
         return False
-    if promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
-        return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
-    return is_large(product, laid_out=_transposed(product) != PLAIN or _packed(product) != PLAIN)
+    transpose = _transposed(product, role)
+    if role == PLAIN:
+        if promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
+            return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
+        return is_large(product, laid_out=transpose != PLAIN or _packed(product) != PLAIN)
+    operand, other = _both(product, role)
+    if group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
+        return False
+    if operand.stored is None:
+        moved = transpose != PLAIN
+        larger = moved and _size(other) > _size(operand) and not why_not(product, target, OTHER[role])
+        return is_large(product, laid_out=moved) and not larger and not _unknown_pitches(product, role)
+    least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
+    rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
+    return product.m >= rows and _products(product) >= least
+
+
+def _size(operand: MatrixOperand) -> int:
+    return prod(operand.shape) * operand.memory_bits
+
+
+def _products(product: Product) -> int:
+    return product.m * product.n * product.depth * product.matrices
 
 
 def is_large(product: Product, *, laid_out: bool) -> bool:
@@ -264,57 +336,125 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
         least = LEAST_BATCHED
     else:
         least = LEAST_PRODUCTS if product.m * product.n > FEW_ELEMENTS else LEAST_DEEP
-    return product.m > ROWS and product.m * product.n * product.depth * product.matrices >= least
+    return product.m > ROWS and _products(product) >= least
 
 
-def warpgroup_candidates(product: Product, target: Target, accumulate: str) -> Iterator[Schedule]:
-    """Schedules for warpgroups that are worth trying, those that the model likes best first."""
-    for schedule in schedules_by_cost(product, target, accumulate):
-        groups = dict.fromkeys((schedule.grid.group, GROUP, 8, 4))
-        for group, staging in combinations(groups, dict.fromkeys((schedule.epilogue.staging, 0))):
+def _unknown_pitches(product: Product, role: str) -> bool:
+    """Whether rows of a matrix that sums start from, or that lies beside them, are an unknown distance apart.
+
+    With B in registers a lane has elements of so many rows that their addresses spill (`ptxas`, 256 rows of f32: 960
+    bytes).
+    """
+    return role == "b" and bool(product.dynamic) and (product.c is not None or bool(matrices(product)))
+
+
+def declined(product: Product, target: Target) -> str:
+    """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
+    empty if one is, or none need be."""
+    changed = [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]
+    known = any(row.runs_on(target) for row in warpgroup_rows(product, exchanged="b" in changed))
+    if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
+        return ""
+    reasons = {role: why_not(product, target, role) or _beside(product, role) for role in changed}
+    if not all(reasons.values()):
+        return ""
+    return next((f"{role.upper()} in registers: {reason}" for role, reason in reasons.items()), "")
+
+
+def _beside(product: Product, role: str) -> str:
+    unknown = _both(product, role)[0].stored is None and _unknown_pitches(product, role)
+    return "rows beside the sums are an unknown distance apart" if unknown else ""
+
+
+def candidates(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
+    """Schedules of warpgroups with this operand in registers that are worth trying, those that the model likes best
+    first."""
+    for schedule in schedules_by_cost(product, target, accumulate, role):
+        groups = dict.fromkeys((schedule.group, GROUP, 8, 4) if role == PLAIN else (schedule.group,))
+        stagings = dict.fromkeys((schedule.staging, 0) if role == PLAIN else (schedule.staging,))
+        for group, staging in combinations(groups, stagings):
             yield schedule.with_fields(group=group, staging=staging)
 
 
-def schedules_by_cost(product: Product, target: Target, accumulate: str) -> Iterator[Schedule]:
-    """A schedule for each tile of warpgroups, the cheapest first."""
-    if why_not(product, target, packed=True):
+def schedules_by_cost(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
+    """A schedule for each tile, the cheapest first."""
+    if why_not(product, target, role):
         return
-    rows = {r.shape.n: r for r in warpgroup_rows(product) if r.d.name == accumulate and r.runs_on(target)}
-    operands = prepared(product)
-    product = laid_out(product, operands)
-    held = (tile for tile in tiles_of(product, operands.pack, target) if tile.n in rows)
+    every = warpgroup_rows(product, exchanged=role == "b")
+    rows = {r.shape.n: r for r in every if r.d.name == accumulate and r.runs_on(target)}
+    operands = prepared(product, role)
+    product = laid_out(product, operands["transpose"], operands["padded"])
+    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
     if promotes(product, accumulate):
-        held = (tile for tile in held if tile.n <= (MOST_PROMOTED if tile.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE))
-    padded = operands.padded != PLAIN
-    fitting = (tile for tile in held if not group_spills(product, tile.m, tile.n, padded=padded))
-    for of_d in sorted(fitting, key=lambda tile: cost(product, tile, operands.pack, target)):
-        tile = TileSchedule((of_d.m, of_d.n, k_of(product)), (ROWS, of_d.n), rows[of_d.n].shape)
-        group = group_of(product, of_d)
-        yield schedule_of_tile(product, tile, of_d, accumulate, target, group=group, operands=operands)
+        tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
+    fitting = (tile for tile in tiles if not group_spills(product, tile, padded=operands["padded"] != PLAIN))
+    for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
+        schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
+        if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
+            yield schedule
 
 
 def group_of(product: Product, tile: GroupTile) -> int:
     """Rows of tiles that are walked together."""
+    if tile.in_registers == "b":
+        return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
     narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
     return NARROW_GROUP if narrow else GROUP
 
 
-def check_operands(schedule: Schedule, product: Product) -> None:
-    """Checks that A and B, laid out as the schedule says, are multiplied where tensor copies bring them.
+def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:
+    """The schedule of warpgroups that the model likes best; None if none pays.
+
+    `asked` is the operand in registers that is asked for, or empty.
 
     Raises:
-        ScheduleError: naming the operand that is not, or the instruction.
+        ScheduleError: if warpgroups cannot multiply the product as is asked for.
     """
-    for operand, along_k in ((product.a, not product.a.transposed), (product.b, product.b.transposed)):
-        if not along_k and operand.element.bits != 16:
-            raise ScheduleError(f"{operand.name} of {operand.element.name} must lie along k; or transpose it")
-    panel = panel_of_b(product, schedule.tile.cta[1])
-    if not product.b.transposed and schedule.tile.cta[1] > schedule.tile.mma.n and schedule.tile.mma.n % panel:
+    if asked == PLAIN and product.b.stored is not None:
+        asked = "b"
+    role = asked or next((role for role in ROLES if pays(product, target, role)), "")
+    chosen = next(candidates(product, target, accumulate, role), None) if role else None
+    if asked and chosen is None:
+        with_operand = "" if asked == PLAIN else f" with in_registers = {asked}"
+        reason = why_not(product, target, asked)
+        raise ScheduleError(f"warpgroups cannot multiply this product{with_operand}: {reason}")
+    return chosen
+
+
+def check_operands(schedule: Schedule, product: Product) -> None:
+    """Checks that A and B, laid out as the schedule says, are multiplied where tensor copies bring them, or in
+    registers.
+
+    Raises:
+        ScheduleError: naming the operand that is not, the field that does not fit, or the instruction.
+    """
+    role = schedule.in_registers
+    if role != PLAIN:
+        _check_in_registers(schedule, product, role)
+    if turned := [_both(product, each)[0] for each in "ab" if each != role and _turns(product, each)]:
+        raise ScheduleError(f"{turned[0].name} of {turned[0].element.name} must lie along k; or transpose it")
+    if role == PLAIN:
+        _check_in_shared_memory(schedule, product)
+
+
+def _check_in_registers(schedule: Schedule, product: Product, role: str) -> None:
+    in_registers, (_, other) = f"{role.upper()} in registers", _both(product, role)
+    if schedule.consumers != "cooperative":
+        raise ScheduleError(f"consumers = {schedule.consumers}: with {in_registers} none take turns")
+    takes = {"transpose": OTHER[role]} if other.element.bits != 16 else {}
+    for name in ("pack", "transpose", "padded"):
+        if (value := schedule[name]) not in (PLAIN, takes.get(name)):
+            raise ScheduleError(f"{name} = {value}: {in_registers} takes operands as they lie")
+
+
+def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
+    panel = panel_of_b(product, schedule.cta[1])
+    if not product.b.transposed and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
         raise ScheduleError(
-            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.tile.mma}"
+            f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.mma}"
         )
     for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(schedule.operands.pack) and not packs(product, operand):
+        if role in roles(schedule.pack) and not packs(product, operand):
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        if role not in roles(schedule.operands.pack) and (reason := not_copied(operand)):
+        if role not in roles(schedule.pack) and (reason := not_copied(operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")

@@ -7,13 +7,14 @@ the model likes is bound by what arrives. Elsewhere each row of a box lies acros
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product as combinations
 from math import gcd, prod
 from typing import NamedTuple
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product
+from ..linalg.product import Product, along_k
 from .model import roles
 
 LINE = 128
@@ -63,18 +64,42 @@ READ_PER_CYCLE = 2300
 """Bytes of A and B that arrive from memory in a cycle, 4 TB/s, which parts do not change (128x8192x8192: 394 TFLOP/s
 whole in tiles of 64x128, 359 in two parts of 128x128)."""
 
+STEP_BYTES = 32
+"""Bytes along K that an instruction multiplies."""
+
+CHANGED, TURN = {True: 24, False: 8}, 40
+"""Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
+or along N (H200, 256x8192x8192: 54.8 and 46.0 microseconds in tiles of 256x64, 60.1 and 51.3 of 128x128); and to a K
+tile."""
+
+LEAST_TURN = {True: (0, 425), False: (160, 190)}
+"""Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
+36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
+
 PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
 
 class GroupTile(NamedTuple):
-    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies; in how many parts of K, and in what
-    clusters."""
+    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`; in
+    how many parts of K, in what clusters, and how many lines of K deep."""
 
     m: int
     n: int
     parts: int = 1
     cluster: tuple[int, int] = (1, 1)
+    depth: int = 1
+    in_registers: str = "none"
+
+    @property
+    def width(self) -> int:
+        """Columns of the instruction."""
+        return self.m if self.in_registers == "b" else self.n
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups that multiply."""
+        return self.m * self.n // (self.width * ROWS)
 
 
 WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64), 192: (128, 160, 176)}
@@ -87,8 +112,20 @@ TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
 """Those of a sparse A, of which no others have been measured."""
 
 
-def tiles_of(product: Product, packed: str, target: Target) -> Iterator[GroupTile]:
-    """The tiles that are worth a thought for a product of which some operands are packed."""
+IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2), (1, 2), PARTS))
+"""Tiles with an operand in registers that are tried, in order: columns of the instruction, warpgroups side by side,
+lines of K, parts of K."""
+
+
+def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterator[GroupTile]:
+    """The tiles that are worth a thought for a product of which some operands are packed, or one is in registers."""
+    if role != "none":
+        for width, groups, depth, parts in IN_REGISTERS:
+            m, n = (groups * ROWS, width) if role == "a" else (width, groups * ROWS)
+            tile = GroupTile(m, n, parts, depth=depth, in_registers=role)
+            if parts == 1 or fits(product, tile, target):
+                yield tile
+        return
     across_lines = _across_lines(product, packed)
     for parts in PARTS:
         for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
@@ -143,6 +180,8 @@ def panel_columns(columns: int, bits: int) -> int:
 
 def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> float:
     """The model's time in cycles for a product in tiles of a size."""
+    if tile.in_registers != "none":
+        return _cost_in_registers(product, tile, target)
     ctas = tile_count(product, tile) * tile.parts
     step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
@@ -155,6 +194,18 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
     if tile.parts > 1:
         loops = max(loops, read_bytes(product) / READ_PER_CYCLE)
+    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
+
+
+def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> float:
+    """The same with an operand in registers."""
+    lies = along_k(product, tile.in_registers)
+    changed, (first, each) = CHANGED[lies], LEAST_TURN[lies]
+    steps = tile.depth * LINE // STEP_BYTES
+    turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
+    waves = -(-tile_count(product, tile) * tile.parts // target.sms)
+    turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
+    loops = max(waves * turns * turn, read_bytes(product) / READ_PER_CYCLE)
     return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
 
 

@@ -68,7 +68,7 @@ class AttentionBuilder:
         self.warp_row = warp_row
 
     def build(self) -> None:
-        index, (rows, step, _) = self.index, self.schedule.tile.cta
+        index, (rows, step, _) = self.index, self.schedule.cta
         q, k, v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in (self.q, self.k, self.v))
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
@@ -85,7 +85,7 @@ class AttentionBuilder:
         scores = self._masked(inside, at, self._product(inside, self.scores, q, k, scores, self.warp_row, 0))
         largest, sums, again, p = self._softmax(inside, scores, largest, sums)
         parts = [times(inside, part, again) for part in parts]
-        p, width = self._operand(inside, p), self.values.schedule.tile.warp[1]
+        p, width = self._operand(inside, p), self.values.schedule.warp[1]
         parts = [self._product(inside, self.values, p, v, o, 0, i * width) for i, o in enumerate(parts)]
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(largest, sums, *parts))
@@ -120,7 +120,7 @@ class AttentionBuilder:
 
     def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
         """Scores as the region makes them, and minus infinity where they do not count."""
-        step = self.schedule.tile.cta[1]
+        step = self.schedule.cta[1]
         if self.op.score is not None:
             kind = fragment_of(scores)
             given = list(map(placed, self.read.scores.epilogue_operands))
@@ -147,7 +147,7 @@ class AttentionBuilder:
     def _mask(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
         """Scores with minus infinity behind the last key, and right of the diagonal."""
         kind, keys = fragment_of(scores), self.keys
-        if not isinstance(keys, int) or keys % self.schedule.tile.cta[1]:
+        if not isinstance(keys, int) or keys % self.schedule.cta[1]:
             scores = until(index, scores, index.sub(at, keys), -math.inf)
         if self.op.diagonal is not None:
             start = index.sub(index.sub(at, index.value(self.row)), self.op.diagonal.value.data + 1)
@@ -194,7 +194,7 @@ class AttentionBuilder:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
-        width = self.values.schedule.tile.cta[1]
+        width = self.values.schedule.cta[1]
         parts = [constant(index, part, 0.0) for _ in range(0, width, part.shape[1])]
         largest = constant(index, column_of(scores), lowest)
         return [largest, constant(index, column_of(scores, parts=True), 0.0), *parts]

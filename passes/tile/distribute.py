@@ -113,7 +113,7 @@ class Distribution:
         self.moved = dict[tuple[SSAValue, str], Index]()
         m, n = raster.warp_origin(self.index, self.schedule)
         self.slice = raster.slice_number(self.index, self.schedule)
-        k = self.index.mul(self.slice, self.schedule.tile.cta[2] // self.schedule.tile.sliced_k)
+        k = self.index.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
         self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 
     def rewrite(self) -> None:
@@ -121,7 +121,7 @@ class Distribution:
         chain = self.chain
         ends = [(end, *self._place(end.at)) for end in chain.ends]
         # Slices start from zero each: what the product starts from is added to the sum of them all.
-        whole = self.schedule.tile.sliced_k == 1
+        whole = self.schedule.sliced_k == 1
         start = self._started(self.index, self.kind) if whole else constant(self.index, self.kind, 0.0)
         self.start.tile.replace_all_uses_with(start)
         for value in chain.values:
@@ -162,9 +162,9 @@ class Distribution:
     def _end(self, end: EpilogueOp, m: Index, n: Index) -> None:
         """Stores the warp's part, or its slice's part of that."""
         index, sums = self.index.at(Builder(InsertPoint.before(end))), end.sums
-        if self.schedule.tile.sliced_k > 1:
+        if self.schedule.sliced_k > 1:
             sums, down, across, parts = self._sum(index, sums)
-            if parts < self.schedule.tile.sliced_k:
+            if parts < self.schedule.sliced_k:
                 index = self._some(index, end, parts)
             m, n = index.add(m, down), index.add(n, across)
             if isinstance(self.start, CtaLoadOp) or self.start.value.value.data:
@@ -176,7 +176,7 @@ class Distribution:
         """Lets only the slices that got a part execute an end, the first `parts` of them; what precedes it there."""
         gets = index.insert(arith.CmpiOp(index.value(self.slice), index.value(parts), "ult")).result
         some = scf.IfOp(gets, [], Region(body := Block([last := scf.YieldOp()])))
-        some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.tile.warps // self.schedule.tile.sliced_k * parts, i64)
+        some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.warps // self.schedule.sliced_k * parts, i64)
         index.insert(some)
         end.detach()
         body.insert_op_before(end, last)
@@ -185,22 +185,22 @@ class Distribution:
     def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index, int]:
         """This slice's part of the sum over all slices, how many rows down and columns across it begins, and how many
         slices get one."""
-        tile, whole = self.schedule.tile, fragment_of(sums)
+        schedule, whole = self.schedule, fragment_of(sums)
         try:
-            part = part_of(whole, tile.sliced_k)
+            part = part_of(whole, schedule.sliced_k)
         except VerifyException as error:
             fail(self.chain.product, f"schedule: {error}")
-        if whole.registers // part.registers < tile.sliced_k and self.schedule.grid.split_k > 1:
+        if whole.registers // part.registers < schedule.sliced_k and schedule.split_k > 1:
             fail(self.chain.product, f"schedule: split_k takes no more slices than {whole} has base tiles")
-        room, parts = part.registers * LANES * (tile.sliced_k - 1), whole.registers // part.registers
+        room, parts = part.registers * LANES * (schedule.sliced_k - 1), whole.registers // part.registers
         word = f64 if whole.bits == 64 else f32
-        rows = tile.warps // tile.sliced_k * parts
+        rows = schedule.warps // schedule.sliced_k * parts
         kind = MemRefType(word, [rows, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
-        total = index.insert(SumSlicedKOp(sums, scratch, tile.sliced_k)).part
+        total = index.insert(SumSlicedKOp(sums, scratch, schedule.sliced_k)).part
         steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
         # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
-        place = self.slice if parts == tile.sliced_k else index.rem(self.slice, parts)
+        place = self.slice if parts == schedule.sliced_k else index.rem(self.slice, parts)
         down, across = (index.mul(place, step) for step in steps)
         return total, down, across, parts
 

@@ -18,9 +18,10 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Layout
+from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of
-from ...dialect.warp.elements import YieldOp, loops_of
+from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.epilogue import AXES, MapOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import bounds_attribute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -226,6 +226,7 @@ class RaiseGeluPass(ModulePass):
     """Replaces the operations of a gelu by one `warp.gelu`, if the result has at most 16 bits (sm_90)."""
 
     name = "warp-raise-gelu"
+    needs: ClassVar = ("math.tanh", "math.erf")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)

@@ -24,11 +24,13 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from ...dialect.warp.epilogue import LoadVectorOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp
+from ...dialect.warp.matrices import LdmatrixOp
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import along_k
@@ -50,14 +52,14 @@ class GroupedProduct(DenseProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.groups is not None and schedule_of(op).tile.together == 1
+        return op.groups is not None and schedule_of(op).together == 1
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         groups = self.op.groups
         if groups is None:
             raise ValueError("expected a product with scales of groups")
-        tile = self.tiling.schedule.tile
-        depth = tile.cta[2] // tile.sliced_k
+        schedule = self.tiling.schedule
+        depth = schedule.cta[2] // schedule.sliced_k
         run = min(depth, groups.size)
         # Before the products, which hide how long memory takes to answer.
         scales = [self._load(index, groups, warp, first) for first in range(0, depth, run)]
@@ -74,7 +76,7 @@ class GroupedProduct(DenseProduct):
         count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
         k = index.add(index.add(index.known(groups.k), warp["k"]), first)
         group: Index = index.div(k, groups.size)
-        if count * groups.size % self.tiling.schedule.tile.cta[2]:
+        if count * groups.size % self.tiling.schedule.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
         kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
         line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
@@ -84,7 +86,7 @@ class GroupedProduct(DenseProduct):
         row = MatrixOp(groups.scales, [line], None, 1)
         if isinstance(view := groups.scales.owner, MatrixOp):
             row = view.at([line], None, 1)
-        inside = columns % self.tiling.schedule.tile.cta[1] == 0
+        inside = columns % self.tiling.schedule.cta[1] == 0
         return index.insert(LoadVectorOp(index.insert(row).matrix, start, "columns", kind, in_bounds=inside)).fragment
 
 
@@ -109,28 +111,28 @@ class RegisterProduct(Multiplication):
 
     def __init__(self, op: TileMmaOp) -> None:
         super().__init__(op)
-        self.exchanged = self.tiling.schedule.tile.exchanged
+        self.exchanged = self.tiling.schedule.exchanged
         both = list(zip(self.operands, self.tiles, strict=True))
         (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).tile.in_registers != "none"
+        return schedule_of(op).in_registers != "none"
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        (_, _, depth), k = self.tiling.schedule.tile.cta, self.tiling.row.shape.k
+        (_, _, depth), k = self.tiling.schedule.cta, self.tiling.row.shape.k
         steps = range(0, depth, k)
         changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
         held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
-            index.insert(WgmmaWaitOp(len(steps) - 1))
+            index.insert(WaitOp(WGMMA, len(steps) - 1))
             if held is None:
                 first = self._loaded(outside, index, warp | {"k": at}, k)
             else:
                 first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
-            index.insert(WgmmaFenceOp())
+            index.insert(FenceOp(WGMMA))
             place = self.second.place(outside, warp | {"k": at})
             product = WgmmaOp(
                 *(first, (), self.read, place, accumulator),
@@ -139,8 +141,8 @@ class RegisterProduct(Multiplication):
                 transposed=self.exchanged,
             )
             accumulator = index.insert(product).d
-            index.insert(WgmmaCommitOp())
-        index.insert(WgmmaWaitOp(0))
+            index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
         return accumulator
 
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -83,11 +84,12 @@ class Fp8AsF16Pass(ModulePass):
     """
 
     name = "warp-fp8-as-f16"
+    needs: ClassVar = ("schedule.fp8_as",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
             schedule = kernel.attributes.get(ScheduleAttr.name)
-            if isinstance(schedule, ScheduleAttr) and schedule.data.operands.fp8_as != "none":
+            if isinstance(schedule, ScheduleAttr) and schedule.data.fp8_as != "none":
                 patterns = GreedyRewritePatternApplier([Fp8ProductAsF16()])
                 PatternRewriteWalker(patterns, apply_recursively=False).rewrite_region(kernel.body)
 
@@ -169,10 +171,11 @@ class PackPass(ModulePass):
     """
 
     name = "warp-pack"
+    needs: ClassVar = ("schedule.pack",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if wanted := roles(launch.schedule.operands.pack):
+            if wanted := roles(launch.schedule.pack):
                 found = _copies(launch)
                 copies = [found[role] for role in wanted if role in found]
                 sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}
@@ -226,7 +229,7 @@ class TransposeOperands(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         schedule = _schedule(op)
-        for role in roles(schedule.operands.transpose) if schedule is not None else "":
+        for role in roles(schedule.transpose) if schedule is not None else "":
             at = "ab".index(role)
             value, form, maps = op.matrices[at], op.forms[at], list(op.maps)
             kind = memory_of(value)
@@ -246,7 +249,7 @@ class PadResult(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         schedule, kind, d = _schedule(op), memory_of(op.d), SSAValue.get(op.d)
-        if schedule is None or schedule.operands.padded != "d":
+        if schedule is None or schedule.padded != "d":
             return
         made = _aligned(rewriter, op, padded_type(kind, _bits(kind)), f"{d.name_hint or 'D'}_padded")
         op.operands[_number(op, "d")] = made
@@ -261,6 +264,7 @@ class LayOutPass(ModulePass):
     """
 
     name = "warp-lay-out"
+    needs: ClassVar = ("schedule.transpose", "schedule.padded")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in (TransposeOperands(), PadResult()):

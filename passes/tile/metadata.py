@@ -12,9 +12,9 @@ from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.mma import MmaOp, metadata_type
-from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp, LoadScalesOp, SparseOp, metadata_span
+from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ..builder import Index, IndexBuilder
@@ -45,13 +45,13 @@ class MetadataWords:
 
     def load(self, index: IndexBuilder, a: SparseOp, at: dict[str, Index]) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
-        row, (m, _) = self.tiling.row, self.tiling.schedule.tile.warp
+        row, (m, _) = self.tiling.row, self.tiling.schedule.warp
         if row.metadata is None:
             raise ValueError("metadata is loaded for a sparse instruction")
         where = index.values(self.words(index, at))
         kind = metadata_type(row.metadata, m // row.metadata.rows)
-        loaded = index.insert(LoadMetadataOp(a.metadata, where, kind, padded=a.padded is not None)).fragment
-        return loaded, self._selector(at)
+        loaded = LoadOp(a.metadata, where, kind, registers="tiles", padded=a.padded is not None)
+        return index.insert(loaded).fragment, self._selector(at)
 
     def load_all(
         self, index: IndexBuilder, a: SparseOp, steps: Sequence[dict[str, Index]]
@@ -86,7 +86,7 @@ class MetadataTiles(MetadataWords):
     operand: MatrixOperand
 
     def shared_type(self) -> MemRefType:
-        m, _, k = self.tiling.schedule.tile.cta
+        m, _, k = self.tiling.schedule.cta
         shape = [m // METADATA_ROWS, k // self.span * LANES]
         line = SwizzleAttr(LANES * self.operand.element.bits // 8)
         return MemRefType(self.operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
@@ -131,14 +131,14 @@ class SparseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.metadata is not None and schedule_of(op).tile.together == 1
+        return op.metadata is not None and schedule_of(op).together == 1
 
     def counted(self, index: IndexBuilder, at: Place) -> Place:
         return self.metadata.counted(index, at)
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
         sparse = self.metadata.load(index, sparse_of(self.op), at)
-        shape = self.tiling.schedule.tile.mma
+        shape = self.tiling.schedule.mma
         return index.insert(MmaOp(shape, a, b, accumulator, "ordered", sparse=sparse)).d
 
 
@@ -152,7 +152,7 @@ class SparseWarpgroupProduct(WarpgroupProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).tile.together > 1 and op.metadata is not None
+        return schedule_of(op).together > 1 and op.metadata is not None
 
     def counted(self, index: IndexBuilder, at: Place) -> Place:
         return self.metadata.counted(index, at)
@@ -186,7 +186,7 @@ class ScaleWords:
 
     def fragment(self) -> FragmentType:
         """A warp's scales for one step: as many of the instruction's tiles share a register as the warp tile allows."""
-        (m, n), scale = self.tiling.schedule.tile.warp, self._scale
+        (m, n), scale = self.tiling.schedule.warp, self._scale
         layouts = (scale.layout(self.role, tiles) for tiles in range(THREAD_BITS[self.role], -1, -1))
         if self.role == "a":
             layout = next(found for found in layouts if m % found.rows == 0)
@@ -199,7 +199,7 @@ class ScaleWords:
     def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], number: int) -> SSAValue:
         """The words with a warp's scales at `at` in the tile, from that number in a row on."""
         where = index.values([at[self.axis], number])
-        return index.insert(LoadScalesOp(tile, where, self.fragment())).fragment
+        return index.insert(LoadOp(tile, where, self.fragment(), swapped=self.role == "b")).fragment
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class ScaleTiles(ScaleWords):
     operand: MatrixOperand
 
     def shared_type(self) -> MemRefType:
-        m, n, k = self.tiling.schedule.tile.cta
+        m, n, k = self.tiling.schedule.cta
         shape = [m if self.axis == "m" else n, k // block(self.tiling.product)]
         return MemRefType(self.operand.element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
 
@@ -244,5 +244,5 @@ class ScaledProduct(FragmentProduct):
             pairs = zip(self.scales, self.op.scales, strict=True)
             self._loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
         scales, words = self._loaded[word], self.op.variant.words
-        op = MmaOp(schedule.tile.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
+        op = MmaOp(schedule.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
         return index.insert(op).d

@@ -15,10 +15,12 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, 
 from ...dialect.warp.cta import SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, bounds_attribute
+from ...dialect.warp.matrices import LdmatrixOp
+from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
@@ -119,13 +121,13 @@ class OperandTiles(FactorTiles):
 
     def _stored(self) -> dict[str, int]:
         """Sizes of a CTA tile along m, n and k by axis, of k what is stored."""
-        m, n, k = self.tiling.schedule.tile.cta
+        m, n, k = self.tiling.schedule.cta
         return {"m": m, "n": n, "k": k // self.sparsity}
 
     def _held(self) -> list[int]:
         """Rows and columns of a CTA tile in shared memory."""
         sizes = self._stored()
-        if self.role == "b" and self.tiling.schedule.tile.together > 1:
+        if self.role == "b" and self.tiling.schedule.together > 1:
             sizes["n"] = held_columns(self.tiling.product, sizes["n"])
         return [sizes[axis] for axis in self.in_memory]
 
@@ -137,7 +139,7 @@ class OperandTiles(FactorTiles):
         """
         rows, columns = self._held()
         line = columns * shared_bits(self.tiling.product, self.operand) // 8
-        width = max(CHUNK, min(self.tiling.schedule.shared.swizzle, line & -line))
+        width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if self.operand.stored is None else self.operand.element_type
         element = i8 if self.packed else plain
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
@@ -158,11 +160,9 @@ class OperandTiles(FactorTiles):
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
     """What stands between copies to shared memory and those who read the tiles."""
-    if schedule.tile.together > 1:
-        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
-
+    if schedule.together > 1:
         # Warpgroups read what threads have copied through the asynchronous proxy.
-        index.insert(ProxyFenceOp())
+        index.insert(FenceOp(ASYNC_PROXY))
     index.insert(BarrierOp())
 
 
@@ -205,8 +205,9 @@ class FragmentProduct(Multiplication):
     """Products of fragments that a warp loads from shared memory, step by step of the instruction."""
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        tile = self.tiling.schedule.tile
-        return self.steps(outside, index, warp, accumulator, range(0, tile.cta[2] // tile.sliced_k, self.tiling.step))
+        schedule = self.tiling.schedule
+        every = range(0, schedule.cta[2] // schedule.sliced_k, self.tiling.step)
+        return self.steps(outside, index, warp, accumulator, every)
 
     def steps(
         self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue, every: range
@@ -230,7 +231,7 @@ class FragmentProduct(Multiplication):
     def _fit(self, operand: FactorTiles) -> bool:
         """Whether a lane has registers for all fragments of a tile."""
         schedule = self.tiling.schedule
-        steps = schedule.tile.cta[2] // schedule.tile.sliced_k // self.tiling.step
+        steps = schedule.cta[2] // schedule.sliced_k // self.tiling.step
         return self.tiling.fragment(operand.role).registers * steps <= KEPT_REGISTERS
 
     @abstractmethod
@@ -243,11 +244,11 @@ class DenseProduct(FragmentProduct):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).tile.together == 1
+        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).together == 1
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
         words = self.op.variant.words
-        return index.insert(MmaOp(self.tiling.schedule.tile.mma, a, b, accumulator, *words)).d
+        return index.insert(MmaOp(self.tiling.schedule.mma, a, b, accumulator, *words)).d
 
 
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
@@ -258,25 +259,25 @@ class WarpgroupProduct(Multiplication):
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
-        tile = schedule_of(op).tile
-        return tile.together > 1 and tile.in_registers == "none" and op.metadata is None
+        schedule = schedule_of(op)
+        return schedule.together > 1 and schedule.in_registers == "none" and op.metadata is None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands
         along_m, along_n = a.operand.transposed, not b.operand.transposed
-        promoted, total = schedule.arithmetic.promote != "none", accumulator
+        promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
-        steps = [warp | {"k": k} for k in range(0, schedule.tile.cta[2], schedule.tile.mma.k)]
+        steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
-        index.insert(WgmmaFenceOp())
+        index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
             flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
             op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
-        index.insert(WgmmaCommitOp())
-        index.insert(WgmmaWaitOp(0))
+        index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
     def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:

@@ -16,11 +16,12 @@ from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
-from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp, map_along
+from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
@@ -208,14 +209,14 @@ class TiledAttention(NamedTuple):
         scores, values = self.attention.scores, self.attention.values
         rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
         batch = raster.batch_sizes(index, values, memory)
-        return index.ceildiv(rows, self.schedule.tile.cta[0]), batch
+        return index.ceildiv(rows, self.schedule.cta[0]), batch
 
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
         operands, number = self.attention.operands, raster.cta_number(index)
         tiles, batch = self._extents(index, arguments)
         tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
-        row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.tile.cta[0])
+        row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
         op, count = self.op, len(FACTORS)
         found = AttentionOp(
             list(map(inside.seen, operands[:count])),
@@ -236,9 +237,9 @@ class TiledAttention(NamedTuple):
         if self.op.diagonal is None:
             return tile
         last = index.sub(index.sub(index.value(tiles), 1), tile)
-        if not self.schedule.grid.ctas:
+        if not self.schedule.ctas:
             return last
-        turn = index.div(index.mul(matrix, tiles), self.schedule.grid.ctas)
+        turn = index.div(index.mul(matrix, tiles), self.schedule.ctas)
         return index.where_equal(index.rem(turn, 2), 0, last, tile)
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
@@ -255,7 +256,7 @@ def _outline(tiled: Tiled, module: ModuleOp) -> None:
     index.insert(tiled.tile(index, arguments))
     index.insert(ReturnOp([]))
     ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
-    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.tile.threads)
+    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
 

@@ -42,7 +42,7 @@ class KTurns(NamedTuple):
 
     @staticmethod
     def of(index: IndexBuilder, tiling: Tiling) -> KTurns:
-        product, depth = tiling.product, tiling.schedule.tile.cta[2]
+        product, depth = tiling.product, tiling.schedule.cta[2]
         a = product.a
         k = index.dim(a.value, a.loops[1]) if _unknown(a, a.loops[1]) else product.k
         if not product.summed:
@@ -133,7 +133,7 @@ def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue,
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
     """CTA tiles along M and N. Clusters are whole: tiles may lie beyond the end, where they are moved back or store
     nothing."""
-    (rows, columns, _), (high, wide) = schedule.tile.cta, schedule.grid.cluster
+    (rows, columns, _), (high, wide) = schedule.cta, schedule.cluster
     down, across = index.ceildiv(extents.m, rows * high), index.ceildiv(extents.n, columns * wide)
     return index.mul(down, high), index.mul(across, wide)
 
@@ -149,10 +149,10 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
     rows of tiles together, column by column. Those of a cluster have its tiles, which lie side by side.
     """
-    (down, across), (high, wide) = grid(index, extents, schedule), schedule.grid.cluster
+    (down, across), (high, wide) = grid(index, extents, schedule), schedule.cluster
     rank = index.rem(tile, high * wide)
     tile, down, across = index.div(tile, high * wide), index.div(down, high), index.div(across, wide)
-    group = index.minimum(down, max(1, schedule.grid.group // high))
+    group = index.minimum(down, max(1, schedule.group // high))
     together = index.mul(group, across)
     within = index.rem(tile, together)
     first = index.mul(index.div(tile, together), group)
@@ -162,7 +162,7 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     row, column = index.add(first, index.rem(within, height)), index.div(within, height)
     row = index.add(index.mul(row, high), index.rem(rank, high))
     column = index.add(index.mul(column, wide), index.div(rank, high) if wide > 1 else 0)
-    return index.mul(row, schedule.tile.cta[0]), index.mul(column, schedule.tile.cta[1])
+    return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
 
 
 def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -> Index:
@@ -184,19 +184,19 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> l
 
 def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
     """The first row and column of this warp's tile within the CTA's."""
-    rows, columns = schedule.tile.warp
-    across = schedule.tile.cta[1] // columns
-    if schedule.tile.warps == schedule.tile.sliced_k * schedule.tile.together:
+    rows, columns = schedule.warp
+    across = schedule.cta[1] // columns
+    if schedule.warps == schedule.sliced_k * schedule.together:
         return 0, 0
-    warp: Index = index.div(index.insert(SubgroupIdOp()).result, schedule.tile.together)
-    if schedule.tile.sliced_k > 1:
-        warp = index.rem(warp, schedule.tile.warps // schedule.tile.sliced_k)
-    down: Index = index.div(warp, across) if schedule.tile.cta[0] > rows else 0
+    warp: Index = index.div(index.insert(SubgroupIdOp()).result, schedule.together)
+    if schedule.sliced_k > 1:
+        warp = index.rem(warp, schedule.warps // schedule.sliced_k)
+    down: Index = index.div(warp, across) if schedule.cta[0] > rows else 0
     return index.mul(down, rows), index.mul(index.rem(warp, across) if across > 1 else 0, columns)
 
 
 def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
     """Which slice this warp belongs to."""
-    if schedule.tile.sliced_k == 1:
+    if schedule.sliced_k == 1:
         return 0
-    return index.div(index.insert(SubgroupIdOp()).result, schedule.tile.warps // schedule.tile.sliced_k)
+    return index.div(index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)

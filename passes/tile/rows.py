@@ -17,9 +17,10 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layouts.layout import Layout
+from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attention import AcrossOp, BroadcastOp, ReduceOp, RowsOp, column_of
 from ...dialect.warp.attributes import FragmentType, memory_of
-from ...dialect.warp.elements import YieldOp, loops_of, shape_of, yielded
+from ...dialect.warp.elements import YieldOp, shape_of, yielded
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from ...dialect.warp.memory import bounds_attribute

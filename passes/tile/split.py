@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -22,7 +23,7 @@ from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
-from ..linalg.operand import expanded
+from ..linalg.operand import expand
 from .fragment_math import number_of
 from .tiling import LaunchedKernel, launches
 
@@ -49,7 +50,7 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
             changing.update(op.results)
     tile.replace_all_uses_with(body.args[0])
     body.add_op(scf.YieldOp())
-    index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.grid.ctas
+    index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.ctas
     tiles = launch.inside(index, launch.op.gridSizeX)
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
@@ -69,10 +70,11 @@ class PersistPass(ModulePass):
     """
 
     name = "warp-persist"
+    needs: ClassVar = ("schedule.ctas",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if launch.schedule.grid.ctas:
+            if launch.schedule.ctas:
                 tile, loop = launch.block_id(), launch.loop()
                 if tile is None or loop is None:
                     remark(launch.kernel, self.name, "there is a CTA for each tile: the kernel has no loop over K")
@@ -101,7 +103,7 @@ class Split:
     def rewrite(self) -> None:
         """Each CTA multiplies a part of K, and the last one of a tile goes on."""
         schedule, element = self.launch.schedule, fragment_of(self.loop.results[0]).element_type
-        slots, size = self.tiles * schedule.grid.split_k, schedule.tile.cta[0] * schedule.tile.cta[1]
+        slots, size = self.tiles * schedule.split_k, schedule.cta[0] * schedule.cta[1]
         parts = self.launch.host.scratch(MemRefType(element, [slots, size]))
         counters = self.launch.host.scratch(MemRefType(i32, [self.tiles]), zeroed=True)
         part = self.cut()
@@ -109,7 +111,7 @@ class Split:
         self._share_sums(
             self.launch.insert(count, parts, "parts"), self.launch.insert(count + 1, counters, "counters"), part
         )
-        self.launch.grid[2] = schedule.grid.split_k
+        self.launch.grid[2] = schedule.split_k
         self.launch.finish()
 
     def part(self) -> SSAValue:
@@ -119,7 +121,7 @@ class Split:
 
     def cut(self) -> SSAValue:
         """Lets copies read this CTA's part of A and B; gives its number."""
-        part, parts = self.part(), self.launch.schedule.grid.split_k
+        part, parts = self.part(), self.launch.schedule.split_k
         start = IndexBuilder(Builder(InsertPoint.after(part.owner)))  # pyright: ignore[reportArgumentType]
         for copy in [op for op in self.loop.body.block.ops if isinstance(op, CopyOp)]:
             along = list(copy.indices).index(self.loop.body.block.args[0])
@@ -147,18 +149,17 @@ class Split:
         source, launch = copy.source, self.launch
         if not isinstance(source, BlockArgument):
             fail(copy, f"expected K to be cut of an argument of the kernel, got {source.type}")
-        shape, parts = list(memory_of(source).get_shape()), launch.schedule.grid.split_k
-        shape[along : along + 1] = [parts, shape[along] // parts]
-        groups = [[0, 1], [2]] if along == 0 else [[0], [1, 2]]
-        kind = MemRefType(memory_of(source).element_type, shape)
-        held = launch.host.insert(expanded(launch.operands[source.index], kind, groups))
+        parts = [[size] for size in memory_of(source).get_shape()]
+        count = launch.schedule.split_k
+        parts[along] = [count, parts[along][0] // count]
+        held = launch.host.insert(expand(launch.operands[source.index], parts))
         return launch.replace(source, [copy], held, source.name_hint or "")
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
         """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
         from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp
 
-        index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.grid.split_k  # pyright: ignore[reportArgumentType]
+        index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.split_k  # pyright: ignore[reportArgumentType]
         first = index.mul(self.tile, parts)
         slot = index.add(first, part)
         sums, total, start = self._sums()
@@ -220,8 +221,8 @@ class SplitTurns(Split):
 
     def cut(self) -> SSAValue:
         """Lets the loop go from this part's first K tile to its last; gives its number."""
-        index, parts = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.launch.schedule.grid.split_k
-        part, depth = self.part(), self.launch.schedule.tile.cta[2]
+        index, parts = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.launch.schedule.split_k
+        part, depth = self.part(), self.launch.schedule.cta[2]
         tiles = index.ceildiv(self.k, depth)
         ends = [index.mul(index.div(index.mul(i, tiles), parts), depth) for i in (part, index.add(part, 1))]
         self.loop.operands[0], self.loop.operands[1] = index.values(ends)
@@ -246,10 +247,11 @@ class SplitKPass(ModulePass):
     """
 
     name = "warp-split-k"
+    needs: ClassVar = ("schedule.split_k",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
-            if launch.schedule.grid.split_k > 1 and (split := _split(launch)) is not None:
+            if launch.schedule.split_k > 1 and (split := _split(launch)) is not None:
                 split.rewrite()
 
 
@@ -258,9 +260,9 @@ def _split(launch: LaunchedKernel) -> Split | None:
     tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
     k = None if loop is None else constant_value(loop.ub)
     if tile is not None and loop is not None and tiles and k:
-        if launch.schedule.tile.together > 1:
+        if launch.schedule.together > 1:
             return SplitTurns(launch, tile, loop, tiles, k)
-        if k % launch.schedule.grid.split_k == 0 and _copies_arguments(loop):
+        if k % launch.schedule.split_k == 0 and _copies_arguments(loop):
             return Split(launch, tile, loop, tiles, k)
     reason = "it takes a known grid and a loop over a K that the parts divide, of single matrices"
     remark(launch.kernel, SplitKPass.name, f"K is not cut: {reason}")

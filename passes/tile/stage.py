@@ -69,7 +69,7 @@ def copied(tiling: Tiling) -> Sequence[CopiedTiles]:
         OperandTiles(tiling, product.b, "b", "kn"),
     ]
     if product.metadata is not None:
-        kind = GroupMetadataTiles if tiling.schedule.tile.together > 1 else MetadataTiles
+        kind = GroupMetadataTiles if tiling.schedule.together > 1 else MetadataTiles
         tiles.append(kind(tiling, product.metadata))
     return [
         *tiles,
@@ -88,7 +88,7 @@ class StageBuilder:
 
     def build(self) -> None:
         """The start of the sums, all of K, the way to memory."""
-        index, (rows, columns, depth) = self.index, self.tiling.schedule.tile.cta
+        index, (rows, columns, depth) = self.index, self.tiling.schedule.cta
         cta: dict[str, Index] = {"m": self.m, "n": self.n}
         ways = copied(self.tiling)
         for way in ways:
@@ -146,7 +146,7 @@ class StageBuilder:
         self, inside: IndexBuilder, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None
     ) -> TileMmaOp:
         """The product of the tiles of one K tile."""
-        op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.tile.cta
+        op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.cta
         tiles, beside = shared[:2], list(shared[2:])
         factors: list[SSAValue] = []
         for form, tile in zip(op.forms, tiles, strict=True):

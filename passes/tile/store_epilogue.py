@@ -18,12 +18,12 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import column
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
-from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, loops_of, map_along
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import AXES, EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
-from ...dialect.warp.exchange import BANKS, ExchangeOp, in_lines
-from ...dialect.warp.fragments import ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
@@ -174,16 +174,16 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     warpgroup loads what lies beside the next part before it works on this one.
     """
     schedule, accumulator = schedule_of(op), op.sums
-    if not schedule.tile.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
+    if not schedule.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
         accumulator = in_layout(index, accumulator, stored(fragment_of(accumulator).layout.data))
     whole = fragment_of(accumulator)
     bits, (rows, width) = _bits(op), whole.shape
     most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
-    if schedule.tile.together > 1 and not schedule.tile.exchanged and op.epilogue is not None:
+    if schedule.together > 1 and not schedule.exchanged and op.epilogue is not None:
         element_bits = whole.with_element(held_type(op.d)).bits
-        staged = panel_columns(width, element_bits) if schedule.epilogue.staging else 0
+        staged = panel_columns(width, element_bits) if schedule.staging else 0
         least = staged or GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     m, n = map(index.known, op.at)
@@ -194,7 +194,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
             held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
         return Ending(op, index, fragment_of(held), (m, index.add(n, left)), scratch), held
 
-    ahead = schedule.tile.together > 1 and _has_registers_ahead(op)
+    ahead = schedule.together > 1 and _has_registers_ahead(op)
     ending, held = begun(0)
     for left in range(width, whole.shape[1], width):
         upcoming = begun(left) if ahead else None
@@ -229,8 +229,8 @@ class Ending:
     ) -> None:
         self.op, self.index, (self.m, self.n), self.schedule = op, index, at, schedule_of(op)
         rows = exchanged_rows(self.schedule) or (whole.shape[0] if op.epilogue is None else whole.layout.data.rows)
-        if self.schedule.tile.exchanged:
-            rows = self.schedule.epilogue.staging or rows
+        if self.schedule.exchanged:
+            rows = self.schedule.staging or rows
         self.rows = min(rows, whole.shape[0])
         self.wanted = held_type(op.d)
         part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
@@ -251,7 +251,7 @@ class Ending:
         if not exchanged_rows(self.schedule):
             return None
         room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
-        kind = MemRefType(f32, [self.schedule.tile.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        kind = MemRefType(f32, [self.schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
         place = self.op.parent, kind
         if place not in known:
             known[place] = self.index.insert(memref.AllocOp([], [], kind)).memref
@@ -282,7 +282,7 @@ class Ending:
         """The fragment with its elements along lines, where they change lanes."""
         if self.scratch is None:
             return held
-        return self.index.insert(ExchangeOp(held, self.scratch, in_lines(fragment_of(held)))).fragment
+        return self.index.insert(ConvertLayoutOp.to(held, in_lines(fragment_of(held)), self.scratch)).fragment
 
     def _parts(self, accumulator: SSAValue) -> Iterator[tuple[SSAValue, int]]:
         """Each part, with the row it starts at."""

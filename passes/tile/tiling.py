@@ -62,18 +62,17 @@ class Fragments:
     @cached_property
     def row(self) -> Row | Wgmma:
         """The instruction. Raises a located diagnostic if there is none of the schedule's shape and types."""
-        accumulate = self.schedule.arithmetic.accumulate
-        tile = self.schedule.tile
-        every = rows_of(self.product) if tile.together == 1 else warpgroup_rows(self.product, exchanged=tile.exchanged)
-        row = next((r for r in every if r.shape == self.schedule.tile.mma and r.d.name == accumulate), None)
+        product, schedule = self.product, self.schedule
+        every = rows_of(product) if schedule.together == 1 else warpgroup_rows(product, exchanged=schedule.exchanged)
+        row = next((r for r in every if r.shape == schedule.mma and r.d.name == schedule.accumulate), None)
         if row is None:
-            fail(self.product.op, f"the ISA has no mma {self.schedule.tile.mma} for {self.product.a.element.name}")
+            fail(self.product.op, f"the ISA has no mma {self.schedule.mma} for {self.product.a.element.name}")
         return row
 
     @cached_property
     def arrangement(self) -> Arrangement:
         """How operands lie in registers. Raises a located diagnostic if the warp tile is too small for it."""
-        product, role = self.product, self.schedule.tile.in_registers
+        product, role = self.product, self.schedule.in_registers
         try:
             if isinstance(self.row, Wgmma) and role != "none":
                 operand = product.a if role == "a" else product.b
@@ -81,19 +80,19 @@ class Fragments:
                 return arrange_in_registers(self.row, role, held.memory_bits, along_k=along_k(product, role))
             if isinstance(self.row, Wgmma):
                 return arrange_warpgroup(self.row)
-            return arrangement(self.product, self.row, self.schedule.tile.warp)
+            return arrangement(self.product, self.row, self.schedule.warp)
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")
 
     @cached_property
     def step(self) -> int:
         """Elements along k that fragments hold: those of the instruction, or of a register of integers."""
-        k = self.schedule.tile.mma.k
+        k = self.schedule.mma.k
         return k if self.product.b.stored is None else max(k, self.arrangement.b.layout.rows)
 
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
-        (m, n), k, found = self.schedule.tile.warp, self.step, self.arrangement
+        (m, n), k, found = self.schedule.warp, self.step, self.arrangement
         rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
         layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
         bits = self.row.container_bits("c" if role == "acc" else role)
@@ -101,7 +100,7 @@ class Fragments:
 
     def element_type(self, role: str) -> TypeAttribute:
         """The element type of the product's operand "a", "b" or "acc", as the instruction has it."""
-        exchanged = {"a": "b", "b": "a"} if self.schedule.tile.exchanged else {}
+        exchanged = {"a": "b", "b": "a"} if self.schedule.exchanged else {}
         return type_of_element(self.row.element("c" if role == "acc" else exchanged.get(role, role)))
 
 
@@ -135,13 +134,13 @@ class Tiling(Fragments):
             return None
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
-        if self.schedule.grid.edges != "inside":
+        if self.schedule.edges != "inside":
             return None
         along_rows = operand.transposed == (axis == "m")
         read = [
             _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None
         ]
-        packed = ("a" if axis == "m" else "b") in roles(self.schedule.operands.pack)
+        packed = ("a" if axis == "m" else "b") in roles(self.schedule.pack)
         if along_rows and (operand.shape[1] != size or packed):
             return None
         if size < step or size % step == 0 or _memory(product.d.value) in read:
@@ -149,8 +148,8 @@ class Tiling(Fragments):
         if axis == "n" and (size - step) % WINDOW and depends_on_neighbours(product, target_of(product.op)):
             return None
         boxed = [operand] if along_rows else []
-        boxed += [product.d] if axis == "n" and self.schedule.epilogue.staging else []
-        if self.schedule.tile.together > 1 and any((size - step) * o.element.memory_bits % BOX_BITS for o in boxed):
+        boxed += [product.d] if axis == "n" and self.schedule.staging else []
+        if self.schedule.together > 1 and any((size - step) * o.element.memory_bits % BOX_BITS for o in boxed):
             return None
         return size - step
 
@@ -158,7 +157,7 @@ class Tiling(Fragments):
         """The sizes of the product and of a CTA tile along an axis."""
         product = self.product
         sizes = {"m": product.m, "n": product.n, "k": product.k}
-        return sizes[axis], dict(zip("mnk", self.schedule.tile.cta, strict=True))[axis]
+        return sizes[axis], dict(zip("mnk", self.schedule.cta, strict=True))[axis]
 
 
 def _memory(value: SSAValue) -> SSAValue:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import NamedTuple
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
-from ...dialect.ptx.text.syntax import Address, Symbol
+from ...dialect.ptx.text.syntax import Address, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
-from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space
+from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
@@ -81,13 +81,15 @@ class GlobalMatrix:
 
 @dataclass(frozen=True, eq=False)
 class MemoryArgument:
-    """An argument of any rank. `strides` count elements: numbers, or 64-bit registers."""
+    """Memory of any rank: an argument, or memory of the CTA, whose address has 32 bits. `strides` count elements:
+    numbers, or 64-bit registers."""
 
     base: VirtualRegister
     shape: tuple[IndexValue, ...]
     strides: tuple[IndexValue, ...]
     element_bits: int
     alignment: int = ALIGNMENT
+    space: str = "global"
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +130,6 @@ class SharedTile:
     def period(self) -> int:
         """After how many rows the permutation repeats."""
         return 8 << self.skip if self.chunks > 1 else 1
-
-
-class OwnRow(NamedTuple):
-    """A warp's row of scratch memory: its offset in the tile, and the number of this lane."""
-
-    tile: SharedTile
-    base: IndexValue
-    lane: VirtualRegister
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +205,8 @@ class Addressing:
         base = s.sum(start, s.xor(inside, rest_of_line), whole_panels, s.multiply(row.program, width))
         if isinstance(stage_offset, int):
             # Stages are whole lines, so what is XORed into a line may be before a known one is added.
-            return self._settle(s.xor(base, within), fixed + stage_offset)
-        return self._settle(s.xor(s.sum(base, stage_offset), within), fixed)
+            return self.settle(s.xor(base, within), fixed + stage_offset)
+        return self.settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
     def origin(self, tile: SharedTile, stage: IndexValue, row: IndexValue, column: IndexValue) -> At:
         """The shared address of an element whose line nothing permutes: the first of eight, as
@@ -228,14 +222,14 @@ class Addressing:
 
     def shared_bytes_at(self, offset: int, along: IndexValue) -> At:
         """The address `offset` + `along` bytes into the CTA's shared memory."""
-        return self._settle(self.scalars.sum(self._shared_base(), along), offset)
+        return self.settle(self.scalars.sum(self._shared_base(), along), offset)
 
     def _general(self, tile: SharedTile, start: IndexValue, line: IndexValue, column: IndexValue, offset: int) -> At:
         """The address with nothing known of the alignment of its parts; `column` is in bytes."""
         s = self.scalars
         whole_panels, rest = self._panels(tile, column)
         inside = s.xor(s.add(s.multiply(line, tile.swizzle), rest), self._permutation(tile, line))
-        return self._settle(s.sum(start, whole_panels, inside), offset)
+        return self.settle(s.sum(start, whole_panels, inside), offset)
 
     def _panels(self, tile: SharedTile, column_bytes: IndexValue) -> tuple[IndexValue, IndexValue]:
         """The offset of a column's panel, and the bytes into its line."""
@@ -281,7 +275,8 @@ class Addressing:
     def _shared_base(self) -> VirtualRegister:
         return self.emitter.pure("mov.u32", Symbol(self.shared_symbol))
 
-    def _settle(self, address: IndexValue, offset: int) -> At:
+    def settle(self, address: IndexValue, offset: int) -> At:
+        """The address `offset` bytes behind one in shared memory."""
         base, constant = split(address)
         if base is None:
             return At(self.emitter.pure("mov.u32", address), offset)
@@ -308,10 +303,14 @@ NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i8": "b8", 
 """How a number is declared, by its MLIR type."""
 
 
+TENSOR_MAPS = (TensorMapType.name, "nvgpu.tensormap.descriptor")
+"""The types of a tensor map that a kernel is given."""
+
+
 def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[VariableAttr]:
     """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
     the sizes of dynamic dimensions and then dynamic strides, in elements."""
-    if isinstance(value.type, TensorMapType):
+    if value.type.name in TENSOR_MAPS:
         return [VariableAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
     if str(value.type) in NUMBERS:
         return [VariableAttr.of(NUMBERS[str(value.type)], name)]
@@ -352,7 +351,7 @@ def argument(
 
     Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
     """
-    if isinstance(value.type, TensorMapType):
+    if value.type.name in TENSOR_MAPS:
         return emitter.pure("cvta.param.u64", emitter.pure("mov.b64", Symbol(name)))
     if not isinstance(value.type, MemRefType):
         return _number(kernel, emitter, value, name)
@@ -459,3 +458,30 @@ def matrix(
         aligned,
         None if step == 1 else scalars.bytes_of(step, bits),
     )
+
+
+# Memory of the CTA that has a name and a size of its own.
+
+OTHERS = {"i1": 8, "i16": 16, "i64": 64, "index": 64}
+"""Bits in memory of elements that no product has."""
+
+
+def element_bits(op: Operation, kind: Memory) -> int:
+    """The bits of an element of memory or of a vector: whole bytes."""
+    element = element_row(kind.element_type)
+    bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
+    if bits % 8 or not bits:
+        fail(op, f"{op.name} is lowered for elements of whole bytes, got {kind}")
+    return bits
+
+
+def static_shared(op: Operation, emitter: Emitter, name: str, kind: Memory) -> tuple[MemoryArgument, Variable]:
+    """Memory of the CTA under a name of the module, row by row, and its declaration."""
+    bits, shape, strides = element_bits(op, kind), kind.get_shape(), strides_of(kind)
+    if min(shape, default=1) < 0 or strides is None or None in strides:
+        fail(op, f"expected shared memory of a size that is known, got {kind}")
+    size = prod(shape) * bits // 8
+    variable = Variable("shared", "b8", name, count=size, align=ALIGNMENT)
+    base = emitter.pure("mov.u32", Symbol(name))
+    known = tuple(stride or 0 for stride in strides)
+    return MemoryArgument(base, shape, known, bits, space="shared"), variable

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.synchronisation import ElectOp
+from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
@@ -33,8 +33,11 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 
 @lowers(arith.ConstantOp)
 def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
-    if not isinstance(op.value, IntegerAttr):
-        fail(op, f"expected an integer constant, got {op.value}")
+    if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16):
+        from .thread_code import constant
+
+        constant(lowering, op)
+        return
     number = op.value.value.data
     if not -INDEX_LIMIT <= number < INDEX_LIMIT:
         fail(op, f"indices are 32-bit, got {number}")
@@ -92,7 +95,7 @@ def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
 @lowers(arith.SelectOp)
 def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
     condition = lowering.predicate(op.cond)
-    if isinstance(op.result.type, FragmentType):
+    if isinstance(lowering.values[op.lhs], list):
         yes, no = lowering.fragment(op.lhs), lowering.fragment(op.rhs)
         lowering.values[op.result] = lowering.fragments.select(condition, yes, no)
         return
@@ -168,10 +171,19 @@ for _kind, _compute in _BINARY.items():
 WARP = word(0xFFFFFFFF)
 """All lanes."""
 
-ALONE = frozenset(
-    ("warp.expect", "warp.arrive", "warp.await", "warp.tensor_load", "warp.tensor_store", "warp.bulk_commit")
-) | {"warp.bulk_wait", "warp.proxy_fence", "warp.cluster_rank"}
+ALONE = frozenset(("warp.await", "warp.tensor_load", "warp.tensor_store", "warp.cluster_rank"))
 """Operations of the dialect that one lane can do alone."""
+
+
+def _can_be_alone(op: Operation) -> bool:
+    """Whether one lane can do an operation without the others of its warp."""
+    if isinstance(op, CommitOp | WaitOp):
+        return op.group.data == BULK
+    if isinstance(op, ArriveOp):
+        return op.copies is None
+    if isinstance(op, FenceOp):
+        return op.before.data == ASYNC_PROXY
+    return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE
 
 
 @lowers(ElectOp)
@@ -201,7 +213,7 @@ def is_alone(op: Operation) -> bool:
 
 def _check_alone(region: Region) -> None:
     for op in region.walk():
-        if (op.name.startswith("warp.") and op.name not in ALONE) or isinstance(op, gpu.BarrierOp):
+        if not _can_be_alone(op):
             fail(op, f"{op.name} takes whole warps; below warp.elect one lane is alone")
 
 
@@ -373,7 +385,7 @@ def _what(body: Block) -> str:
     """What a loop counts, for a comment."""
     if any(isinstance(op, scf.ForOp) for op in body.ops):
         return "tile"
-    return "part" if any(op.name == "warp.load_registers" for op in body.ops) else "K"
+    return "part" if any(isinstance(op, LoadOp) and op.order == "vectors" for op in body.ops) else "K"
 
 
 @lowers(scf.YieldOp)

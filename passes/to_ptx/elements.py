@@ -6,12 +6,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf, nan
+from math import inf, nan, prod
 from typing import NamedTuple
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType
 from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.utils.hints import isa
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ELEMENT_TYPES
@@ -69,6 +70,21 @@ def held_as(kind: Attribute) -> str:
 def width_of(kind: Attribute) -> int:
     """The bits of an integer type; of another, the widest that is lowered."""
     return kind.bitwidth if isinstance(kind, IntegerType) else WIDTH
+
+
+def value_registers(emitter: Emitter, kind: Attribute) -> list[VirtualRegister]:
+    """Fresh registers for a number, or for a vector as it lies in memory.
+
+    There are none for what is neither, or does not fill its last register.
+    """
+    if not isa(kind, VectorType):
+        return emitter.registers(held, 1) if (held := held_as(kind)) else []
+    element = element_row(kind.get_element_type())
+    bits = 0 if element is None else prod(kind.get_shape()) * element.memory_bits
+    if element is None or bits % WIDTH:
+        return []
+    register = element.name if element.name in ("f32", "f64") else "b32"
+    return emitter.registers(register, bits // (64 if register == "f64" else WIDTH))
 
 
 def literal(kind: Attribute, value: float) -> Operand:
@@ -151,6 +167,10 @@ class Elements:
         if op.approximate is not None:
             return [HeldElement(approximate_gelu(self.emit, x, op.by.data)) for x in elements]
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
+
+    def lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+        """What an operation that stands in no region of its own makes of elements."""
+        return self._lower(_checked(op), operands)
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         handler = _HANDLERS[op.name]

@@ -70,6 +70,13 @@ class Second(NamedTuple):
     predicate: VirtualRegister
 
 
+class Both(NamedTuple):
+    """Two results: a number, and a predicate."""
+
+    register: VirtualRegister
+    predicate: VirtualRegister
+
+
 class TensorBox(NamedTuple):
     """The box of a tensor map that begins at coordinates, the fastest first."""
 
@@ -80,7 +87,7 @@ class TensorBox(NamedTuple):
 ScalarOperand: TypeAlias = VirtualRegister | int | Immediate | Symbol | Register | Address
 """An operand with at most one register."""
 
-EmittedOperand: TypeAlias = ScalarOperand | At | Second | TensorBox | list[VirtualRegister] | tuple[int, ...]
+EmittedOperand: TypeAlias = ScalarOperand | At | Second | Both | TensorBox | list[VirtualRegister] | tuple[int, ...]
 """An operand. Several registers, or several numbers, are a vector, in braces."""
 
 SINK = Symbol("_")
@@ -162,6 +169,10 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
             registers.append(operand.predicate)
             kinds += ("_|", operand.predicate.type)
             return "_|?"
+        case Both():
+            registers += operand
+            kinds += (operand.register.type, "|", operand.predicate.type)
+            return "?|?"
         case Immediate():
             kinds.append("0f" if isinstance(operand.value, float) else "#")
         case Symbol():

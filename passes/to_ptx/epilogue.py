@@ -10,17 +10,16 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...dialect.isa.types import ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
-from ...dialect.warp.exchange import StoreBankedOp
-from ...dialect.warp.fragments import ConvertOp, ElementwiseOp
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ...dialect.warp.words import StoreRegistersOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
@@ -33,7 +32,7 @@ from .memory import offsets
 # Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
 
 READERS = (
-    *(MapOp, StoreOp, StoreRegistersOp, ConvertOp, StoreBankedOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
+    *(MapOp, StoreOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
     *(ReduceOp, BroadcastOp),
 )
 """Operations that leave the registers of their operands as they are."""
@@ -41,16 +40,18 @@ READERS = (
 
 def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
     """Registers that others hold too, or copies of them if something may overwrite them as its own."""
-    if all(isinstance(use.operation, READERS) or _multiplies(use.operation, value) for use in value.uses):
+    if all(_leaves(use.operation, value) for use in value.uses):
         return registers
     fresh = lowering.fresh(value.type)
     lowering.fragments.copy(registers, fresh)
     return fresh
 
 
-def _multiplies(op: Operation, value: SSAValue) -> bool:
-    """Whether an operation multiplies a value, rather than adds to it."""
-    return isinstance(op, MmaOp | WgmmaOp) and op.c is not value
+def _leaves(op: Operation, value: SSAValue) -> bool:
+    """Whether an operation leaves the registers of a value as they are: a product does that of what it multiplies."""
+    if isinstance(op, ConvertLayoutOp):
+        return op.scratch is not None
+    return isinstance(op, READERS) or (isinstance(op, MmaOp | WgmmaOp) and op.c is not value)
 
 
 @lowers(SubfragmentOp)
@@ -176,28 +177,28 @@ class _Line(_Elements):
 # Elements
 
 
-class _Packing:
-    """Elements out of and into the registers of fragments, for one `warp.map`."""
+class ElementPacking:
+    """Elements out of and into the registers of fragments, for one operation."""
 
     def __init__(self, emitter: Emitter, elements: Elements) -> None:
         self.emitter, self.elements = emitter, elements
         self._halves: dict[VirtualRegister, Fragment] = {}
         self._pairs: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
 
-    def element(self, kind: FragmentType, registers: Fragment, number: int) -> HeldElement:
-        """Element number `number` of a fragment."""
-        each, i = per_register(kind), self.elements.emit
+    def element(self, kind: ElementType, registers: Fragment, number: int) -> HeldElement:
+        """Element number `number` of a fragment of these."""
+        each, i = max(1, 32 // kind.bits), self.elements.emit
         register, place = registers[number // each], number % each
         if each == 1:
             return HeldElement(register)
-        if not kind.element.is_float:
+        if not kind.is_float:
             return HeldElement(i("bfe.s32", register, place * kind.bits, kind.bits))
-        if kind.element.name == "bf16":
+        if kind.name == "bf16":
             # The bits of a bf16 are the upper half of the same f32.
             bits = i("and.b32", register, word(0xFFFF0000)) if place else i("shl.b32", register, 16)
             return HeldElement(i.of_bits(bits))
         if kind.bits == 8:
-            register, place = self._extended(kind.element.name, register, place // 2), place % 2
+            register, place = self._extended(kind.name, register, place // 2), place % 2
         return HeldElement(i("cvt.f32.f16", self._half(register, place)))
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
@@ -251,7 +252,7 @@ class _Packing:
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
     elements = Elements(lowering.emitter, lowering.target)
-    packing = _Packing(lowering.emitter, elements)
+    packing = ElementPacking(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
     each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
@@ -260,7 +261,7 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
         found: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
-                found[argument] = packing.element(value.type, lowering.fragment(value), number)
+                found[argument] = packing.element(value.type.element, lowering.fragment(value), number)
             else:
                 found[argument] = HeldElement(lowering.number(value))
         return found

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.ir import Operation
 
 from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
 from ...dialect.isa.moves import MOVMATRIX
 from ...dialect.isa.types import FP8, ElementType
-from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import fragment_of
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.fragments import (
+    BANKS,
+    WIDEST,
+    ConstantOp,
+    ConvertLayoutOp,
+    ConvertOp,
+    ElementwiseOp,
+    Kind,
+)
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.views import StoredIntegers
 from ..diagnostics import fail
-from .emitter import WARP, EmittedOperand, Emitter, IndexValue, VirtualRegister, word
+from .addressing import SharedTile
+from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegister, word
 from .epilogue import own
 from .fragments import REGISTER_BITS, Fragment, element_bits, gather
 from .kernel import KernelLowering, lowers
+from .memory import offsets, side_by_side
 
 # Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
 #
@@ -199,6 +211,9 @@ def _computes(op: Operation, element: ElementType) -> None:
 
 @lowers(ConvertLayoutOp)
 def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
+    if op.scratch is not None:
+        lowering.values[op.fragment] = _through_scratch(lowering, op, lowering.tile(op, op.scratch))
+        return
     conversion, target = op.conversion(), lowering.target
     wide = op.fragment.type.bits > REGISTER_BITS
     fits = (way for way in conversion.ways if way.sm <= target.sm and _stays(way) and (way.is_free or not wide))
@@ -215,7 +230,8 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
             registers = _step(lowering, op, step, registers)
         result |= dict(zip(target, registers, strict=True))
     registers = [result[number] for number in sorted(result)]
-    lowering.values[op.fragment] = registers if op.input.has_one_use() else own(lowering, op.fragment, registers)
+    alone = op.input.has_one_use() or not any(register in held for register in registers)
+    lowering.values[op.fragment] = registers if alone else own(lowering, op.fragment, registers)
 
 
 def _stays(way: Way) -> bool:
@@ -292,3 +308,132 @@ def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> Vi
     low, high = _of_lane(lowering, choices[:half]), _of_lane(lowering, choices[half:])
     upper = lowering.scalars.compare("ne", lowering.scalars.bits(lowering.lane, half.bit_length() - 1, 1, 0), 0)
     return lowering.fragments.select(upper, [high], [low])[0]
+
+
+# Fragments in another layout by way of scratch memory, of which each warp has a row.
+#
+# A base tile of the result lies row by row, tile after tile, so that lanes read 16 bytes each and 128 together.
+# What is written row by row would meet at banks: lanes that differ in a bit of the row that stands above the lowest
+# 128 bytes. Each such bit is XORed into a bit of the address that no other lane's bit uses, of those that neither a
+# lane's write nor its read of neighbours covers. Reads then have the same 128 bytes in another order.
+
+WARP_BITS = 5
+BANK_BITS = BANKS.bit_length() - 1
+WORD_ADDRESS_BITS = 2
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where elements lie in a warp's scratch memory: which bit of the address each bit of row and column is, in a base
+    tile of the result, and which further one it changes."""
+
+    source: FragmentType
+    result: FragmentType
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.source.bits // 8
+
+    def natural(self, bit: Bit) -> int:
+        """The bit of the address, row by row."""
+        before = self.result.layout.data.columns if bit.axis == "r" else 1
+        return (self.size * before).bit_length() - 1 + bit.number
+
+    @staticmethod
+    def together(kind: FragmentType) -> int:
+        """Elements that one access of a lane takes."""
+        return min(side_by_side(kind.layout.data), WIDEST * 8 // kind.bits)
+
+    @cached_property
+    def moved(self) -> Mapping[Bit, int]:
+        """Bits of the row that change another bit of the address, and which."""
+        wide = [(self.together(kind) * self.size).bit_length() - 1 for kind in (self.source, self.result)]
+        # So many lanes are served at once that they fill the banks.
+        lanes = self.source.layout.data.lane[: BANK_BITS - max(WORD_ADDRESS_BITS, wide[0])]
+        taken = {self.natural(bit) for bit in lanes}
+        free = (bit for bit in range(max(*wide, WORD_ADDRESS_BITS), BANK_BITS) if bit not in taken)
+        return dict(zip((bit for bit in lanes if self.natural(bit) >= BANK_BITS), free, strict=False))
+
+    def of_lanes(self, kind: FragmentType) -> int:
+        """The bits of the address that depend on the lane."""
+        lanes = kind.layout.data.lane
+        return sum(1 << bit for bit in {*map(self.natural, lanes), *(self.moved[b] for b in lanes if b in self.moved)})
+
+    def offset(self, row: int, along: int) -> tuple[int, int]:
+        """The place of an element, in bytes: what is XORed into that of a lane, and what is added."""
+        layout, size = self.result.layout.data, self.size
+        (i, row), (j, along) = divmod(row, layout.rows), divmod(along, layout.columns)
+        tile = (i * self.result.tiles[1] + j) * layout.rows * layout.columns * size
+        inside = (row * layout.columns + along) * size
+        changed = inside
+        for bit, place in self.moved.items():
+            changed ^= ((row if bit.axis == "r" else along) >> bit.number & 1) << place
+        low = changed % BANKS
+        return low, tile + changed - low
+
+
+class ScratchRow:
+    """Emits the accesses of one operation to the row of scratch memory that the executing warp has."""
+
+    def __init__(self, lowering: KernelLowering, tile: SharedTile, places: Places) -> None:
+        self.lowering, self.tile, self.places = lowering, tile, places
+        emitter, s = lowering.emitter, lowering.scalars
+        # Copies of what is known from the start keep the addresses here; outside they would hold registers in the K
+        # loop.
+        self.lane, thread = (emitter.compute("mov.b32", known) for known in (lowering.lane, lowering.thread))
+        self.lane.bound, thread.bound = lowering.lane.bound, lowering.thread.bound
+        self.base = s.multiply(s.shift_right(thread, WARP_BITS), tile.columns * tile.element_bytes)
+
+    def places_of(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
+        """The registers of a fragment that one access moves, and where."""
+        s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
+        mine, start = self.lowering.addressing.plain(self.tile, s.sum(self.base, self._lane(kind.layout.data)))
+        for moved, (row, along) in self._groups(kind, registers):
+            low, high = self.places.offset(row, along)
+            # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
+            turned = low & lane_bits
+            address = self.lowering.emitter.pure("xor.b32", mine, turned) if turned else mine
+            yield moved, At(address, start + high + (low & ~lane_bits))
+
+    def _groups(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, tuple[int, int]]]:
+        """The registers that one access moves, and what its first element adds to the lane's row and column."""
+        found = list(offsets(kind, self.places.together(kind)))
+        each = len(registers) // len(found)
+        for number, place in enumerate(found):
+            yield registers[number * each :][:each], place
+
+    def _lane(self, layout: Layout) -> IndexValue:
+        """The offset of a lane's first element."""
+        s, places = self.lowering.scalars, self.places
+        plain = s.sum(*(s.bits(self.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))
+        changed = [places.moved.get(bit, -1) for bit in layout.lane]
+        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in _runs(changed))))
+
+
+def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(first bit, count, place of the first) of each run of a number's bits that move together; -1 moves nowhere."""
+    start = 0
+    while start < len(places):
+        count = 1
+        while start + count < len(places) and places[start + count] == places[start] + count:
+            count += 1
+        if places[start] >= 0:
+            yield start, count, places[start]
+        start += count
+
+
+def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: SharedTile) -> Fragment:
+    """Each lane stores the elements that it has, waits for the others, and loads those that it gets."""
+    source, result, emitter = fragment_of(op.input), op.fragment.type, lowering.emitter
+    emitter.settle()
+    row = ScratchRow(lowering, tile, Places(source, result))
+    emitter.emit("bar.warp.sync", -1)
+    emitter.comment(f"{op.name}: {source.shape[0]}x{source.shape[1]} {source.element.name} to be read by other lanes")
+    for registers, place in row.places_of(source, lowering.fragment(op.input)):
+        emitter.store("shared", registers, place)
+    emitter.emit("bar.warp.sync", -1)
+    loaded = lowering.fresh(result)
+    for registers, place in row.places_of(result, loaded):
+        emitter.load("shared", registers, place)
+    return loaded

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain, count
 from math import prod
 from typing import Any, TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects import gpu
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects import gpu, memref
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, StringAttr, SymbolRefAttr, i1, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -22,7 +22,15 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp
 from ...dialect.schedule import SHARED_ALIGNMENT
-from ...dialect.warp.attributes import COMPUTES, FragmentType, ScheduleAttr, target_of
+from ...dialect.warp.attributes import (
+    COMPUTES,
+    SHARED_SPACE,
+    FragmentType,
+    ScheduleAttr,
+    is_memory,
+    memory_space,
+    target_of,
+)
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
 from ...dialect.warp.warpgroup import SetRegistersOp
@@ -35,11 +43,11 @@ from .addressing import (
     Addressing,
     GlobalMatrix,
     MemoryArgument,
-    OwnRow,
     SharedBarriers,
     SharedTile,
     matrix,
     parameters,
+    static_shared,
 )
 from .addressing import argument as argument_of
 from .copies import TileCopies
@@ -84,9 +92,7 @@ def handler_of(op: Operation) -> Handler | None:
 PATIENT = {"warp.mma", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
-KernelValue = (
-    Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | OwnRow | SharedBarriers
-)
+KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers
 
 
 class KernelLowering:
@@ -103,26 +109,36 @@ class KernelLowering:
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
         schedule = kernel.attributes.get(ScheduleAttr.name)
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
-        serpentine = chosen is None or chosen.tile.order == "serpentine"
+        serpentine = chosen is None or chosen.order == "serpentine"
         self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
         self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
-        widest = CHUNK if chosen is None else chosen.operands.access
+        widest = CHUNK if chosen is None else chosen.access
         self.copies = TileCopies(self.emitter, self.scalars, self.addressing, self.thread, self.threads, widest)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}
+        self.variables: dict[str, Variable] = {}
+        """The static shared memory that the kernel reads or writes, by name."""
         self.shared_bytes = allocate(kernel)
 
     def lower(self, parameters: Sequence[str]) -> None:
         """Emits the whole body; `parameters` names the kernel's parameters in the text."""
         block = self.kernel.body.block
-        for value, name in zip(block.args, parameters, strict=True):
+        for number, value in enumerate(block.args[len(parameters) :]):
+            self.named_memory(self.kernel, value, f"{self.kernel.sym_name.data}_workgroup_{number}")
+        for value, name in zip(block.args, parameters, strict=False):
             self._take(value, argument_of(self.kernel, self.emitter, self.scalars, value, name))
         self.block(block)
         if self.shared_bytes > self.target.shared:
             fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
                  f"{self.target.shared / KIB:g} KiB for a CTA")  # fmt: skip
+
+    def named_memory(self, op: Operation, value: SSAValue, name: str) -> None:
+        """Makes a value known as memory of the CTA that is declared under a name of the module."""
+        if not is_memory(value.type) or memory_space(value.type) != SHARED_SPACE:
+            fail(op, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
+        self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
 
     def _threads(self) -> int:
         size = self.kernel.known_block_size
@@ -196,7 +212,7 @@ class KernelLowering:
         if not steps and found.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and found.packed > 1:
-            fail(op, f"{op.name} moves whole bytes, got {value.type}; warp.load_words moves packed elements")
+            fail(op, f"{op.name} moves whole bytes, got {value.type}; packed elements move as registers")
         return found
 
     def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
@@ -228,7 +244,11 @@ class KernelLowering:
 
         if isinstance(kind, OpaqueType):
             return self.emitter.registers(register_type(kind.element), kind.registers)
-        return []
+        if kind in (IndexType(), i1, i32):
+            return []
+        from .elements import value_registers
+
+        return value_registers(self.emitter, kind)
 
 
 # `convert-warp-to-ptx`: kernels over fragments become what each thread executes.
@@ -255,12 +275,14 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
             )
 
 
-def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tuple[ptx.FuncOp, Version]:
-    """The function, and the PTX version that its instructions need."""
+def _kernel(
+    kernel: gpu.FuncOp, target: Target, module: str, shared: str
+) -> tuple[ptx.FuncOp, Version, Mapping[str, Variable]]:
+    """The function, the PTX version that its instructions need, and the static shared memory that it names."""
     name = kernel.sym_name.data
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
-    arguments = kernel.body.block.args
+    arguments = kernel.body.block.args[: len(kernel.function_type.inputs)]
     names = _parameter_names(kernel)
     lowering = KernelLowering(kernel, target, shared)
     lowering.lower(names)
@@ -278,7 +300,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     func.location = kernel.location
     if schedule is not None:
         func.attributes[ScheduleAttr.name] = schedule
-    return func, lowering.emitter.version
+    return func, lowering.emitter.version, lowering.variables
 
 
 def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
@@ -286,7 +308,7 @@ def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
     it, and a name may be that of another argument's size; and PTX knows no `.` and no `-` in names."""
     names: list[str] = []
     taken: set[str] = set()
-    for i, argument in enumerate(kernel.body.block.args):
+    for i, argument in enumerate(kernel.body.block.args[: len(kernel.function_type.inputs)]):
         wanted = f"{kernel.sym_name.data}_{FOREIGN.sub('_', argument.name_hint or str(i))}"
         candidates = chain([wanted], (f"{wanted}_{number}" for number in count(i)))
         names.append(next(name for name in candidates if DYNAMIC.sub("", name) not in taken))
@@ -322,18 +344,20 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
     name = module.sym_name.data
     functions: list[Operation] = []
-    version = target.ptx
+    version, variables = target.ptx, dict[str, Variable]()
     shared = fresh_name(SHARED_SYMBOL, {op.sym_name.data for op in module.body.block.ops if isinstance(op, gpu.FuncOp)})
     for op in module.body.block.ops:
+        if isinstance(op, memref.GlobalOp):
+            continue  # which the kernels that read it declare
         if not isinstance(op, gpu.FuncOp):
             fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
-        function, needed = _kernel(op, target, name, shared)
+        function, needed, named = _kernel(op, target, name, shared)
         functions.append(function)
         version = max(version, needed)
+        variables |= named
     tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
-    return ptx.ModuleOp(
-        name, [VarOp(tiles), *functions], version="{}.{}".format(*version), target=target.name
-    )  # fmt: skip
+    body = [VarOp(tiles), *map(VarOp, variables.values()), *functions]
+    return ptx.ModuleOp(name, body, version="{}.{}".format(*version), target=target.name)
 
 
 class ConvertWarpToPtxPass(ModulePass):

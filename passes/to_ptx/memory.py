@@ -13,7 +13,8 @@ from ...dialect.isa.moves import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.memory import Matrix, MoveRow, in_memory, matrices, unit
+from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
+from ...dialect.warp.memory import in_memory
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import At, Emitter, IndexValue, VirtualRegister, common_divisor, word
 from .fragments import Fragment, register_type

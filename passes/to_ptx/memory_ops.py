@@ -1,18 +1,17 @@
-"""Operations on memory: allocations, views, copies, scratch rows, words, scales, bits."""
+"""Operations on memory: allocations, views, copies, registers, packing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import IntegerType, i8
+from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
-from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.warp.attributes import (
@@ -24,33 +23,17 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CommitOp, CopyOp, WaitOp
-from ...dialect.warp.exchange import BANKS, WIDEST, BankedOp, LoadBankedOp, OwnRowOp, StoreBankedOp
-from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds
-from ...dialect.warp.operands import LoadScalesOp
-from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.words import (
-    BitsAccess,
-    FunnelShiftOp,
-    LoadBitsOp,
-    LoadRegistersOp,
-    LoadWordsOp,
-    StoreBitsOp,
-    StoreRegistersOp,
-    StoreWordsOp,
-    register_bytes,
-    together,
-    words_of,
-)
+from ...dialect.warp.cta import CopyOp, PackOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds, register_bytes, together, words_of
+from ...dialect.warp.views import MatrixOp, strides_of
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import CHUNK, OwnRow, Position, SharedTile, matrix
-from .copies import COMMIT
-from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of
+from .addressing import CHUNK, Position, SharedTile, matrix
+from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .memory import memory_name, offsets, side_by_side
-from .products import STAGED, load_shared, stage_text, store_shared
+from .memory import memory_name
+from .products import load_shared, shared_place, stage_text, store_shared
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -79,6 +62,9 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
     kind = op.fragment.type
+    if op.order:
+        _load_registers(lowering, op)
+        return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         load_shared(lowering, op, lowering.result(op.fragment))
         return
@@ -120,6 +106,9 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
+    if op.order:
+        _store_registers(lowering, op)
+        return
     if isinstance(lowering.values.get(op.memory), SharedTile):
         store_shared(lowering, op)
         return
@@ -172,325 +161,238 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
     lowering.values[op.result] = lowering.memories[op.source].shape[number]
 
 
-@lowers(CommitOp)
-def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit(COMMIT)
-
-
-@lowers(WaitOp)
-def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)
-
-
-# Fragments in a warp's scratch memory: `warp.own_row`, `warp.store_banked`, `warp.load_banked`.
-#
-# What is written row by row would meet at banks: lanes that differ in a bit of the row that stands above the lowest
-# 128 bytes. Each such bit is XORed into a bit of the address that no other lane's bit uses, of those that neither a
-# lane's write nor its read of neighbours covers. Reads then have the same 128 bytes in another order.
-
-WARP_BITS = 5
-BANK_BITS = BANKS.bit_length() - 1
-WORD_ADDRESS_BITS = 2
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where elements lie in a warp's scratch memory: which bit of the address each bit of row and column is, in a base
-    tile of the result, and which further one it changes."""
-
-    source: FragmentType
-    result: FragmentType
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return self.source.bits // 8
-
-    def natural(self, bit: Bit) -> int:
-        """The bit of the address, row by row."""
-        before = self.result.layout.data.columns if bit.axis == "r" else 1
-        return (self.size * before).bit_length() - 1 + bit.number
-
-    @staticmethod
-    def together(kind: FragmentType) -> int:
-        """Elements that one access of a lane takes."""
-        return min(side_by_side(kind.layout.data), WIDEST * 8 // kind.bits)
-
-    @cached_property
-    def moved(self) -> Mapping[Bit, int]:
-        """Bits of the row that change another bit of the address, and which."""
-        wide = [(self.together(kind) * self.size).bit_length() - 1 for kind in (self.source, self.result)]
-        # So many lanes are served at once that they fill the banks.
-        lanes = self.source.layout.data.lane[: BANK_BITS - max(WORD_ADDRESS_BITS, wide[0])]
-        taken = {self.natural(bit) for bit in lanes}
-        free = (bit for bit in range(max(*wide, WORD_ADDRESS_BITS), BANK_BITS) if bit not in taken)
-        return dict(zip((bit for bit in lanes if self.natural(bit) >= BANK_BITS), free, strict=False))
-
-    def of_lanes(self, kind: FragmentType) -> int:
-        """The bits of the address that depend on the lane."""
-        lanes = kind.layout.data.lane
-        return sum(1 << bit for bit in {*map(self.natural, lanes), *(self.moved[b] for b in lanes if b in self.moved)})
-
-    def offset(self, row: int, along: int) -> tuple[int, int]:
-        """The place of an element, in bytes: what is XORed into that of a lane, and what is added."""
-        layout, size = self.result.layout.data, self.size
-        (i, row), (j, along) = divmod(row, layout.rows), divmod(along, layout.columns)
-        tile = (i * self.result.tiles[1] + j) * layout.rows * layout.columns * size
-        inside = (row * layout.columns + along) * size
-        changed = inside
-        for bit, place in self.moved.items():
-            changed ^= ((row if bit.axis == "r" else along) >> bit.number & 1) << place
-        low = changed % BANKS
-        return low, tile + changed - low
-
-
-@dataclass(frozen=True)
-class Banked:
-    """Emits the accesses of one operation."""
-
-    lowering: KernelLowering
-    places: Places
-    row: OwnRow
-
-    def places_of(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
-        """The registers of a fragment that one access moves, and where."""
-        s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
-        mine, start = self.lowering.addressing.plain(self.row.tile, s.sum(self.row.base, self._lane(kind.layout.data)))
-        for moved, (row, along) in self._groups(kind, registers):
-            low, high = self.places.offset(row, along)
-            # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
-            turned = low & lane_bits
-            address = self.lowering.emitter.pure("xor.b32", mine, turned) if turned else mine
-            yield moved, At(address, start + high + (low & ~lane_bits))
-
-    def _groups(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, tuple[int, int]]]:
-        """The registers that one access moves, and what its first element adds to the lane's row and column."""
-        found = list(offsets(kind, self.places.together(kind)))
-        each = len(registers) // len(found)
-        for number, place in enumerate(found):
-            yield registers[number * each :][:each], place
-
-    def _lane(self, layout: Layout) -> IndexValue:
-        """The offset of a lane's first element."""
-        s, places = self.lowering.scalars, self.places
-        plain = s.sum(*(s.bits(self.row.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))
-        changed = [places.moved.get(bit, -1) for bit in layout.lane]
-        return s.xor(plain, s.sum(0, *(s.bits(self.row.lane, *run) for run in _runs(changed))))
-
-
-def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first bit, count, place of the first) of each run of a number's bits that move together; -1 moves nowhere."""
-    start = 0
-    while start < len(places):
-        count = 1
-        while start + count < len(places) and places[start + count] == places[start] + count:
-            count += 1
-        if places[start] >= 0:
-            yield start, count, places[start]
-        start += count
-
-
-@lowers(OwnRowOp)
-def _own_row(lowering: KernelLowering, op: OwnRowOp) -> None:
-    emitter, s, tile = lowering.emitter, lowering.scalars, lowering.tile(op, op.scratch)
-    # Copies of what is known from the start keep the addresses here; outside they would hold registers in the K loop.
-    lane, thread = (emitter.compute("mov.b32", known) for known in (lowering.lane, lowering.thread))
-    lane.bound, thread.bound = lowering.lane.bound, lowering.thread.bound
-    base = s.multiply(s.shift_right(thread, WARP_BITS), tile.columns * tile.element_bytes)
-    lowering.values[op.row] = OwnRow(tile, base, lane)
-
-
-def _banked(lowering: KernelLowering, op: BankedOp) -> Banked:
-    row = lowering.values.get(op.mine)
-    if not isinstance(row, OwnRow):
-        fail(op, f"expected the row of scratch memory of warp.own_row, got {op.mine.type}")
-    return Banked(lowering, Places(*op.moved), row)
-
-
-@lowers(StoreBankedOp)
-def _store_banked(lowering: KernelLowering, op: StoreBankedOp) -> None:
-    kind = fragment_of(op.fragment)
-    shown = f"{kind.shape[0]}x{kind.shape[1]} {kind.element.name}"
-    lowering.emitter.comment(f"{op.name}: {shown} to be read by other lanes")
-    for registers, place in _banked(lowering, op).places_of(kind, lowering.fragment(op.fragment)):
-        lowering.emitter.store("shared", registers, place)
-
-
-@lowers(LoadBankedOp)
-def _load_banked(lowering: KernelLowering, op: LoadBankedOp) -> None:
-    kind = op.fragment.type
-    got = lowering.fresh(kind)
-    for registers, place in _banked(lowering, op).places_of(kind, got):
-        lowering.emitter.load("shared", registers, place)
-    lowering.values[op.fragment] = got
-
-
-# Fragments in memory as registers hold them: `warp.store_registers`, `warp.load_registers`.
-
-
-class _Vectors(NamedTuple):
-    """The vectors of one lane: how many registers each has, and where the first and the next ones lie."""
-
-    space: str
-    each: int
-    first: At
-    step: int
-
-    @staticmethod
-    def of(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, kind: FragmentType) -> _Vectors:
-        s, (row, column), count = lowering.scalars, lowering.indices((op.row, op.column)), together(kind)
-        lane_bytes = count * register_bytes(kind)
-        if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-            tile = lowering.tile(op, op.memory)
-            start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
-            place = lowering.addressing.plain(tile, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
-            return _Vectors("shared", count, place, LANES * lane_bytes)
-        matrix = lowering.matrix(op, op.memory)
-        terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
-        return _Vectors("global", count, s.address(matrix.base, terms), LANES * lane_bytes)
-
-    def each_of(self, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
-        """The registers of each vector, and where it lies."""
-        for i, start in enumerate(range(0, len(registers), self.each)):
-            yield registers[start : start + self.each], self.first.behind(i * self.step)
-
-
-def _comment(lowering: KernelLowering, op: StoreRegistersOp | LoadRegistersOp, kind: FragmentType, way: str) -> None:
-    place = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
-    lowering.emitter.comment(f"{op.name}: registers of {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}")
-
-
-@lowers(StoreRegistersOp)
-def _store_registers(lowering: KernelLowering, op: StoreRegistersOp) -> None:
-    _comment(lowering, op, fragment_of(op.fragment), "to")
-    taken = True if op.taken is None else lowering.predicate(op.taken)
-    vectors = _Vectors.of(lowering, op, fragment_of(op.fragment))
-    for registers, place in vectors.each_of(lowering.fragment(op.fragment)):
-        lowering.emitter.store(vectors.space, registers, place, guard=taken)
-
-
-@lowers(LoadRegistersOp)
-def _load_registers(lowering: KernelLowering, op: LoadRegistersOp) -> None:
-    _comment(lowering, op, op.fragment.type, "from")
-    into = lowering.result(op.fragment)
-    vectors = _Vectors.of(lowering, op, op.fragment.type)
-    for registers, place in vectors.each_of(into):
-        lowering.emitter.load(vectors.space, registers, place)
-    lowering.values[op.fragment] = into
-
-
-# Words of packed elements and of scales: `warp.load_words`, `warp.store_words`, `warp.load_scales`.
+# Fragments in memory as registers hold them: `registers` of `warp.load` and `warp.store`.
 
 WORD_BYTES = 4
 
+FIRST_TWO = word(0x44444444)
+"""A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
 
-def _words(lowering: KernelLowering, op: LoadWordsOp | StoreWordsOp, kind: FragmentType) -> tuple[int, int, At]:
-    """Registers that one access moves, the bytes of one, and the address of a lane's first."""
+
+class RegisterAccesses(NamedTuple):
+    """The accesses of one lane: how many registers each moves, in an instruction of which space and type, and where."""
+
+    space: str
+    type: str
+    each: int
+    places: Iterable[At]
+
+    def of(self, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
+        """The registers of each access, with its address."""
+        for i, place in enumerate(self.places):
+            yield registers[i * self.each :][: self.each], place
+
+
+def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
     matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
     size = WORD_BYTES * words_of(kind) // kind.registers
     holder = lowering.addressing.holder(kind.layout.data, lowering.lane)
-    address = lowering.scalars.address(
+    first = lowering.scalars.address(
         matrix.base,
         [(holder, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
     )
     words = gcd(divisor_of(matrix.row_bytes), matrix.alignment) // WORD_BYTES
     aligned = common_divisor((column, words, words_of(kind))) * WORD_BYTES
-    together = CHUNK // size
-    while aligned % (together * size) or kind.registers % together:
-        together //= 2
-    return max(1, together), size, address
+    each = CHUNK // size
+    while aligned % (each * size) or kind.registers % each:
+        each //= 2
+    each = max(1, each)
+    places = [first.behind(start * size) for start in range(0, kind.registers, each)]
+    return RegisterAccesses("global", f"b{8 * size}", each, places)
 
 
-@lowers(LoadWordsOp)
-def _load_words(lowering: KernelLowering, op: LoadWordsOp) -> None:
-    kind, into = op.fragment.type, lowering.result(op.fragment)
-    together, size, first = _words(lowering, op, kind)
-    for start in range(0, len(into), together):
-        registers = into[start : start + together]
-        lowering.emitter.load("global", registers, first.behind(start * size), f"b{8 * size}")
+def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    s, (row, column), each = lowering.scalars, lowering.indices(op.indices), together(kind)
+    lane_bytes, space = each * register_bytes(kind), "global"
+    if memory_space(memory_of(op.memory)) == SHARED_SPACE:
+        tile, space = lowering.tile(op, op.memory), "shared"
+        start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
+        first = lowering.addressing.plain(tile, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
+    else:
+        matrix = lowering.matrix(op, op.memory)
+        terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
+        first = s.address(matrix.base, terms)
+    places = [first.behind(i * LANES * lane_bytes) for i in range(kind.registers // each)]
+    return RegisterAccesses(space, "", each, places)
+
+
+def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    tile, (stage, row, column) = shared_place(lowering, op, op.memory, op.indices)
+    layout = kind.layout.data
+    warps, holder = layout.threads // LANES, lowering.addressing.holder(layout, lowering.lane)
+    warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
+    along = Position.of(lowering.lane, column, 0)
+    # Addresses are computed one by one, where they are used.
+    downs = (Position.of(warp, row, i * warps) for i in range(kind.registers))
+    return RegisterAccesses("shared", "", 1, (lowering.addressing.shared(tile, stage, down, along) for down in downs))
+
+
+BY_ORDER = {"lanes": _by_lanes, "vectors": _by_vectors, "tiles": _by_tiles}
+"""The accesses of registers, by the order in which they lie in memory."""
+
+
+def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    place = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
+    shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
+    moved = "to" if isinstance(op, StoreOp) else "from"
+    lowering.emitter.comment(f"{op.name}: registers of {shown} {moved} {place}")
+    return BY_ORDER[op.order](lowering, op, kind)
+
+
+def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
+    emitter, into = lowering.emitter, lowering.result(op.fragment)
+    accesses = _register_accesses(lowering, op, op.fragment.type)
+    for registers, place in accesses.of(into):
+        emitter.load(accesses.space, registers, place, accesses.type)
+        for register in registers if op.padded is not None else ():
+            absent = emitter.compute("setp.eq.b32", register, 0)
+            emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
     lowering.values[op.fragment] = into
 
 
-@lowers(StoreWordsOp)
-def _store_words(lowering: KernelLowering, op: StoreWordsOp) -> None:
-    kind, held = fragment_of(op.fragment), lowering.fragment(op.fragment)
-    together, size, first = _words(lowering, op, kind)
-    for start in range(0, len(held), together):
-        registers = held[start : start + together]
-        lowering.emitter.store("global", registers, first.behind(start * size), f"b{8 * size}")
+def _store_registers(lowering: KernelLowering, op: StoreOp) -> None:
+    taken = True if op.taken is None else lowering.predicate(op.taken)
+    accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
+    for registers, place in accesses.of(lowering.fragment(op.fragment)):
+        lowering.emitter.store(accesses.space, registers, place, accesses.type, guard=taken)
 
 
-@lowers(LoadScalesOp)
-def _load_scales(lowering: KernelLowering, op: LoadScalesOp) -> None:
-    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
-    found = lowering.indices(op.indices)
-    stage, row, column = found if len(found) == STAGED else (0, *found)
-    if divisor_of(column) % SCALES_OF_WORD:
-        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {column}")
-    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
-    size = layout.extent(op.axis)
-    lowering.emitter.comment(f"{op.name}: scales of {size * len(into)} {op.what} from {place}")
-    lane_row = lowering.addressing.from_bits(lowering.lane, layout.lane, op.axis)
-    for i, register in enumerate(into):
-        where = Position.of(lane_row, row, i * size), Position.of(0, column, 0)
-        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
-    lowering.values[op.fragment] = into
+# Whole matrices to aligned rows: `warp.pack`.
+#
+# A thread makes 16 bytes of the destination at a time. Where the source's rows are whole words apart, they are four
+# words of the source. Elsewhere they start in the middle of a word: the thread reads the five words that cover them,
+# each aligned, and shifts neighbouring words together. So every access but the last one of the matrix takes a word or
+# more, however odd the rows are.
+
+BYTE = 8
 
 
-# Bits of memory: `warp.load_bits`, `warp.store_bits`, `warp.funnel_shift`.
+@dataclass(frozen=True)
+class PackedRows:
+    """A matrix of known size without gaps between its rows; of packed elements each byte counts as one."""
 
-WORD_BITS = 32
+    base: VirtualRegister
+    rows: int
+    row_bytes: int
+    element_bytes: int
 
-
-def _place(lowering: KernelLowering, op: BitsAccess) -> tuple[At, VirtualRegister | bool]:
-    """The address, and whether it is accessed."""
-    base = lowering.matrix(op, op.memory, bits=True).base
-    terms = [(lowering.scalar(index), stride) for index, stride in op.terms]
-    guard = True if op.taken is None else lowering.predicate(op.taken)
-    return lowering.scalars.address(base, [*terms, (op.start, 1)]), guard
-
-
-def _width(kind: object) -> int:
-    return kind.bitwidth if isinstance(kind, IntegerType) else 0
-
-
-def _held(lowering: KernelLowering, value: SSAValue, bits: int) -> VirtualRegister:
-    """The register of a value, or one that is set to a constant."""
-    found = lowering.scalar(value)
-    kind = _register_of(bits)
-    return lowering.emitter.compute(f"mov.{kind}", found) if isinstance(found, int) else found
-
-
-def _register_of(bits: int) -> str:
-    return "b32" if bits == WORD_BITS else "b16"
+    @staticmethod
+    def of(lowering: KernelLowering, op: PackOp, value: SSAValue) -> PackedRows:
+        """Raises a located diagnostic for another matrix."""
+        kind = memory_of(value)
+        (rows, columns), offset, element = kind.get_shape(), kind.get_offset(), element_row(kind.element_type)
+        if element is not None and min(rows, columns) > 0 and strides_of(kind) == (columns, 1):
+            bits, size = element.memory_bits, max(1, element.memory_bits // BYTE)
+            if columns * bits % BYTE == 0 and (size if offset is None else offset * bits // BYTE) % WORD_BYTES == 0:
+                base = lowering.matrix(op, value, bits=True).base
+                return PackedRows(base, rows, columns * bits // BYTE, size)
+        fail(op, f"{op.name} takes matrices of static size, without gaps, at multiples of {WORD_BYTES} bytes, got "
+             f"{kind}")  # fmt: skip
 
 
-@lowers(LoadBitsOp)
-def _load_bits(lowering: KernelLowering, op: LoadBitsOp) -> None:
-    (place, guard), bits = _place(lowering, op), _width(op.result.type)
-    into = lowering.emitter.register(_register_of(bits))
-    if guard is not True and not _is_stored_alike(op):
-        lowering.emitter.clear([into])
-    lowering.emitter.load("global", [into], place, f"b{bits}", guard=guard)
-    lowering.values[op.result] = into
+class PackedChunk(NamedTuple):
+    """Sixteen bytes of the destination: their number, the row and the chunk of the row they are, and where they are
+    made at all. `excess` are the bytes, 0 to 3, from the start of a word of the source to the first of them."""
+
+    number: IndexValue
+    row: IndexValue
+    column: IndexValue
+    taken: VirtualRegister | bool
+    excess: IndexValue
 
 
-def _is_stored_alike(op: LoadBitsOp) -> bool:
-    """Whether what is read is only stored, and only where it is read."""
-    users = [use.operation for use in op.result.uses]
-    return all(isinstance(user, StoreBitsOp) and user.taken == op.taken for user in users)
+class Packing:
+    """Emits the copy of one CTA's share to aligned rows."""
+
+    def __init__(self, lowering: KernelLowering, source: PackedRows, destination: PackedRows) -> None:
+        self.emitter, self.scalars = lowering.emitter, lowering.scalars
+        self.source, self.destination = source, destination
+        self.per_row = destination.row_bytes // CHUNK
+        self.total = destination.rows * self.per_row
+        self.filled = -(-source.row_bytes // CHUNK)
+        """Chunks of a row that hold something of the source."""
+        self.rest = source.rows * source.row_bytes % WORD_BYTES
+        """Bytes of the source behind its last whole word."""
+
+    def copy(self, share: IndexValue, shares: int, thread: VirtualRegister, threads: int) -> None:
+        """Copies one share; threads take neighbouring chunks."""
+        s, turns = self.scalars, -(-self.total // (shares * threads))
+        first = s.add(s.multiply(share, turns * threads), thread)
+        for turn in range(turns):
+            number = s.add(first, turn * threads)
+            row, column = s.quotient(number, self.per_row), s.remainder(number, self.per_row)
+            taken = self.total == turns * shares * threads or s.compare("lt", number, self.total)
+            excess = s.remainder(s.multiply(row, self.source.row_bytes % WORD_BYTES), WORD_BYTES)
+            self._copy(PackedChunk(number, row, column, taken, excess))
+
+    def _copy(self, chunk: PackedChunk) -> None:
+        words = self._cut(chunk, self._shifted(chunk, self._words(chunk)))
+        place = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
+        self.emitter.store("global", words, place, guard=chunk.taken)
+        self._copy_last_elements(chunk)
+
+    def _words(self, chunk: PackedChunk) -> Fragment:
+        """The words of the source that cover the chunk; zeros for those outside its row, or of which a part is
+        outside the matrix."""
+        s, pitch, taken = self.scalars, self.source.row_bytes, chunk.taken
+        if self.source.rows < self.destination.rows:
+            taken = s.both(taken, s.compare("lt", chunk.row, self.source.rows))
+        if self.filled < self.per_row:
+            taken = s.both(taken, s.compare("lt", chunk.column, self.filled))
+        start = s.subtract(s.multiply(chunk.column, CHUNK), chunk.excess)
+        if self.rest:
+            # A word of the last row that ends behind the matrix must not be read: move its start behind the row.
+            last = s.compare("eq", chunk.row, self.source.rows - 1)
+            start = s.add(start, s.select(last, WORD_BYTES - 1, 0))
+        terms = [(chunk.row, pitch), (chunk.column, CHUNK), (chunk.excess, -1)]
+        words: Fragment = []
+        for offset in range(0, CHUNK + (WORD_BYTES if pitch % WORD_BYTES else 0), WORD_BYTES):
+            inside = s.both(taken, s.compare("lt", start, pitch - offset))
+            place, word = s.address(self.source.base, [*terms, (offset, 1)]), self.emitter.register("b32")
+            if inside is not True:
+                self.emitter.clear([word])
+            self.emitter.load("global", [word], place, guard=inside)
+            words.append(word)
+        return words
+
+    def _shifted(self, chunk: PackedChunk, words: Fragment) -> Fragment:
+        """The chunk's own four words."""
+        if len(words) == CHUNK // WORD_BYTES:
+            return words
+        bits = self.scalars.multiply(chunk.excess, BYTE)
+        return [self.emitter.compute("shf.r.wrap.b32", low, high, bits) for low, high in pairwise(words)]
+
+    def _cut(self, chunk: PackedChunk, words: Fragment) -> Fragment:
+        """The words with zeros in place of what belongs to the source's next row."""
+        s, (whole, part) = self.scalars, divmod(self.source.row_bytes % CHUNK, WORD_BYTES)
+        if not (whole or part):
+            return words
+        last = s.compare("eq", chunk.column, self.filled - 1)
+        kept = words[:whole]
+        for i, held in enumerate(words[whole:]):
+            mask = s.select(last, (1 << BYTE * part) - 1 if i == 0 else 0, -1)
+            kept.append(self.emitter.pure("and.b32", held, mask))
+        return kept
+
+    def _copy_last_elements(self, chunk: PackedChunk) -> None:
+        """Copies the elements behind the last whole word of the source, one by one, after their chunk."""
+        s, size, bytes_ = self.scalars, self.source.element_bytes, self.source.rows * self.source.row_bytes
+        for start in range(bytes_ - self.rest, bytes_, size):
+            row, column = divmod(start, self.source.row_bytes)
+            mine = s.compare("eq", chunk.number, row * self.per_row + column // CHUNK)
+            element = self.emitter.register("b16")
+            place = s.address(self.source.base, [(start, 1)])
+            self.emitter.load("global", [element], place, f"b{BYTE * size}", guard=mine)
+            place = s.address(self.destination.base, [(row * self.destination.row_bytes + column, 1)])
+            self.emitter.store("global", [element], place, f"b{BYTE * size}", guard=mine)
 
 
-@lowers(StoreBitsOp)
-def _store_bits(lowering: KernelLowering, op: StoreBitsOp) -> None:
-    (place, guard), bits = _place(lowering, op), _width(op.values[0].type)
-    held = [_held(lowering, value, bits) for value in op.values]
-    lowering.emitter.store("global", held, place, f"b{bits}", guard=guard)
-
-
-@lowers(FunnelShiftOp)
-def _shift(lowering: KernelLowering, op: FunnelShiftOp) -> None:
-    low, high = (_held(lowering, value, WORD_BITS) for value in (op.low, op.high))
-    lowering.values[op.result] = lowering.emitter.compute("shf.r.wrap.b32", low, high, lowering.scalar(op.bits))
+@lowers(PackOp)
+def _pack(lowering: KernelLowering, op: PackOp) -> None:
+    source, destination = (PackedRows.of(lowering, op, value) for value in (op.source, op.destination))
+    if source.row_bytes < WORD_BYTES:
+        fail(op, f"{op.name} takes rows of at least {WORD_BYTES} bytes, got {op.source.type}")
+    if destination.row_bytes % CHUNK:
+        fail(op, f"{op.name} makes rows of whole {CHUNK}-byte chunks, got {op.destination.type}")
+    share, shares = lowering.scalar(op.share), op.shares.value.data
+    Packing(lowering, source, destination).copy(share, shares, lowering.thread, lowering.threads)

@@ -8,28 +8,24 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
-from ...dialect.isa.moves import MOVMATRIX
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.exchange import MovmatrixOp, StmatrixOp
-from ...dialect.warp.memory import LdmatrixOp, LoadOp, StoreOp
+from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.operands import METADATA_ROWS, LoadMetadataOp
 from ...dialect.warp.warpgroup import (
     ROWS,
     SetRegistersOp,
-    WgmmaCommitOp,
-    WgmmaFenceOp,
     WgmmaOp,
-    WgmmaWaitOp,
     descriptor_of,
 )
 from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
 from ..diagnostics import fail
-from .addressing import CHUNK, Position, SharedTile
-from .emitter import WARP, At, IndexValue, VirtualRegister, divisor_of, word
+from .addressing import CHUNK, SharedTile
+from .emitter import WARP, At, IndexValue, VirtualRegister, divisor_of
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, lowers
 
@@ -119,6 +115,8 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
 
     tile, place = shared_place(lowering, op, op.memory, op.indices)
     kind = op.fragment.type
+    if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
+        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
     loads = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
     loads.load(kind, op.swapped is not None, tile, place, into)
@@ -169,32 +167,7 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
 
 
-# Metadata of sparse products: `warp.load_metadata`.
-
-FIRST_TWO = word(0x44444444)
-"""A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
-
-
-@lowers(LoadMetadataOp)
-def _load_metadata(lowering: KernelLowering, op: LoadMetadataOp) -> None:
-    into, tile, layout = lowering.result(op.fragment), lowering.tile(op, op.memory), op.fragment.type.layout.data
-    found = lowering.indices(op.indices)
-    stage, row, column = found if len(found) == STAGED else (0, *found)
-    place = stage_text(stage if len(found) == STAGED else None, "the stage to multiply")
-    warps = layout.threads // LANES
-    lowering.emitter.comment(f"{op.name}: metadata of {METADATA_ROWS * warps * len(into)} rows from {place}")
-    holder = lowering.addressing.holder(layout, lowering.lane)
-    warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
-    for i, register in enumerate(into):
-        where = Position.of(warp, row, i * warps), Position.of(lowering.lane, column, 0)
-        lowering.emitter.load("shared", [register], lowering.addressing.shared(tile, stage, *where))
-        if op.padded is not None:
-            absent = lowering.emitter.compute("setp.eq.b32", register, 0)
-            lowering.emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
-    lowering.values[op.fragment] = into
-
-
-# Matrix moves of epilogues: `warp.stmatrix`, `warp.movmatrix`.
+# Matrix moves of epilogues: `warp.stmatrix`.
 
 
 @lowers(StmatrixOp)
@@ -203,17 +176,7 @@ def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
     move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
 
 
-@lowers(MovmatrixOp)
-def _movmatrix(lowering: KernelLowering, op: MovmatrixOp) -> None:
-    source, result = lowering.fragment(op.input), lowering.result(op.fragment)
-    if any(register in source for register in result):
-        result = lowering.fresh(op.fragment.type)
-    for before, after in op.blocks():
-        lowering.emitter.emit(MOVMATRIX.spelling, result[after], source[before])
-    lowering.values[op.fragment] = result
-
-
-# Warpgroups: `warp.wgmma`, its fence and groups, `warp.set_registers`.
+# Warpgroups: `warp.wgmma`, `warp.set_registers`.
 
 ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 """Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
@@ -222,14 +185,15 @@ STEP = 32
 """Bytes along K that one instruction takes."""
 
 
-def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
+def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    """Refuses an operation of warpgroups in a kernel of other threads."""
     if lowering.threads % (WARPS * LANES):
         fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 
 
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
-    _warpgroups(lowering, op)
+    check_warpgroups(lowering, op)
     row, held = op.row, lowering.fragment(op.c)
     if not only_use_is_here(op.c, op):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
@@ -271,27 +235,9 @@ def _descriptor(
     return emitter.pure("add.s64", place, Immediate(f"{how.encode() + offset // UNIT:#x}"))
 
 
-@lowers(WgmmaFenceOp)
-def _fence(lowering: KernelLowering, op: WgmmaFenceOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.fence.sync.aligned")
-
-
-@lowers(WgmmaCommitOp)
-def _commit(lowering: KernelLowering, op: WgmmaCommitOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.commit_group.sync.aligned")
-
-
-@lowers(WgmmaWaitOp)
-def _wait(lowering: KernelLowering, op: WgmmaWaitOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.wait_group.sync.aligned", op.pending.value.data)
-
-
 @lowers(SetRegistersOp)
 def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
-    _warpgroups(lowering, op)
+    check_warpgroups(lowering, op)
     way = "dec" if op.grow is None else "inc"
     lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)
 

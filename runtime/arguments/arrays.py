@@ -19,8 +19,9 @@ import numpy as np
 from ..base.errors import ArgumentError
 from ..numerics.array import Array
 from . import dtypes
-from .dtypes import NUMPY_NAMES, PACKED, DType, element_of
-from .parameter import Parameter, describe
+from .dtypes import PACKED, DType, element_of
+from .elements import ELEMENT_NAMES
+from .signature import Parameter, describe
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
 
@@ -128,8 +129,6 @@ def borrow(value: object, element: str = "") -> Argument:
         return tensor
     if _is_negated(value):
         raise ArgumentError("its elements are the negatives of what its memory holds; pass its resolve_neg()")
-    if (tensor := _torch_words(value)) is not None:
-        return tensor
     interface = _cuda_array_interface(value)
     if interface is not None:
         return _from_cuda(value, interface)
@@ -151,8 +150,8 @@ def packed_as(argument: Argument, parameter: Parameter) -> Argument:
     columns, wanted = argument.shape[-1] * each, parameter.shape[-1]
     shape = (*argument.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
     strides = (*(each * step for step in steps[:-1]), 1)
-    whole = argument.contiguous and shape[-1] == columns
-    return replace(argument, shape=shape, element=parameter.element, strides=None if whole else strides, packed=each)
+    dense = argument.contiguous and shape[-1] == columns
+    return replace(argument, shape=shape, element=parameter.element, strides=None if dense else strides, packed=each)
 
 
 def _packed(array: Array, element: str) -> Argument:
@@ -249,7 +248,7 @@ def _type_of_words(value: object) -> str:
         except ArgumentError:  # older torch exports no 8-bit floats
             pass
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
-    return next((element for element, known in NUMPY_NAMES.items() if known == name), "")
+    return next((element for element, names in ELEMENT_NAMES.items() if names.numpy == name), "")
 
 
 def _torch_of(value: object) -> Any | None:
@@ -268,21 +267,21 @@ def _torch_stream(value: object) -> int | None:
     return int(torch.cuda.current_stream(tensor.device).cuda_stream if raw is None else raw(tensor.get_device()))
 
 
-_TORCH_ELEMENTS = {f"torch.{name}": element for element, name in NUMPY_NAMES.items() if element not in PACKED}
+_TORCH_ELEMENTS = {f"torch.{names.numpy}": element for element, names in ELEMENT_NAMES.items() if names.bits >= 8}
 """Element types by the names that torch has for them."""
 
 
 def _torch_tensor(value: object) -> Argument | None:
-    """A tensor of torch on a GPU, read from its own attributes: its interfaces tell the same, ten times as slowly. None
-    for one that they have to refuse, or to explain."""
+    """A tensor of torch, read from its own attributes: its interfaces tell the same, ten times as slowly, and have no
+    names for 8-bit floats. None for one that they have to refuse, or to explain."""
     torch = _torch_of(value)
-    if torch is None or type(value) is not torch.Tensor:
+    if torch is None or type(value) not in (torch.Tensor, torch.nn.Parameter):
         return None
     tensor = cast(Any, value)
-    element = _TORCH_ELEMENTS.get(str(tensor.dtype))
-    if element is None or not tensor.is_cuda or tensor.requires_grad or tensor.layout is not torch.strided:
+    element, on_device = _TORCH_ELEMENTS.get(str(tensor.dtype)), tensor.is_cuda
+    if element is None or tensor.requires_grad or tensor.layout is not torch.strided or tensor.is_neg():
         return None
-    if tensor.is_neg():
+    if not on_device and tensor.device.type != "cpu":
         return None
     itemsize = tensor.element_size()
     return Argument(
@@ -291,10 +290,10 @@ def _torch_tensor(value: object) -> Argument | None:
         element=element,
         itemsize=itemsize,
         strides=None if tensor.is_contiguous() else tuple(itemsize * stride for stride in tensor.stride()),
-        on_device=True,
+        on_device=on_device,
         writable=True,
         owner=value,
-        stream=_torch_stream(value),
+        stream=_torch_stream(value) if on_device else None,
     )
 
 
@@ -302,16 +301,6 @@ def _is_negated(value: object) -> bool:
     """Whether a tensor of torch has its negative bit set, such as the imaginary part of a conjugate, of which neither
     of its two interfaces tells."""
     return _torch_of(value) is not None and bool(cast(Any, value).is_neg())
-
-
-def _torch_words(value: object) -> Argument | None:
-    """A tensor of torch's 8-bit floats, which neither of its two interfaces can name, seen through its bytes; None for
-    anything else."""
-    if (torch := _torch_of(value)) is None:
-        return None
-    tensor = cast(Any, value)
-    element = _TORCH_ELEMENTS.get(str(tensor.dtype), "")
-    return replace(borrow(tensor.view(torch.uint8)), element=element) if element.startswith("f8") else None
 
 
 def _from_dlpack(value: dtypes.SupportsDLPack) -> Argument:

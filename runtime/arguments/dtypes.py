@@ -12,40 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.errors import ArgumentError
-from .elements import ELEMENT_BITS
-
-# One table of element types: as MLIR spells them, and as numpy has them.
+from .elements import ELEMENT_NAMES
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
 
-NUMPY_NAMES = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-    "f8E4M3FN": "float8_e4m3fn",
-    "f8E5M2": "float8_e5m2",
-    "f8E8M0FNU": "float8_e8m0fnu",
-    "f6E2M3FN": "float6_e2m3fn",
-    "f6E3M2FN": "float6_e3m2fn",
-    "f4E2M1FN": "float4_e2m1fn",
-    "i1": "bool",
-    "i4": "int4",
-    "ui4": "uint4",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "ui8": "uint8",
-    "ui16": "uint16",
-    "ui32": "uint32",
-    "ui64": "uint64",
-}
-"""MLIR element type, as MLIR spells it, to the name of the type of the same words that numpy or ml_dtypes has; signless
-integers read as signed."""
-
-_ELEMENTS = {name: element for element, name in NUMPY_NAMES.items()}
+_ELEMENTS = {names.numpy: element for element, names in ELEMENT_NAMES.items()}
 
 _PTX_NAMES = {
     **{f"u{bits}": f"ui{bits}" for bits in (4, 8, 16, 32, 64)},
@@ -55,21 +27,21 @@ _PTX_NAMES = {
     "e2m3": "f6E2M3FN", "e3m2": "f6E3M2FN", "e2m1": "f4E2M1FN",
 }  # fmt: skip
 
-SPELLINGS: Mapping[str, str] = {**{element: element for element in NUMPY_NAMES}, **_ELEMENTS, **_PTX_NAMES}
+SPELLINGS: Mapping[str, str] = {**{element: element for element in ELEMENT_NAMES}, **_ELEMENTS, **_PTX_NAMES}
 """What MLIR, numpy and PTX call an element type, and its name in MLIR."""
 
 
 class _DTypes(Mapping[str, DType]):
-    """The types of `NUMPY_NAMES`, each made when it is asked for: a run with numpy's own waits for no ml_dtypes."""
+    """The types of `ELEMENT_NAMES`, each made when it is asked for: a run with numpy's own waits for no ml_dtypes."""
 
     def __getitem__(self, element: str) -> DType:
-        return _dtype(NUMPY_NAMES[element])
+        return _dtype(ELEMENT_NAMES[element].numpy)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(NUMPY_NAMES)
+        return iter(ELEMENT_NAMES)
 
     def __len__(self) -> int:
-        return len(NUMPY_NAMES)
+        return len(ELEMENT_NAMES)
 
 
 @cache
@@ -84,7 +56,7 @@ def _dtype(name: str) -> DType:
 DTYPES: Mapping[str, DType] = _DTypes()
 """The numpy type of each MLIR element type."""
 
-PACKED = {name: 8 // bits for name, bits in ELEMENT_BITS.items() if bits < 8}
+PACKED = {element: 8 // names.bits for element, names in ELEMENT_NAMES.items() if names.bits < 8}
 """Elements of a byte in the memory of a kernel, of types that numpy keeps one in a byte."""
 
 
@@ -226,8 +198,8 @@ def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
         capsule = _export(source, None if device in HOST_KINDS else stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(f"its DLPack export failed: {error}") from error
-    found = _tensor(capsule)
-    return replace(found, writable=False) if is_immutable(source) else found
+    tensor = _tensor(capsule)
+    return replace(tensor, writable=False) if is_immutable(source) else tensor
 
 
 def is_immutable(source: object) -> bool:

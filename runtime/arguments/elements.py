@@ -1,33 +1,53 @@
-"""Element types that arrays can have, as MLIR spells them, and the bits that an element takes in memory."""
+"""Element types that arrays can have: bits in memory, and what numpy, torch and tensor maps call them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 from ...dialect.isa.tensor_map import ELEMENTS, Element
 
-ELEMENT_BITS: Mapping[str, int] = {
-    "f16": 16, "bf16": 16, "f32": 32, "f64": 64,
-    "f8E4M3FN": 8, "f8E5M2": 8, "f8E8M0FNU": 8, "f6E2M3FN": 8, "f6E3M2FN": 8, "f4E2M1FN": 4,
-    "i1": 1, "i4": 4, "ui4": 4, "i8": 8, "i16": 16, "i32": 32, "i64": 64,
-    "ui8": 8, "ui16": 16, "ui32": 32, "ui64": 64,
-}  # fmt: skip
-"""Elements of 6 bits take a byte each; `dtypes.DTYPES` has the numpy type of each."""
+
+class ElementNames(NamedTuple):
+    """One element type: the bits that it takes in memory, the name of the type of the same words in numpy, ml_dtypes
+    and torch, and its name in a tensor map, which has 8-bit floats as bytes; "" where maps have none such."""
+
+    bits: int
+    numpy: str
+    map: str = ""
+
+
+ELEMENT_NAMES = {
+    "f16": ElementNames(16, "float16", "f16"),
+    "bf16": ElementNames(16, "bfloat16", "bf16"),
+    "f32": ElementNames(32, "float32", "f32"),
+    "f64": ElementNames(64, "float64", "f64"),
+    "f8E4M3FN": ElementNames(8, "float8_e4m3fn", "u8"),
+    "f8E5M2": ElementNames(8, "float8_e5m2", "u8"),
+    "f8E8M0FNU": ElementNames(8, "float8_e8m0fnu"),
+    "f6E2M3FN": ElementNames(8, "float6_e2m3fn"),
+    "f6E3M2FN": ElementNames(8, "float6_e3m2fn"),
+    "f4E2M1FN": ElementNames(4, "float4_e2m1fn"),
+    "i1": ElementNames(1, "bool"),
+    "i4": ElementNames(4, "int4"),
+    "ui4": ElementNames(4, "uint4"),
+    "i8": ElementNames(8, "int8", "u8"),
+    "i16": ElementNames(16, "int16", "u16"),
+    "i32": ElementNames(32, "int32", "s32"),
+    "i64": ElementNames(64, "int64", "s64"),
+    "ui8": ElementNames(8, "uint8", "u8"),
+    "ui16": ElementNames(16, "uint16", "u16"),
+    "ui32": ElementNames(32, "uint32", "u32"),
+    "ui64": ElementNames(64, "uint64", "u64"),
+}
+"""Element types by MLIR's names. Signless integers read as signed; elements of 6 bits take a byte each."""
 
 
 def memory_bytes(element: str, count: int) -> int:
     """Bytes that many elements take in the memory of a kernel."""
-    return -(-count * ELEMENT_BITS[element] // 8)
-
-
-MAP_ELEMENTS = {
-    "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "tf32": "tf32",
-    "i8": "u8", "ui8": "u8", "f8E4M3FN": "u8", "f8E5M2": "u8",
-    "i16": "u16", "ui16": "u16", "i32": "s32", "ui32": "u32", "i64": "s64", "ui64": "u64",
-}  # fmt: skip
-"""What the map calls an array's elements: 8-bit floats are bytes to it."""
+    return -(-count * ELEMENT_NAMES[element].bits // 8)
 
 
 def map_element(kind: str) -> Element | None:
-    """What a map calls elements of an MLIR type; None if it has none such."""
-    return next((e for e in ELEMENTS if e.name == MAP_ELEMENTS.get(kind)), None)
+    """What a tensor map calls elements of an MLIR type, or tf32; None if it has none such."""
+    name = ELEMENT_NAMES[kind].map if kind in ELEMENT_NAMES else kind
+    return next((e for e in ELEMENTS if e.name == name), None)

@@ -162,10 +162,10 @@ def _offset(data: object, path: str, wanted: int, what: str) -> int:
     kind: Any = cast(Any, type(data)) if is_ctypes(data) else getattr(data, "dtype", None)
     offset = 0
     for name in path.split("."):
-        found = _field(kind, name)
-        if found is None:
+        field_type = _field(kind, name)
+        if field_type is None:
             raise ArgumentError(f"{_kind(data)} has no field '{path}'; name one, or its offset in bytes")
-        kind, offset = found[0], offset + found[1]
+        kind, offset = field_type[0], offset + field_type[1]
     size = ctypes.sizeof(kind) if isinstance(kind, type) else kind.itemsize
     if size != wanted:
         raise ArgumentError(f"the field '{path}' has {size} bytes, a {what} has {wanted}")
@@ -284,14 +284,14 @@ def values(function: Function, args: Sequence[object]) -> list[LaunchValue]:
         raise ArgumentError(f"kernel {function.name}: expected a list of arguments, got {type(args).__name__}")
     if len(args) != len(parameters):
         raise ArgumentError(_miscounted(function, args))
-    found: list[LaunchValue] = []
+    passed: list[LaunchValue] = []
     behind: list[LaunchValue] = []
     for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
         try:
-            found.append(_value(parameter, arg, len(args), behind))
+            passed.append(_value(parameter, arg, len(args), behind))
         except ArgumentError as error:
             raise ArgumentError(f"kernel {function.name}: {where(parameter, i)}: {error}") from error
-    return [*found, *behind]
+    return [*passed, *behind]
 
 
 def where(parameter: Variable, position: int) -> str:
@@ -314,11 +314,11 @@ def _miscounted(function: Function, args: Sequence[object]) -> str:
         missing = enumerate(function.parameters[len(args) :], len(args))
         message += f"; missing: {', '.join(where(p, i) for i, p in missing)}"
     if args:
-        message += f"; given: {', '.join(given(arg) for arg in args)}"
+        message += f"; given: {', '.join(described(arg) for arg in args)}"
     return message
 
 
-def given(value: object) -> str:
+def described(value: object) -> str:
     """A value as messages name it: `512xf32`, `int 5`, `str 'x'`."""
     if is_array(value):
         try:
@@ -328,7 +328,7 @@ def given(value: object) -> str:
     if is_bytes(value):
         return f"{len(value)} bytes"
     if isinstance(value, tuple):
-        return f"({', '.join(given(item) for item in cast('tuple[object, ...]', value))})"
+        return f"({', '.join(described(item) for item in cast('tuple[object, ...]', value))})"
     return f"{type(value).__name__} {value!s}" if _is_number(value) else f"{value!r:.60}"
 
 
@@ -345,26 +345,26 @@ def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValu
             return _number(parameter, arg)
         _check_pointer(parameter, cast(object, arg))
         return _packed(image(cast(object, arg)), first, behind, in_memory=True)
-    found = _image(parameter, arg)
-    if found.maps and (parameter.align or 1) % MAP_ALIGNMENT:
+    struct = _image(parameter, arg)
+    if struct.maps and (parameter.align or 1) % MAP_ALIGNMENT:
         raise ArgumentError(
             f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes, which .align {parameter.align or 1} does not "
             f"promise; such a parameter is .align {MAP_ALIGNMENT} .b8 map[{SIZE}]"
         )
-    return _packed(found, first, behind) if found.pointers or found.maps else found.data
+    return _packed(struct, first, behind) if struct.pointers or struct.maps else struct.data
 
 
-def _packed(found: Image, first: int, behind: list[LaunchValue], *, in_memory: bool = False) -> Packed:
+def _packed(struct: Image, first: int, behind: list[LaunchValue], *, in_memory: bool = False) -> Packed:
     """A struct whose pointers and maps are positions; arrays and structs that they reach go to `behind`."""
     pointers: list[tuple[int, int]] = []
     maps: list[tuple[int, int, TensorMap | EncodedMap]] = []
-    for offset, target in found.pointers:
-        behind.append(_whole(target) if is_array(target) else _packed(image(target), first, behind, in_memory=True))
+    for offset, target in struct.pointers:
+        behind.append(_dense(target) if is_array(target) else _packed(image(target), first, behind, in_memory=True))
         pointers.append((offset, first + len(behind) - 1))
-    for offset, map_ in found.maps:
+    for offset, map_ in struct.maps:
         behind.append(map_.borrowed() if map_.memory is None else borrow(map_.memory))
         maps.append((offset, first + len(behind) - 1, map_))
-    return Packed(found.data, tuple(pointers), tuple(maps), in_memory)
+    return Packed(struct.data, tuple(pointers), tuple(maps), in_memory)
 
 
 def _number(parameter: Variable, arg: object) -> Scalar:
@@ -379,21 +379,21 @@ def _image(parameter: Variable, arg: object) -> Image:
     if _by_value(arg, parameter, size):
         return image(arg) if is_record(arg) else Image(cast(Array, arg).tobytes())
     if is_array(arg) and size != POINTER:
-        raise ArgumentError(f"expected {size} bytes, got the array {given(arg)}; {_FIELDS}")
+        raise ArgumentError(f"expected {size} bytes, got the array {described(arg)}; {_FIELDS}")
     if not (is_array(arg) or is_struct(arg) or _is_numpy(arg)):
-        raise ArgumentError(f"expected {size} bytes, got {given(arg)}; {_FIELDS}")
-    found = image(arg)
+        raise ArgumentError(f"expected {size} bytes, got {described(arg)}; {_FIELDS}")
+    struct = image(arg)
     if is_map(arg) and size != SIZE:
         raise ArgumentError(
             f"a tensor map has {SIZE} bytes, the parameter {size}; pass all fields of a struct that holds a map, as in "
             f"Struct(bytes({size}), maps={{0: map}})"
         )
-    if len(found.data) != size:
-        at = ", ".join(str(offset) for offset, _ in found.pointers)
+    if len(struct.data) != size:
+        at = ", ".join(str(offset) for offset, _ in struct.pointers)
         raise ArgumentError(
-            f"expected {size} bytes, got {len(found.data)}{f' with pointers at byte {at}' if at else ''}; {_FIELDS}"
+            f"expected {size} bytes, got {len(struct.data)}{f' with pointers at byte {at}' if at else ''}; {_FIELDS}"
         )
-    return found
+    return struct
 
 
 _FIELDS = (
@@ -417,17 +417,17 @@ def _by_value(arg: object, parameter: Variable, size: int) -> bool:
 
 def _pointer(parameter: Variable, arg: object) -> Argument:
     _check_pointer(parameter, arg)
-    return _whole(arg)
+    return _dense(arg)
 
 
 def _check_pointer(parameter: Variable, arg: object) -> None:
     dtype = parameter_dtype(parameter)
     if dtype.itemsize != POINTER or dtype.kind == "f":
-        got = f"the array {given(arg)}" if is_array(arg) else "a tensor map" if is_map(arg) else "a struct"
+        got = f"the array {described(arg)}" if is_array(arg) else "a tensor map" if is_map(arg) else "a struct"
         raise ArgumentError(f"expected a scalar, got {got}; pointers are 64-bit parameters")
 
 
-def _whole(arg: object) -> Argument:
+def _dense(arg: object) -> Argument:
     argument = borrow(arg)
     if not argument.contiguous:
         raise ArgumentError(f"{argument} has gaps (strides of {argument.strides} bytes); pass a contiguous copy")
@@ -444,17 +444,17 @@ def pack(parameter: Variable, value: Scalar) -> bytes:
         ArgumentError: if the value does not fit the type.
     """
     if parameter.count is not None:
-        found = _image(parameter, value)
-        if found.pointers or found.maps:
-            raise ArgumentError(f"expected {len(found.data)} bytes, got an array")
-        return found.data
+        struct = _image(parameter, value)
+        if struct.pointers or struct.maps:
+            raise ArgumentError(f"expected {len(struct.data)} bytes, got an array")
+        return struct.data
     dtype = parameter_dtype(parameter)
     if isinstance(value, np.generic) and value.dtype.itemsize == dtype.itemsize and parameter.type[0] == "b":
         return value.tobytes()
     if dtype.kind in "ui":
         return _pack_integer(dtype, value)
     if not isinstance(value, int | float | np.generic):
-        raise ArgumentError(f"expected a number, got {given(value)}")
+        raise ArgumentError(f"expected a number, got {described(value)}")
     return np.array(float(value)).astype(dtype).tobytes()
 
 
@@ -462,7 +462,7 @@ def _pack_integer(dtype: DType, value: object) -> bytes:
     try:
         number = operator.index(cast(int, value))
     except TypeError:
-        raise ArgumentError(f"expected an integer of {8 * dtype.itemsize} bits, got {given(value)}") from None
+        raise ArgumentError(f"expected an integer of {8 * dtype.itemsize} bits, got {described(value)}") from None
     bits = 8 * dtype.itemsize
     if not -(1 << bits - 1) <= number < 1 << bits:
         raise ArgumentError(f"expected an integer of {bits} bits, got {number}")

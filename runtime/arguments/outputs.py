@@ -12,13 +12,8 @@ from ..base.errors import ArgumentError
 from ..numerics.array import Array
 from .arrays import is_array
 from .dtypes import PACKED
-from .parameter import Parameter
-
-_TORCH = {
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8E4M3FN": "float8_e4m3fn",
-    "f8E5M2": "float8_e5m2", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "ui8": "uint8",
-}  # fmt: skip
-"""Element types as torch names them."""
+from .elements import ELEMENT_NAMES
+from .signature import Parameter
 
 
 def library_of(value: object) -> str:
@@ -65,12 +60,12 @@ def empty(parameter: Parameter, shape: tuple[int, ...]) -> Array:
     if parameter.strides is None:
         return np.empty(shape, parameter.dtype)
     elements = _steps(parameter, shape)
-    room = 1 + sum(max(0, n - 1) * step for n, step in zip(shape, elements, strict=True))
+    count = 1 + sum(max(0, n - 1) * step for n, step in zip(shape, elements, strict=True))
     size = parameter.dtype.itemsize
     # Bytes, because arrays of types that are not numpy's own have no buffer.
-    memory = np.zeros(room * size, np.uint8)
-    found: Array = np.ndarray(shape, parameter.dtype, memory.data, 0, [size * step for step in elements])
-    return found
+    memory = np.zeros(count * size, np.uint8)
+    array: Array = np.ndarray(shape, parameter.dtype, memory.data, 0, [size * step for step in elements])
+    return array
 
 
 def laid_out(array: Array, parameter: Parameter) -> Array:
@@ -93,12 +88,10 @@ def _steps(parameter: Parameter, shape: tuple[int, ...]) -> list[int]:
 
 def _torch(parameter: Parameter, shape: tuple[int, ...], like: Any, zeros: bool) -> object:
     torch = cast(Any, sys.modules["torch"])
-    name = _TORCH.get(parameter.element)
-    if name is None:
+    dtype = getattr(torch, ELEMENT_NAMES[parameter.element].numpy, None)
+    if dtype is None:
         raise ArgumentError(f"torch has no tensors of {parameter.element}; pass the output")
-    tensor = torch.empty_strided(
-        shape, _steps(parameter, shape), dtype=getattr(torch, name), device=like.device, requires_grad=False
-    )
+    tensor = torch.empty_strided(shape, _steps(parameter, shape), dtype=dtype, device=like.device, requires_grad=False)
     return tensor.zero_() if zeros else tensor
 
 

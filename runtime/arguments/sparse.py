@@ -35,11 +35,11 @@ def operand_of(element: str, instruction: str = MMA_SP) -> SparseOperand:
     if instruction not in (MMA_SP, WGMMA_SP):
         raise ArgumentError(f"expected the instruction {MMA_SP} or {WGMMA_SP}, got {instruction!r}")
     rows = [row for row in ROWS if row.instruction == instruction and not row.kind]
-    found = [row for row in rows if row.element == element]
-    if not found:
+    matching = [row for row in rows if row.element == element]
+    if not matching:
         known = ", ".join(dict.fromkeys(row.element for row in rows))
         raise ArgumentError(f"{instruction} takes no sparse matrix of {element}; it takes {known}")
-    return max(found, key=lambda row: row.k)
+    return max(matching, key=lambda row: row.k)
 
 
 def prune(dense: Array) -> Array:
@@ -137,8 +137,8 @@ def _element(array: Array) -> ElementType:
     if not isinstance(cast("object", array), np.ndarray):
         raise ArgumentError(f"expected a numpy array, got {type(array).__name__}")
     name = element_of(array.dtype)
-    found = {row.element for row in ROWS if not row.kind}
+    supported = {row.element for row in ROWS if not row.kind}
     row = ELEMENT_TYPES["tf32"] if name == "f32" else BY_MLIR_NAME.get(name)
-    if row is None or row.name not in found:
+    if row is None or row.name not in supported:
         raise ArgumentError(f"mma.sp takes no sparse matrix of {name}")
     return row

@@ -14,7 +14,7 @@ from typing import cast
 from ...dialect.isa.tensor_map import ELEMENTS, Element, PixelBox, TensorMapError, TensorMapFields
 from ..base.errors import ArgumentError
 from .arrays import Argument, borrow
-from .elements import MAP_ELEMENTS
+from .elements import map_element
 
 PROMOTIONS = (0, 64, 128, 256)
 
@@ -97,14 +97,12 @@ class TensorMap:
         Raises:
             ArgumentError: if maps have no such element type.
         """
-        name = self.type or MAP_ELEMENTS.get(self.borrowed().element, "")
-        found = next((e for e in ELEMENTS if e.name == name), None)
-        if found is None:
+        name = self.type or self.borrowed().element
+        element = next((e for e in ELEMENTS if e.name == name), None) if self.type else map_element(name)
+        if element is None:
             known = ", ".join(e.name for e in ELEMENTS)
-            raise ArgumentError(
-                f"a tensor map has no elements of type {name or self.borrowed().element}; known: {known}"
-            )
-        return found
+            raise ArgumentError(f"a tensor map has no elements of type {name}; known: {known}")
+        return element
 
     def fields(self, address: int) -> TensorMapFields:
         """The fields of the map for an array at this address.

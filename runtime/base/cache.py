@@ -98,10 +98,10 @@ class Cache:
         Raises:
             OSError: if one cannot be dropped.
         """
-        found = self.entries()
-        for entry in (*found, *self._files(UNFINISHED)):
+        entries = self.entries()
+        for entry in (*entries, *self._files(UNFINISHED)):
             entry.path.unlink(missing_ok=True)
-        return len(found)
+        return len(entries)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{SUFFIX}"
@@ -198,17 +198,17 @@ def configured() -> Cache | None:
 
 def key_of(kind: str, what: Mapping[str, object]) -> str:
     """The key of an entry: a digest of everything that it depends on, as JSON has it, and of the compiler itself."""
-    whole = json.dumps([kind, compiler(), what], sort_keys=True)
-    return _sha256(whole.encode())
+    text = json.dumps([kind, compiler(), what], sort_keys=True)
+    return _sha256(text.encode())
 
 
 def _version_of(package: str) -> str:
     """An installed package's version. Its metadata's folder says it; `importlib.metadata` takes as long as all else."""
     spec = find_spec(package)
     places = [] if spec is None else [Path(place).parent for place in spec.submodule_search_locations or ()]
-    found = sorted(path.name for place in places for path in place.glob(f"{package}-*.dist-info"))
-    if found:
-        return " ".join(found)
+    versions = sorted(path.name for place in places for path in place.glob(f"{package}-*.dist-info"))
+    if versions:
+        return " ".join(versions)
     from importlib.metadata import version
 
     return version(package)

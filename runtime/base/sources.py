@@ -51,7 +51,7 @@ def is_ptx(path: str | Path, text: str) -> bool:
     return begins_as_ptx(text) if str(path) == STDIN else Path(path).suffix == ".ptx"
 
 
-def text_or_file(given: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
+def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
     """The text that is given itself, or is in the file that is given, and what messages call it.
 
     A string is a path if it is one line that ends in `suffix` or names a file or folder.
@@ -60,12 +60,12 @@ def text_or_file(given: str | os.PathLike[str], suffix: str, unnamed: str) -> tu
         ArgumentError: for anything else than text and paths.
         WarploomError: naming the file, if it cannot be read or is no text.
     """
-    if not isinstance(cast("object", given), str | os.PathLike):
+    if not isinstance(cast("object", source), str | os.PathLike):
         what = f"the text or the path of a {suffix} file"
-        raise ArgumentError(f"expected {what}, got {type(given).__name__}")
-    if isinstance(given, str) and ("\n" in given or not (given.endswith(suffix) or os.path.exists(given))):
-        return given, unnamed
-    return read_source(Path(given)), str(Path(given))
+        raise ArgumentError(f"expected {what}, got {type(source).__name__}")
+    if isinstance(source, str) and ("\n" in source or not (source.endswith(suffix) or os.path.exists(source))):
+        return source, unnamed
+    return read_source(Path(source)), str(Path(source))
 
 
 # The target that a call or a command names.

@@ -170,7 +170,7 @@ def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
     """Say so when an option has no meaning for what is run, a kernel or a function, and when one is missing."""
     other = _FUNCTION_ONLY if launched else _LAUNCH_ONLY
     for option, name in other.items():
-        if _given(getattr(args, name)):
+        if _is_set(getattr(args, name)):
             what = "functions of .mlir files" if launched else "kernels, which are launched with --grid and --block"
             raise WarploomError(f"{option} is for {what}")
     for option, name in _REPORT_ONLY.items():
@@ -183,7 +183,7 @@ def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
         )
 
 
-def _given(value: object) -> bool:
+def _is_set(value: object) -> bool:
     """Whether an option has a value; 0 is one."""
     return value is not None and value is not False and value != []
 
@@ -255,7 +255,8 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--check", action="append", default=[], metavar="[=NAME,...]",
         help="compare the result of an .mlir file with float64; with names (races, uninitialised, barriers, bounds, "
-        "wmma, wgmma, all), look for these bugs on the interpreter; exit 1 if anything is wrong",
+        "wmma, wgmma, all), look for these bugs on the interpreter; with strict, notes are errors; exit 1 if anything "
+        "is wrong",
     )  # fmt: skip
     run.add_argument(
         "--max-steps", type=positive, metavar="N",

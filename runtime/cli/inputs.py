@@ -13,11 +13,10 @@ import numpy as np
 from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
 from ..arguments.launch_values import POINTER, Scalar, Struct
 from ..arguments.outputs import laid_out
-from ..arguments.parameter import Parameter, describe
+from ..arguments.signature import Parameter, Signature, describe, extents, position_of
 from ..arguments.tensor_map import TensorMap
 from ..base.errors import ArgumentError, WarploomError
 from ..numerics.array import Array
-from ..plan.signature import Signature, extents, position_of
 from ..reference.functions import poison
 
 WORDS = ("random", "zeros", "ones", "nan")
@@ -125,12 +124,12 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
     shapes |= {i: shape for i, word in enumerate(words) if (shape := sized(word)[1]) is not None}
     found = _shapes(function, shapes)
     return [
-        loaded[i] if i in loaded else laid_out(_made(words[i], found[i], p, seed, i, sparse.get(i)), p)
+        loaded[i] if i in loaded else laid_out(_generated(words[i], found[i], p, seed, i, sparse.get(i)), p)
         for i, p in enumerate(parameters)
     ]
 
 
-def _made(word: str, shape: tuple[int, ...], parameter: Parameter, seed: int, i: int, sparse: str | None) -> Array:
+def _generated(word: str, shape: tuple[int, ...], parameter: Parameter, seed: int, i: int, sparse: str | None) -> Array:
     """An array by a word; random metadata of a sparse A with these elements means something."""
     word, _ = sized(word)
     if sparse is None or word != "random":

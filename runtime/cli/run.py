@@ -18,7 +18,7 @@ from ...passes.pipeline import DEFAULT_TARGET
 from ...passes.start import versions
 from ..arguments.dtypes import element_of
 from ..arguments.launch_values import values as check_values
-from ..arguments.parameter import Parameter
+from ..arguments.signature import Parameter
 from ..base.errors import ArgumentError, AssemblerError
 from ..base.launch import Launch, Problem, dim3
 from ..base.sources import is_ptx, known_target

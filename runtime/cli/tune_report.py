@@ -23,16 +23,15 @@ from ...passes.schedule.choice import candidates, products, spread
 from ...passes.schedule.override import AT, Tuned, key_of
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
-from ..arguments.parameter import describe
+from ..arguments.signature import Signature, describe
 from ..base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
 from ..base.sources import read_mlir
 from ..cuda.driver import Gpu, gpu
-from ..cuda.launch import Prepared, Timer, copy_in, copy_out
+from ..cuda.launch import Prepared, copy_in, copy_out, timer
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import as_compile_errors, parse, target_name
 from ..numerics.array import Array
-from ..plan.signature import Signature
 from . import inputs
 from .options import target_asked
 
@@ -151,7 +150,7 @@ class Bench:
         self.arrays, self.written = arrays, written
         with gpu.current():
             self.placed = [copy_in(gpu, stack, borrow(a), 0) for a in self.arrays]
-        self.timer = stack.enter_context(Timer(gpu))
+        self.microseconds = stack.enter_context(timer(gpu))
         self.expected: list[Array] = []
 
     def measure(self, schedule: Schedule) -> Measured:
@@ -171,13 +170,12 @@ class Bench:
             problem = self._compare(launches)
             if problem:
                 return Measured(schedule, None, problem)
-            return Measured(schedule, self.timer.microseconds(launches))
+            return Measured(schedule, self.microseconds(launches))
         except CudaError as error:
             return Measured(schedule, None, str(error).split("\n")[0])
 
     def _prepare(self, kernel: Kernel) -> Prepared:
-        plan = kernel.plan_for([borrow(array) for array in self.arrays])
-        return kernel.binary.prepare(plan.launches, self.placed, plan.scratch)
+        return kernel.binary.prepare(kernel.plan_for([borrow(array) for array in self.arrays]), self.placed)
 
     def _compare(self, launches: Prepared) -> str:
         """Runs once from the same start; what is wrong with the result, "" if nothing is."""

@@ -241,8 +241,8 @@ class LoadedModule:
         """The kernel called `name`. Raises CudaError if the module has none."""
         if name not in self._kernels:
             with self.gpu.current():
-                found = self.gpu.driver.cuModuleGetFunction(self._handle, name.encode())
-            self._kernels[name] = LoadedKernel(self.gpu, name, call(f"looking for kernel {name}", found))
+                result = self.gpu.driver.cuModuleGetFunction(self._handle, name.encode())
+            self._kernels[name] = LoadedKernel(self.gpu, name, call(f"looking for kernel {name}", result))
         return self._kernels[name]
 
 
@@ -314,7 +314,7 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
         name = "cuTensorMapEncodeTiled"
         moved = ([driver.cuuint32_t(n) for n in box],)
     with gpu.current():
-        found = getattr(driver, name)(
+        result = getattr(driver, name)(
             getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{fields.element.driver}"),
             rank,
             fields.address,
@@ -327,7 +327,7 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
             getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{_bytes(promotion, 'L2_')}"),
             getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{_FILLS[fields.nan_fill]}"),
         )
-    return ctypes.string_at(call(name, found).getPtr(), SIZE)
+    return ctypes.string_at(call(name, result).getPtr(), SIZE)
 
 
 _FILLS = {False: "NONE", True: "NAN_REQUEST_ZERO_FMA"}

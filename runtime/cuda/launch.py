@@ -6,13 +6,12 @@ import ctypes
 import re
 import statistics
 import weakref
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ...dialect.ptx.text.syntax import Function, instructions
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, check_alignment, in_memory, pack
 from ..base.errors import ArgumentError, CudaError
-from ..base.launch import Launch, Mapped, ScratchBuffer, Shifted, Word
+from ..base.launch import Launch, Mapped, Plan, ScratchBuffer, Shifted, Word
 from .driver import Gpu, LoadedKernel, LoadedModule, call, device_count, encode_tensor_map, explain, gpu
 
 # Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back.
@@ -65,9 +64,9 @@ class Prepared:
     Calling it enqueues every kernel on `stream` and returns at once, without copying, checking or
     waiting: what a benchmark wants to time between two events. The arrays must stay alive.
 
-    `scratch` are buffers that the launches pass after the values. They are allocated, and zeroed once, in the order of
-    the stream and freed in its order when this object goes, which may be right after a call on that stream; work on
-    another stream must be done by then. Calls share the buffers, so two must not run at the same time.
+    The plan's scratch memory is allocated, and zeroed once, in the order of the stream and freed in its order when this
+    object goes, which may be right after a call on that stream; work on another stream must be done by then. Calls
+    share it, so two must not run at the same time.
     """
 
     def __init__(
@@ -75,19 +74,18 @@ class Prepared:
         gpu: Gpu,
         ptx: str,
         functions: dict[str, Function],
-        launches: Sequence[Launch],
+        plan: Plan,
         values: Sequence[LaunchValue],
-        scratch: Sequence[ScratchBuffer] = (),
     ) -> None:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)
         self._owners = tuple(values)
         module = gpu.load(ptx)
-        everything = [*values, *map(self._allocate, scratch)]
+        everything = [*values, *map(self._allocate, plan.scratch)]
         for i in in_memory(values):
             data = cast(Packed, values[i]).filled(lambda at: _address(everything[at]), partial(encode_tensor_map, gpu))
             everything[i] = self._allocate(ScratchBuffer(len(data), data=data))
-        self._queue = tuple(_remembered(module, functions[x.kernel], x, everything) for x in launches)
+        self._queue = tuple(_remembered(module, functions[x.kernel], x, everything) for x in plan.launches)
 
     def _allocate(self, buffer: ScratchBuffer) -> Argument:
         """Memory that lives as long as this object."""
@@ -154,16 +152,16 @@ def _remembered(module: LoadedModule, function: Function, launch: Launch, values
     kernel = module.kernel(launch.kernel)
     if any(isinstance(value, Packed) for value in values):
         return _enqueue(kernel, function, launch, values)
-    key = (launch, *map(_given, values))
-    found = cast("_Enqueue | None", module.enqueued.get(key))
-    if found is None:
+    key = (launch, *map(_identity, values))
+    enqueue = cast("_Enqueue | None", module.enqueued.get(key))
+    if enqueue is None:
         if len(module.enqueued) >= REMEMBERED:
             module.enqueued.clear()
-        found = module.enqueued[key] = _enqueue(kernel, function, launch, values)
-    return found
+        enqueue = module.enqueued[key] = _enqueue(kernel, function, launch, values)
+    return enqueue
 
 
-def _given(value: LaunchValue) -> object:
+def _identity(value: LaunchValue) -> object:
     """What tells a value from others that are passed as other bytes: numbers of either zero are equal."""
     if isinstance(value, Argument):
         return value.address
@@ -201,7 +199,7 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
 
 def _waits(function: Function) -> bool:
     """Whether a kernel waits by itself for what was launched before it, as it then may start before that ends."""
-    return any(found.opcode == "griddepcontrol.wait" for found in instructions(function.body or ()))
+    return any(instruction.opcode == "griddepcontrol.wait" for instruction in instructions(function.body or ()))
 
 
 def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> Any:
@@ -226,10 +224,10 @@ def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> 
 
 def _attribute(driver: Any, name: str, among: list[Any]) -> Any:
     """The value of one more attribute."""
-    found = driver.CUlaunchAttribute()
-    found.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
-    among.append(found)
-    return found.value
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    among.append(attribute)
+    return attribute.value
 
 
 def _address(value: LaunchValue) -> int:
@@ -293,25 +291,25 @@ def run(
     gpu: Gpu,
     ptx: str,
     functions: dict[str, Function],
-    launches: Sequence[Launch],
+    plan: Plan,
     values: Sequence[LaunchValue],
     written: frozenset[int],
-    scratch: Sequence[ScratchBuffer] = (),
 ) -> None:
-    """Run the launches. Arrays on the GPU are used in place; host arrays are copied there, and the written ones back.
+    """Run the launches of a plan. Arrays on the GPU are used in place; host arrays are copied there, and those that are
+    written back.
 
     With device arrays only, the launches are enqueued on their stream and not waited for.
     """
     staged = {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
     if not staged:
-        Prepared(gpu, ptx, functions, launches, values, scratch)()
+        Prepared(gpu, ptx, functions, plan, values)()
         return
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
         stream = stream_of(gpu, values)
         copies = _copies(gpu, stack, staged, stream)
         placed = [copies.get(i, value) for i, value in enumerate(values)]
-        prepared = Prepared(gpu, ptx, functions, launches, placed, scratch)
+        prepared = Prepared(gpu, ptx, functions, plan, placed)
         prepared(stream)
         prepared.wait(stream)
         for i, value in staged.items():
@@ -351,9 +349,9 @@ def copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
         call("copying from the GPU", gpu.driver.cuMemcpyDtoH(host.address, device.address, host.nbytes))
         return
     # What lies between the elements is not the kernel's.
-    held = np.empty(host.nbytes, np.uint8)
-    call("copying from the GPU", gpu.driver.cuMemcpyDtoH(held.ctypes.data, device.address, host.nbytes))
-    host.elements(host.array())[...] = host.elements(held)
+    span = np.empty(host.nbytes, np.uint8)
+    call("copying from the GPU", gpu.driver.cuMemcpyDtoH(span.ctypes.data, device.address, host.nbytes))
+    host.elements(host.array())[...] = host.elements(span)
 
 
 # How long launches take on a GPU: the median between two events, with the L2 cache emptied before each.
@@ -363,52 +361,38 @@ def copy_out(gpu: Gpu, host: Argument, device: Argument) -> None:
 FLUSH_BYTES = 256 << 20
 """More than any L2; writing it evicts the operands."""
 
-WARM_UP = 3
+WARM_UP, REPEATS = 3, 20
+"""Calls before those that are timed, and those."""
 
 
-class Timer:
-    """Times prepared launches; a context manager, as it holds memory on the GPU."""
+@contextmanager
+def timer(gpu: Gpu) -> Generator[Callable[[Prepared], float]]:
+    """A function that returns the median time of one call of prepared launches, in microseconds. It holds memory on the
+    GPU while this context lasts, and raises CudaError if a launch fails."""
+    driver = gpu.driver
+    with gpu.current():
+        flush = call("allocating memory to empty the cache with", driver.cuMemAlloc(FLUSH_BYTES))
+        start, end = (call("making an event", driver.cuEventCreate(0)) for _ in range(2))
 
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
-        self._events: tuple[Any, Any] | None = None
-        self._flush: Any = None
-
-    def __enter__(self) -> Self:
-        driver = self._gpu.driver
-        with self._gpu.current():
-            self._flush = call("allocating memory to empty the cache with", driver.cuMemAlloc(FLUSH_BYTES))
-            first, second = (call("making an event", driver.cuEventCreate(0)) for _ in range(2))
-        self._events = first, second
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._gpu.current():
-            self._gpu.driver.cuMemFree(self._flush)
-            for event in self._events or ():
-                self._gpu.driver.cuEventDestroy(event)
-
-    def microseconds(self, launches: Prepared, repeats: int = 20) -> float:
-        """The median time of one call, in microseconds.
-
-        Raises:
-            CudaError: if a launch fails.
-        """
-        if self._events is None:
-            raise RuntimeError("a timer is used as a context manager")
-        driver, stream, (start, end) = self._gpu.driver, launches.stream, self._events
+    def microseconds(launches: Prepared) -> float:
+        stream, times = launches.stream, list[float]()
         for _ in range(WARM_UP):
             launches()
         launches.wait()
-        times: list[float] = []
-        with self._gpu.current():
-            for _ in range(repeats):
-                call("emptying the cache", driver.cuMemsetD8Async(self._flush, 0, FLUSH_BYTES, stream))
+        with gpu.current():
+            for _ in range(REPEATS):
+                call("emptying the cache", driver.cuMemsetD8Async(flush, 0, FLUSH_BYTES, stream))
                 call("recording an event", driver.cuEventRecord(start, stream))
                 launches()
                 call("recording an event", driver.cuEventRecord(end, stream))
                 launches.wait()
                 times.append(1e3 * float(call("reading an event", driver.cuEventElapsedTime(start, end))))
         return statistics.median(times)
+
+    try:
+        yield microseconds
+    finally:
+        with gpu.current():
+            driver.cuMemFree(flush)
+            for event in (start, end):
+                driver.cuEventDestroy(event)

@@ -102,8 +102,8 @@ def machine_code(ptx: str, target: str) -> Assembled:
     made_by = [str(path), status.st_size, status.st_mtime_ns]
     key = key_of("cubin", {"ptx": ptx, "target": target, "ptxas": made_by})
     if (parts := store.get(key)) is not None:
-        held = json.loads(parts[RESOURCES])
-        return Assembled(parts[CUBIN], {name: Resources(**fields) for name, fields in held.items()})
+        resources = json.loads(parts[RESOURCES])
+        return Assembled(parts[CUBIN], {name: Resources(**fields) for name, fields in resources.items()})
     made = _assembled(path, ptx, target)
     facts = {name: asdict(resources) for name, resources in made.resources.items()}
     store.put(key, {RESOURCES: json.dumps(facts).encode(), CUBIN: made.cubin})

@@ -32,8 +32,6 @@ def run(launch: KernelRun) -> Stats:
                 Machine(launch, geometry_of(launch, first, ctas), stats).run()
                 if launch.progress:
                     launch.progress(first + ctas, total)
-    if launch.observer is not None:
-        launch.observer.end()
     return stats
 
 

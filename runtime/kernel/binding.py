@@ -12,10 +12,9 @@ from ..arguments.arrays import Argument, borrow, packed_as
 from ..arguments.dtypes import PACKED, DType, element_of
 from ..arguments.launch_values import LaunchValue, Scalar
 from ..arguments.outputs import allocate, finished, model_of
-from ..arguments.parameter import Parameter
+from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError
 from ..numerics.array import Array
-from ..plan.signature import Signature, extents, position_of
 
 # Arguments that share memory: what a kernel writes must be memory of its own.
 
@@ -86,7 +85,7 @@ def _check(argument: Argument, parameter: Parameter, position: int, *, written: 
     where = f"argument {position} (%{parameter.name})"
     if not parameter.takes_shape(argument.shape) or not _same_words(argument, parameter.dtype):
         raise ArgumentError(f"{where}: expected {parameter}, got {argument}")
-    if not _lies_as(argument, parameter):
+    if not _has_layout_of(argument, parameter):
         order = "" if parameter.strides is not None else " in row-major order without gaps"
         raise ArgumentError(
             f"{where}: expected {parameter}{order}, got strides of {argument.byte_strides} bytes{_copy_for(parameter)}"
@@ -108,7 +107,7 @@ def _copy_for(parameter: Parameter) -> str:
     return ""
 
 
-def _lies_as(argument: Argument, parameter: Parameter) -> bool:
+def _has_layout_of(argument: Argument, parameter: Parameter) -> bool:
     """Whether the elements of an argument of the right shape lie where the parameter has them."""
     if parameter.strides is None:
         return argument.contiguous
@@ -156,8 +155,8 @@ class Bound:
 
     def returned(self) -> object:
         """The outputs that the call returns: one, or several as a tuple."""
-        found = tuple(finished(self.arguments[i], self.model) for i in self.results)
-        return found[0] if len(found) == 1 else found
+        outputs = tuple(finished(self.arguments[i], self.model) for i in self.results)
+        return outputs[0] if len(outputs) == 1 else outputs
 
 
 def bind(function: Signature, args: Sequence[object], named: Mapping[str, object], out: object = None) -> Bound:
@@ -169,26 +168,26 @@ def bind(function: Signature, args: Sequence[object], named: Mapping[str, object
     """
     if len(args) > len(function.parameters):
         raise ArgumentError(_miscounted(function, len(args)))
-    given = dict(enumerate(args))
+    arguments = dict(enumerate(args))
     for name, value in named.items():
-        _give(function, given, position_of(name, function.parameters), value)
-    outputs = [i for i in sorted(function.written) if i not in given]
+        _give(function, arguments, position_of(name, function.parameters), value)
+    outputs = [i for i in sorted(function.written) if i not in arguments]
     for i, value in _out(function, out, outputs).items():
-        _give(function, given, i, value)
-    missing = [i for i in range(len(function.parameters)) if i not in given and i not in function.written]
+        _give(function, arguments, i, value)
+    missing = [i for i in range(len(function.parameters)) if i not in arguments and i not in function.written]
     if missing:
         raise ArgumentError(
-            f"{_miscounted(function, len(given))}; missing: {', '.join(map(function.argument, missing))}"
+            f"{_miscounted(function, len(arguments))}; missing: {', '.join(map(function.argument, missing))}"
         )
-    model = model_of(given.values())
-    made = _made(function, given, model)
+    model = model_of(arguments.values())
+    made = _with_outputs(function, arguments, model)
     return Bound(tuple(made[i] for i in range(len(function.parameters))), tuple(outputs), model)
 
 
-def _give(function: Signature, given: dict[int, object], position: int, value: object) -> None:
-    if position in given:
+def _give(function: Signature, arguments: dict[int, object], position: int, value: object) -> None:
+    if position in arguments:
         raise ArgumentError(f"{function}: {function.argument(position)} is given twice")
-    given[position] = value
+    arguments[position] = value
 
 
 def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, object]:
@@ -197,10 +196,10 @@ def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, 
         return {}
     if isinstance(out, Mapping):
         named = cast("Mapping[object, object]", out)
-        found = {position_of(str(name), function.parameters): value for name, value in named.items()}
-        if foreign := [i for i in found if i not in function.written]:
+        outputs_by_position = {position_of(str(name), function.parameters): value for name, value in named.items()}
+        if foreign := [i for i in outputs_by_position if i not in function.written]:
             raise ArgumentError(f"out: {function.argument(foreign[0])} of {function} is no output")
-        return found
+        return outputs_by_position
     several = cast("Sequence[object]", out) if isinstance(out, tuple | list) else (out,)
     if len(several) != len(outputs):
         names = ", ".join(map(function.argument, outputs)) or "none"
@@ -208,24 +207,24 @@ def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, 
     return dict(zip(outputs, several, strict=True))
 
 
-def _made(function: Signature, given: Mapping[int, object], model: object | None) -> dict[int, object]:
+def _with_outputs(function: Signature, arguments: Mapping[int, object], model: object | None) -> dict[int, object]:
     """What is given, with what is made of the rest."""
-    absent = [i for i in range(len(function.parameters)) if i not in given]
+    absent = [i for i in range(len(function.parameters)) if i not in arguments]
     if not absent:
-        return dict(given)
-    arrays = {i: value for i, value in given.items() if function.parameters[i].shape is not None}
+        return dict(arguments)
+    arrays = {i: value for i, value in arguments.items() if function.parameters[i].shape is not None}
     shapes = {i: _ranked(function.parameters[i], value, i).shape for i, value in arrays.items()}
-    known, made = extents(function, shapes), dict(given)
+    all_shapes, complete = extents(function, shapes), dict(arguments)
     for i in absent:
-        if min(known[i], default=0) < 0:
+        if min(all_shapes[i], default=0) < 0:
             raise ArgumentError(
                 f"{function.argument(i)}: nothing tells the extents of {function.parameters[i]}; pass the array"
             )
         try:
-            made[i] = allocate(function.parameters[i], known[i], model, zeros=i not in function.filled)
+            complete[i] = allocate(function.parameters[i], all_shapes[i], model, zeros=i not in function.filled)
         except ArgumentError as error:
             raise ArgumentError(f"{function.argument(i)}: {error}") from error
-    return made
+    return complete
 
 
 def _miscounted(function: Signature, got: int) -> str:
@@ -263,15 +262,15 @@ def _check_tie(tie: frozenset[tuple[int, int]], arrays: Mapping[int, Argument], 
             )
 
 
-def _check_metadata(where: str, element: str, given: Argument) -> None:
+def _check_metadata(where: str, element: str, array: Argument) -> None:
     """Refuses metadata of a sparse A that means nothing, where it lies in host memory."""
-    if given.on_device:
+    if array.on_device:
         return
     from ..arguments.sparse import check_metadata
 
-    whole = given.array() if given.contiguous else np.ascontiguousarray(cast("Array", given.owner)).view(np.uint8)
+    words = array.array() if array.contiguous else np.ascontiguousarray(cast("Array", array.owner)).view(np.uint8)
     try:
-        check_metadata(whole.view(np.uint32).reshape(given.shape), element)
+        check_metadata(words.view(np.uint32).reshape(array.shape), element)
     except ArgumentError as error:
         raise ArgumentError(f"{where}: {error}") from error
 

@@ -112,15 +112,15 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
         except UnknownTargetError as error:
             raise WarploomError(str(error)) from error
     module, errors = read_ptx(text, name)
-    found = [Diagnostic(error.line, error.column, error.message) for error in errors]
+    diagnostics = [Diagnostic(error.line, error.column, error.message) for error in errors]
     if module is None:
-        return Checked(found)
+        return Checked(diagnostics)
     checker = Checker(
         module, TargetContext(module.version, (target,) if target else module.targets, module.address_size)
     )
-    found.extend(checker.problems())
-    found.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
-    return Checked(found, sorted(checker.notes()), checker.unmodelled)
+    diagnostics.extend(checker.problems())
+    diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
+    return Checked(diagnostics, sorted(checker.notes()), checker.unmodelled)
 
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,12 +15,11 @@ from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
 from ...passes.collector import paused
 from ...passes.source import read_once, read_text
-from ..arguments.parameter import Parameter
+from ..arguments.signature import Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError
 from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3
 from ..base.sources import text_or_file
-from ..plan.signature import Signature
 from .kernel import Kernel, OnPhase, ScheduleOption
 
 if TYPE_CHECKING:
@@ -73,23 +72,20 @@ def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
 
 def _signature(function: Signature) -> dict[str, object]:
     return {
-        "name": function.name,
+        **vars(function),
         "parameters": [asdict(parameter) for parameter in function.parameters],
         "written": sorted(function.written),
         "filled": sorted(function.filled),
         "products": [product._asdict() for product in function.products],
         "ties": [sorted(tie) for tie in function.ties],
-        "sparse": function.sparse,
     }
 
 
 def _read_signature(facts: dict[str, Any]) -> Signature:
+    parameters = ({**p, "shape": _tuple(p["shape"]), "strides": _tuple(p["strides"])} for p in facts["parameters"])
     return Signature(
         name=facts["name"],
-        parameters=tuple(
-            Parameter(**{**p, "shape": _tuple(p["shape"]), "strides": _tuple(p["strides"])})
-            for p in facts["parameters"]
-        ),
+        parameters=tuple(Parameter(**parameter) for parameter in parameters),
         written=frozenset(facts["written"]),
         filled=frozenset(facts["filled"]),
         products=tuple(Problem(**sizes) for sizes in facts["products"]),
@@ -99,27 +95,13 @@ def _read_signature(facts: dict[str, Any]) -> Signature:
 
 
 def _launch(launch: Launch) -> dict[str, object]:
-    return {
-        "kernel": launch.kernel,
-        "grid": launch.grid,
-        "block": launch.block,
-        "shared": launch.shared,
-        "arguments": [_argument(argument) for argument in launch.arguments],
-        "module": launch.module,
-        "cluster": launch.cluster,
-    }
+    return {**vars(launch), "arguments": [_argument(argument) for argument in launch.arguments]}
 
 
 def _read_launch(facts: dict[str, Any]) -> Launch:
-    return Launch(
-        kernel=facts["kernel"],
-        grid=_tuple(facts["grid"]),
-        block=_tuple(facts["block"]),
-        shared=facts["shared"],
-        arguments=tuple(_read_argument(argument) for argument in facts["arguments"]),
-        module=facts["module"],
-        cluster=_tuple(facts["cluster"]),
-    )
+    fields = facts | {name: _tuple(facts[name]) for name in ("grid", "block", "cluster")}
+    fields["arguments"] = tuple(map(_read_argument, facts["arguments"]))
+    return Launch(**fields)
 
 
 def _argument(argument: Passed) -> object:
@@ -194,35 +176,44 @@ def compile(
         HostError: if there is no such function, or it has an operation that the host cannot evaluate.
         WarploomError: if there is no such file, or it is not text.
     """
-    asked = _Asked(target, name, tf32, None if tuned is None else str(tuned), schedule)
     written = isinstance(mlir, str | os.PathLike)
     text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
+    file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
-        return _compiled(asked, mlir, text, file or where, on_phase, cache=cache)
+        store = kept() if cache else None
+        key = None if store is None else _key(text, file, target, name, tf32, tuned, schedule)
+        start = time.perf_counter()
+        if store is not None and key is not None and (parts := store.get(key)) is not None:
+            if on_phase is not None:
+                on_phase("cache", time.perf_counter() - start)
+            return kernel_of(parts, file)
+        with paused():  # what is imported first stays too
+            from .lowering import lowered, parse
+
+            module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
+            kernel = lowered(module, target, name, file, on_phase, tf32, tuned, schedule)
+        if store is not None and key is not None:
+            store.put(key, parts_of(kernel))
+        return kernel
 
 
-def _compiled(
-    asked: _Asked,
-    mlir: str | os.PathLike[str] | ModuleOp,
+def _key(
     text: str,
     file: str,
-    on_phase: OnPhase | None,
-    *,
-    cache: bool,
-) -> Kernel:
-    """The kernel asked for, from the cache if it is there."""
-    store = kept() if cache else None
-    key = None if store is None else asked.key(text, file)
-    if store is None or key is None:
-        return asked.lowered(mlir, text, file, on_phase)
-    start = time.perf_counter()
-    if (parts := store.get(key)) is not None:
-        if on_phase is not None:
-            on_phase("cache", time.perf_counter() - start)
-        return kernel_of(parts, file)
-    kernel = asked.lowered(mlir, text, file, on_phase)
-    store.put(key, parts_of(kernel))
-    return kernel
+    target: str | None,
+    name: str | None,
+    tf32: bool,
+    tuned: str | None,
+    schedule: Mapping[str, ScheduleOption],
+) -> str | None:
+    """What a kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
+    try:
+        measured = None if tuned is None else read_text(tuned)
+    except (OSError, UnicodeDecodeError):
+        return None
+    fields = {name: str(value) for name, value in schedule.items()}
+    asked = {"target": target, "name": name, "tf32": tf32, "tuned": measured, "schedule": fields}
+    return key_of("kernel", {"text": text, "file": file, **asked})
 
 
 def load_kernels(
@@ -248,37 +239,6 @@ def load_kernels(
     return kernels(_module(mlir).clone(), target, UNNAMED, shape)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What a kernel is compiled for."""
-
-    target: str | None
-    name: str | None
-    tf32: bool
-    tuned: str | None
-    schedule: Mapping[str, ScheduleOption]
-
-    def key(self, text: str, file: str) -> str | None:
-        """What the kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
-        try:
-            measured = None if self.tuned is None else read_text(self.tuned)
-        except (OSError, UnicodeDecodeError):
-            return None
-        schedule = {name: str(value) for name, value in self.schedule.items()}
-        asked = {"target": self.target, "name": self.name, "tf32": self.tf32, "tuned": measured, "schedule": schedule}
-        return key_of("kernel", {"text": text, "file": file, **asked})
-
-    def lowered(
-        self, mlir: str | os.PathLike[str] | ModuleOp, text: str, file: str, on_phase: OnPhase | None
-    ) -> Kernel:
-        """The kernel, compiled."""
-        with paused():  # what is imported first stays too
-            from .lowering import lowered, parse
-
-            module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
-            return lowered(module, self.target, self.name, file, on_phase, self.tf32, self.tuned, self.schedule)
-
-
 def _printed(module: ModuleOp) -> str:
     """All that a module says, with the places of its operations."""
     from xdsl.printer import Printer
@@ -288,7 +248,7 @@ def _printed(module: ModuleOp) -> str:
     return out.getvalue()
 
 
-def _module(given: ModuleOp) -> ModuleOp:
+def _module(module: ModuleOp) -> ModuleOp:
     """What is neither text nor a path, if it is a module.
 
     Raises:
@@ -296,6 +256,6 @@ def _module(given: ModuleOp) -> ModuleOp:
     """
     from xdsl.dialects.builtin import ModuleOp
 
-    if not isinstance(cast("object", given), ModuleOp):
-        raise ArgumentError(f"expected MLIR text, the path of a file, or a module of xDSL, got {type(given).__name__}")
-    return given
+    if not isinstance(cast("object", module), ModuleOp):
+        raise ArgumentError(f"expected MLIR text, the path of a file, or a module of xDSL, got {type(module).__name__}")
+    return module

@@ -7,8 +7,8 @@ from html import escape
 
 from ...dialect.layouts.pictures import box, colour, document, grid, text
 from ...dialect.schedule import Schedule
+from ..arguments.signature import Signature
 from ..base.launch import Launch, Problem
-from ..plan.signature import Signature
 
 SIDE = 200.0
 """Pixels of the longer side of a result."""
@@ -28,7 +28,7 @@ def table(function: Signature, target: str, launches: Sequence[tuple[Launch, Sch
 
 def result(problem: Problem, schedule: Schedule) -> str:
     """The SVG of a product's result, cut into the tiles of CTAs."""
-    m, n, _ = schedule.tile.cta
+    m, n, _ = schedule.cta
     scale = SIDE / max(problem.m, problem.n)
     wide, high = problem.n * scale, problem.m * scale
     tiles = f"{-(-problem.m // m)} x {-(-problem.n // n)} CTA tiles of {m}x{n}"

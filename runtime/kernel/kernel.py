@@ -12,15 +12,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialect.schedule import Schedule
+from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
 from ..base.launch import Launch, Plan, Progress
-from ..plan.signature import Signature
 
 if TYPE_CHECKING:
     from ..arguments.launch_values import LaunchValue
     from ..base.launch import Problem
     from ..cuda.launch import Prepared
-    from .module import Checks, LaunchPlace, Options, PtxModule
+    from .module import Checks, PtxModule
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
 OnPhase: TypeAlias = Callable[[str, float], None]
@@ -68,8 +68,8 @@ class Kernel:
         """The result of its first product in tiles, for notebooks; None for one without a product of known size."""
         from .display import result
 
-        found = ((p, s) for p, s in zip(self._problems(), self.schedule, strict=True) if p is not None)
-        problem, schedule = next(found, (None, None))
+        products = ((p, s) for p, s in zip(self._problems(), self.schedule, strict=True) if p is not None)
+        problem, schedule = next(products, (None, None))
         return None if problem is None or schedule is None else result(problem, schedule)
 
     @property
@@ -156,37 +156,25 @@ class Kernel:
             DeviceUnavailableError: if a GPU is asked for and there is none that runs the target.
             WarploomError: if the kernel fails.
         """
-        from .binding import bind
+        from .binding import bind, launch_values
         from .module import Options
 
         bound = bind(self.function, args, named, out)
         if (report or trace) and bound.results:
             missing, what = ", ".join(map(self.function.argument, bound.results)), "report" if report else "trace"
             raise ArgumentError(f"a call with every argument returns a {what}; pass {missing} by position or by name")
-        place = self._run(bound.arguments, device, progress, Options(arch, checks, report, max_steps, trace=trace))
-        return bound.returned() if bound.results else place
-
-    def _run(
-        self, arguments: Sequence[object], device: str, progress: Progress | None, options: Options
-    ) -> LaunchPlace:
-        from .binding import launch_values
-
-        values = launch_values(self.function, arguments)
+        options = Options(arch, checks, report, max_steps, trace=trace)
+        values = launch_values(self.function, bound.arguments)
         plan = self.plan_for(values)
         place = self.binary.run(
-            plan.launches,
-            values,
-            scratch=plan.scratch,
-            device=device,
-            written=self.function.written,
-            progress=progress,
-            options=options,
+            plan, values, device=device, written=self.function.written, progress=progress, options=options
         )
-        if not options.report:
+        if bound.results:
+            return bound.returned()
+        if not report:
             return place
         problems = replace(self, plan=plan)._problems()
-        found = tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True))
-        return replace(place, reports=found)
+        return replace(place, reports=tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True)))
 
     def _problems(self) -> list[Problem | None]:
         """The product that each launch computes: each of those that have a schedule one, the others none."""
@@ -209,8 +197,7 @@ class Kernel:
             missing = ", ".join(map(self.function.argument, bound.results))
             raise ArgumentError(f"{self.function}: a prepared call has all its arguments; missing: {missing}")
         values = launch_values(self.function, bound.arguments)
-        plan = self.plan_for(values)
-        return self.binary.prepare(plan.launches, values, plan.scratch)
+        return self.binary.prepare(self.plan_for(values), values)
 
     def plan_for(self, values: Sequence[LaunchValue]) -> Plan:
         """The launches and the scratch memory of a call with these arguments."""

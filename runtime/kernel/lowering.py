@@ -20,13 +20,13 @@ from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
-from ...passes.pipeline import DEFAULT_TARGET, PARTS, lower, standard_pipeline
+from ...passes.pipeline import DEFAULT_TARGET, PARTS, can_apply, lower, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
+from ..arguments.signature import Signature
 from ..base.errors import CompileError, HostError
 from ..base.launch import Dim3, Launch
 from ..plan import host
-from ..plan.signature import Signature
 from .kernel import Kernel, OnPhase, ScheduleOption
 
 if TYPE_CHECKING:
@@ -81,13 +81,13 @@ def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None 
     Raises:
         CompileError: as `compile`, or if there is no `gpu.module`, or more than one.
     """
-    found = [op for op in module.ops if isinstance(op, gpu.ModuleOp)]
-    if len(found) != 1:
-        names = ", ".join(f"@{op.sym_name.data}" for op in found) or "none"
-        raise CompileError(f"{file}: expected one gpu.module, whose kernels are launched, got {len(found)} ({names})")
+    modules = [op for op in module.ops if isinstance(op, gpu.ModuleOp)]
+    if len(modules) != 1:
+        names = ", ".join(f"@{op.sym_name.data}" for op in modules) or "none"
+        raise CompileError(f"{file}: expected one gpu.module, whose kernels are launched, got {len(modules)} ({names})")
     target = target or target_name(module)
     size = None if block is None else DenseArrayBase.from_list(i32, block)
-    for kernel in found[0].walk():
+    for kernel in modules[0].walk():
         if isinstance(kernel, gpu.FuncOp) and kernel.known_block_size is None:
             kernel.known_block_size = size
     with as_compile_errors():
@@ -125,6 +125,8 @@ def without_tensors(module: ModuleOp) -> None:
     Raises:
         CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
     """
+    if not can_apply("warp-bufferize", module):
+        return
     from ...passes.linalg.generalize import generalize, is_generalized
 
     if any(map(is_generalized, module.walk())):
@@ -176,9 +178,9 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     if not plan.launches:
         raise HostError(f"@{function.name} launches no kernel: there is no product and no elementwise operation in it")
     if len(used) != 1 or not used <= device_modules.keys():
-        found = ", ".join(f"@{n}" for n in device_modules) or "none"
+        names = ", ".join(f"@{n}" for n in device_modules) or "none"
         raise HostError(
-            f"@{function.name}: expected launches from one ptx.module of the module ({found}), got {sorted(used)}"
+            f"@{function.name}: expected launches from one ptx.module of the module ({names}), got {sorted(used)}"
         )
     device = device_modules[used.pop()]
     start = time.perf_counter()

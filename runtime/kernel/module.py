@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from ...dialect.ptx.text.syntax import Function, Module
+from ...dialect.ptx.text.syntax import (
+    Address,
+    Function,
+    Instruction,
+    Module,
+    Operand,
+    Register,
+    Symbol,
+    instructions,
+    members,
+)
+from ...dialect.ptx.traits import traits
 from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
 from ..arguments.tensor_map import EncodedMap
 from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
-from ..base.launch import DEVICES, Launch, Mapped, Passed, Progress, ScratchBuffer, Shifted, Word, dim3
+from ..base.launch import DEVICES, Launch, Mapped, Passed, Plan, Progress, Shifted, Word, dim3
 from ..base.sources import known_target, text_or_file
-from .written import may_write
 
 if TYPE_CHECKING:
     from ..cuda.driver import Gpu
@@ -26,6 +36,79 @@ if TYPE_CHECKING:
     from ..interp.machine.memory import Finding
     from ..interp.watch.report import LaunchReport
     from ..interp.watch.timeline import LaunchTrace
+
+# Which arrays a kernel may write, as its text says: where pointers of its parameters go.
+#
+# A name, of a register or a variable, holds a pointer of a parameter if an instruction that computes it reads one that
+# does, wherever that stands. What pointers are stored in memory may come out of every load.
+
+ANSWERS = ("set", "setp", "isspacep", "bar", "barrier")
+"""Instructions whose result says how operands compare, and is made of none of them."""
+
+MEMORY = "[]"
+
+Holders = Mapping[str, set[str]]
+
+
+def may_write(kernel: Function) -> frozenset[str]:
+    """The parameters whose arrays the kernel may write, among them those that functions get pointers of."""
+    body = list(instructions(kernel.body or ()))
+    holders = _spread(body, [p.name for p in kernel.parameters])
+    written: set[str] = set()
+    for instruction in body:
+        if instruction.is_call:
+            written |= _parameters_behind(holders, _names(instruction.operands))
+        elif traits(instruction.opcode).writes_memory:
+            where = next((o for o in instruction.operands if isinstance(o, Address)), None)
+            written |= _parameters_behind(holders, [] if where is None else _names([where]))
+    return frozenset(written)
+
+
+def _spread(body: Sequence[Instruction], parameters: Sequence[str]) -> Holders:
+    """The parameters that each name may hold a pointer of."""
+    holders: dict[str, set[str]] = {name: {name} for name in parameters}
+    changed = True
+    while changed:
+        changed = False
+        for instruction in body:
+            for target, sources in _moves(instruction):
+                pointed = _parameters_behind(holders, sources)
+                if not pointed <= holders.get(target, set()):
+                    holders.setdefault(target, set()).update(pointed)
+                    changed = True
+    return holders
+
+
+def _parameters_behind(holders: Holders, names: Iterator[str] | Sequence[str]) -> set[str]:
+    return {parameter for name in names for parameter in holders.get(name, ())}
+
+
+def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
+    """The names that an instruction gives a value, with those it takes it from."""
+    effects = traits(instruction.opcode)
+    if not instruction.operands or instruction.is_call or effects.root in ANSWERS:
+        return
+    first, *rest = instruction.operands
+    if effects.root == "st":
+        for target in _names([first]) if effects.space == "param" else [MEMORY]:
+            yield target, list(_names(rest))
+    elif effects.row is None or effects.row.operands[0].written:
+        loads = effects.has_address and effects.space != "param"
+        for target in _names([first]):
+            yield target, [MEMORY] if loads else list(_names(rest))
+
+
+def _names(operands: Sequence[Operand]) -> Iterator[str]:
+    for operand in operands:
+        for member in members(operand):
+            match member:
+                case Register(name) | Symbol(name) | Address(Register(name) | Symbol(name)):
+                    yield name
+                case _:
+                    pass
+
+
+# PTX of any origin, loaded and launched.
 
 Output: TypeAlias = Callable[[str], object]
 """Takes the text that an interpreted kernel prints."""
@@ -50,9 +133,9 @@ class Options:
     trace: bool = False
 
     def __post_init__(self) -> None:
-        given = cast("object", self.max_steps)
-        if given is not None and (not isinstance(given, int) or given < 1):
-            raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {given!r}")
+        limit = cast("object", self.max_steps)
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {limit!r}")
         if self.arch is not None:
             known_target("arch", self.arch)
 
@@ -118,17 +201,17 @@ def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -
     from ..cuda.launch import gpu_of
 
     try:
-        found = gpu_of(values)
-        if not found.device.runs(target):
+        chosen = gpu_of(values)
+        if not chosen.device.runs(target):
             raise DeviceUnavailableError(
-                f"{found.device} does not run PTX for {target}",
-                f"compile for {found.device.target}, or use device='interp'",
+                f"{chosen.device} does not run PTX for {target}",
+                f"compile for {chosen.device.target}, or use device='interp'",
             )
     except DeviceUnavailableError as error:
         if device == "cuda" or on_gpu:
             raise
         return LaunchPlace(None, error.reason)
-    return LaunchPlace(found)
+    return LaunchPlace(chosen)
 
 
 class PtxModule:
@@ -208,8 +291,8 @@ class PtxModule:
         checker = Checker(self.syntax, TargetContext(self.syntax.version, self.syntax.targets), uses=False)
         first = min(checker.kernel(self.kernel(name)), default=None)
         if first is not None:
-            found = Finding("load", first.message, self.name, first.line, first.column, name)
-            raise InterpreterError(str(found), [found])
+            finding = Finding("load", first.message, self.name, first.line, first.column, name)
+            raise InterpreterError(str(finding), [finding])
         self._legal.add(name)
 
     def launch(
@@ -257,34 +340,32 @@ class PtxModule:
         if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say
             self._require_legal(name)
-        return self.run([launch], passed, device=device, progress=progress, options=options)
+        return self.run(Plan((launch,)), passed, device=device, progress=progress, options=options)
 
     def run(
         self,
-        launches: Sequence[Launch],
+        plan: Plan,
         values: Sequence[LaunchValue],
         *,
-        scratch: Sequence[ScratchBuffer] = (),
         device: str = "auto",
         written: frozenset[int] | None = None,
         progress: Progress | None = None,
         options: Options = DEFAULT,
     ) -> LaunchPlace:
-        """Run launches one after the other on the same arguments. See `launch`.
+        """Run the launches of a plan, one after the other on the same arguments. See `launch`.
 
-        `written` has the positions of the arrays that are copied back from a GPU (None: all). `scratch` has buffers
-        that the launches pass after the arguments. They live as long as the call, and start as zeros or with any
-        contents.
+        `written` has the positions of the arrays that are copied back from a GPU (None: all). The plan's scratch memory
+        lives as long as the call.
         """
         if device == "cuda":
             options.refuse()
         place = choose_place("interp" if options.interpreted else device, self.target, values)
         if place.gpu is None:
-            return self._interpret(place, launches, values, scratch, progress, options)
+            return self._interpret(place, plan, values, progress, options)
         from ..cuda.launch import run
 
-        copied_back = self._written(launches, values) if written is None else written
-        run(place.gpu, self.text, self.kernels, launches, values, copied_back, scratch)
+        copied_back = self._written(plan.launches, values) if written is None else written
+        run(place.gpu, self.text, self.kernels, plan, values, copied_back)
         return place
 
     def _written(self, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> frozenset[int]:
@@ -308,10 +389,8 @@ class PtxModule:
                     )
         return frozenset(range(len(values))) - fixed
 
-    def prepare(
-        self, launches: Sequence[Launch], values: Sequence[LaunchValue], scratch: Sequence[ScratchBuffer] = ()
-    ) -> Prepared:
-        """Launches on arrays in GPU memory, which can be enqueued many times. `scratch` is that of `run`.
+    def prepare(self, plan: Plan, values: Sequence[LaunchValue]) -> Prepared:
+        """A plan on arrays in GPU memory, whose launches can be enqueued many times.
 
         Raises:
             ArgumentError: naming the first array in host memory.
@@ -321,29 +400,28 @@ class PtxModule:
                 raise ArgumentError(f"argument {i} ({value}) lies in host memory; prepare takes arrays in GPU memory")
         from ..cuda.launch import Prepared
 
-        self._written(launches, values)
+        self._written(plan.launches, values)
         place = choose_place("cuda", self.target, values)
-        prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, launches, values, scratch)
-        if scratch or in_memory(values):
+        prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, plan, values)
+        if plan.scratch or in_memory(values):
             prepared.wait()  # The memory is there in the order of one stream; after this, for every stream.
         return prepared
 
     def _interpret(
         self,
         place: LaunchPlace,
-        launches: Sequence[Launch],
+        plan: Plan,
         values: Sequence[LaunchValue],
-        scratch: Sequence[ScratchBuffer],
         progress: Progress | None,
         options: Options,
     ) -> LaunchPlace:
         from ..interp.watch.observed import LaunchObservers
 
-        everything = [*map(_host, values), *(buffer.host() for buffer in scratch)]
-        observers = LaunchObservers(len(launches), options.report, options.trace)
+        everything = [*map(_host, values), *(buffer.host() for buffer in plan.scratch)]
+        observers = LaunchObservers(len(plan.launches), options.report, options.trace)
         notes: list[Finding] = []
-        for number, launch in enumerate(launches):
-            args = [_passed(i, everything) for i in launch.arguments]
+        for number, launch in enumerate(plan.launches):
+            args = [_interpreter_argument(i, everything) for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
             done = self.program_for(options.arch).launch(
                 *sizes,
@@ -358,7 +436,7 @@ class PtxModule:
         return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
 
 
-def _passed(argument: Passed, everything: Sequence[object]) -> object:
+def _interpreter_argument(argument: Passed, everything: Sequence[object]) -> object:
     """What an argument of a launch is to the interpreter: a number, an array, or the rest of one as bytes."""
     if isinstance(argument, Word):
         return argument.value
@@ -368,7 +446,7 @@ def _passed(argument: Passed, everything: Sequence[object]) -> object:
         return EncodedMap(everything[argument.position], argument.bytes, argument.fields)
     value = everything[argument]
     if isinstance(value, Packed):
-        return packed_struct(value, {at: _passed(at, everything) for at in value.reached})
+        return packed_struct(value, {at: _interpreter_argument(at, everything) for at in value.reached})
     return value
 
 

@@ -48,7 +48,7 @@ def subtract(a: Array, b: Array, mode: str) -> Array:
 
 def multiply(a: Array, b: Array, mode: str) -> Array:
     """a * b."""
-    return _finish(a * b, np.sign(floats.two_product(a, b)[1]), [a, b], _product, mode)
+    return fused(a, b, np.where(np.signbit(a) ^ np.signbit(b), -0.0, 0.0), mode)
 
 
 def divide(a: Array, b: Array, mode: str) -> Array:
@@ -64,19 +64,6 @@ def reciprocal(a: Array, mode: str) -> Array:
 def root(a: Array, mode: str) -> Array:
     """The square root of a."""
     return _finish(np.sqrt(a), _root_lacks(a), [a], _root, mode)
-
-
-def directed_fma(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """a * b + c."""
-    nearest = floats.fma64(a, b, c)
-    everyone = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-    lacking = _missing_sign(nearest, [a, b, c], everyone, _fused)
-    result = rounded(nearest, lacking, mode)
-    if mode == "rm":
-        # Products and sums of opposite signs that leave nothing.
-        signs = np.signbit(a) ^ np.signbit(b) | np.signbit(c)
-        return np.where(everyone & (nearest == 0) & (lacking == 0) & signs, -0.0, result)
-    return result
 
 
 def odd_quotient(a: Array, b: Array) -> Array:
@@ -127,16 +114,8 @@ def _compare(value: Fraction, near: float) -> int:
     return (value > Fraction(near)) - (value < Fraction(near))
 
 
-def _product(near: float, a: Fraction, b: Fraction) -> int:
-    return _compare(a * b, near)
-
-
 def _quotient(near: float, a: Fraction, b: Fraction) -> int:
     return _compare(a / b, near)
-
-
-def _fused(near: float, a: Fraction, b: Fraction, c: Fraction) -> int:
-    return _compare(a * b + c, near)
 
 
 def _root(near: float, a: Fraction) -> int:
@@ -144,7 +123,7 @@ def _root(near: float, a: Fraction) -> int:
     return (a > square) - (a < square)
 
 
-# Double precision: fused multiply-adds in the four rounding modes, on arrays.
+# Fused multiply-adds in the four rounding modes, on arrays.
 #
 # numpy has no fused multiply-add. Here the significands of the operands are multiplied and added exactly, as sums of
 # two or three f64 that do not overlap, away from the ends of the exponent range; the exponents follow separately. What
@@ -175,22 +154,26 @@ def chain(a: Array, b: Array, c: Array, mode: str) -> Array:
 
 
 def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
-    """a * b + c, rounded once."""
+    """a * b + c, rounded once, with the NaNs of a tensor core."""
     with np.errstate(all="ignore"):
-        result = a * b + c
-        exact = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-        zero = (a == 0) | (b == 0)
-        if mode == "rm":
-            # An exact zero that is not +0 + +0 is -0 there.
-            negative = exact & zero & (c == 0) & (np.signbit(c) | (np.signbit(a) != np.signbit(b)))
-            result = np.where(negative, -0.0, result)
-        infinite = np.isfinite(a) & np.isfinite(b) & np.isinf(c)
-        result = np.where(infinite, c, result)
-        todo = np.flatnonzero(exact & ~zero)
-        if todo.size:
-            x, y, z = (v.reshape(-1)[todo] for v in (a, b, c))
-            result.reshape(-1)[todo] = _finite(x, y, z, mode)
-        return _with_nans(result, a, b, c)
+        return _with_nans(fused(a, b, c, mode), a, b, c)
+
+
+def fused(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
+    """a * b + c, rounded once, with numpy's NaNs."""
+    result = a * b + c
+    factors = np.isfinite(a) & np.isfinite(b)
+    exact, zero = factors & np.isfinite(c), (a == 0) | (b == 0)
+    if mode == "rm":
+        # An exact zero that is not +0 + +0 is -0 there.
+        negative = exact & zero & (c == 0) & (np.signbit(c) | (np.signbit(a) != np.signbit(b)))
+        result = np.where(negative, -0.0, result)
+    result = np.where(factors & np.isinf(c), c, result)
+    todo = np.flatnonzero(exact & ~zero)
+    if todo.size:
+        x, y, z = (v.reshape(-1)[todo] for v in (a, b, c))
+        result.reshape(-1)[todo] = _finite(x, y, z, mode)
+    return result
 
 
 def _with_nans(result: Array, a: Array, b: Array, c: Array) -> Array:
@@ -206,7 +189,19 @@ def _with_nans(result: Array, a: Array, b: Array, c: Array) -> Array:
 
 
 def _finite(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """Of finite a and b other than zero, and finite c."""
+    """Of finite a and b other than zero, and finite c; exponents that are extreme are brought near first."""
+    sizes = [np.abs(v) for v in (a, b, c)]
+    plain = np.logical_and.reduce([(s > _LOW) & (s < _HIGH) for s in sizes[:2]])
+    plain &= (sizes[2] == 0) | ((sizes[2] > _LOW * _LOW) & (sizes[2] < _HIGH))
+    if plain.all():
+        return _near(a, b, c, mode)
+    result = np.empty(a.shape)
+    result[plain] = _near(a[plain], b[plain], c[plain], mode)
+    result[~plain] = _scaled(a[~plain], b[~plain], c[~plain], mode)
+    return result
+
+
+def _scaled(a: Array, b: Array, c: Array, mode: str) -> Array:
     (x, ea), (y, eb), (z, ec) = np.frexp(a), np.frexp(b), np.frexp(c)
     exponent = ea + eb
     apart = ec - exponent
@@ -224,52 +219,19 @@ def _finite(a: Array, b: Array, c: Array, mode: str) -> Array:
     return result
 
 
-def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Product and its error (Veltkamp, Dekker), for operands in [1/2, 1)."""
-    product = a * b
-    (ah, al), (bh, bl) = _halves(a), _halves(b)
-    return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)
-
-
-def _halves(x: Array) -> tuple[Array, Array]:
-    scaled = x * 134217729.0
-    upper = scaled - (scaled - x)
-    return upper, x - upper
-
-
 def _near(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """a * b + c rounded once, a and b in [1/2, 1) in size, c within 2^-161 to 2^160, or zero.
+    """a * b + c rounded once, where no exponent is extreme; c may be zero.
 
     The sum is total + error + rest without overlap; error and rest together are rounded to odd, which leaves the
     rounding of the whole unharmed: Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums" (2008).
     """
-    upper, low = _two_product(a, b)
+    upper, low = floats.two_product(a, b)
     first, rest = two_sum(c, low)
     total, error = two_sum(upper, first)
-    tail = _odd_sum(error, rest)
-    result, lacks = two_sum(total, tail)
+    result, lacks = two_sum(total, floats.sum_odd(error, rest))
     if mode == "rn":
         return result
-    if mode == "rm":
-        result = np.where(result == 0, -0.0, result)
-    return _directed(result, lacks, mode)
-
-
-def _odd_sum(a: Array, b: Array) -> Array:
-    """a + b, rounded to odd."""
-    total, error = two_sum(a, b)
-    words = total.view(np.int64)
-    fix = (error != 0) & (words & 1 == 0)
-    step = np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(fix, words + step, words).view(np.float64)
-
-
-def _directed(result: Array, lacks: Array, mode: str) -> Array:
-    """Steps from the nearest value to the one on the right side, where it lies on the wrong side."""
-    low = {"rz": np.where(result > 0, lacks < 0, False), "rm": lacks < 0, "rp": np.zeros_like(lacks, np.bool_)}[mode]
-    up = {"rz": np.where(result < 0, lacks > 0, False), "rm": np.zeros_like(lacks, np.bool_), "rp": lacks > 0}[mode]
-    stepped = np.where(low, np.nextafter(result, -np.inf), result)
-    return np.where(up, np.nextafter(stepped, np.inf), stepped)
+    return rounded(np.where(result == 0, -0.0, result) if mode == "rm" else result, np.sign(lacks), mode)
 
 
 _UNIT = 1074

@@ -7,7 +7,6 @@ once to the result's format: with 53 bits that is the same as rounding the exact
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -146,22 +145,6 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     return result
 
 
-def fma64(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of f64, rounded once to nearest: exact products by splitting; extreme exponents as fractions."""
-    low, upper = 2.0**-400, 2.0**400
-    sizes = [np.abs(v) for v in (a, b, c)]
-    plain = np.logical_and.reduce([(s > low) & (s < upper) for s in sizes[:2]])
-    plain &= (sizes[2] == 0) | ((sizes[2] > low * low) & (sizes[2] < upper))
-    result = a * b + c
-    if plain.any():
-        result[plain] = _fma64(a[plain], b[plain], c[plain])
-    finite = np.isfinite(a) & np.isfinite(b)
-    result = np.where(finite & np.isinf(c), c, result)
-    for i in np.flatnonzero(finite & np.isfinite(c) & ~plain):
-        result[i] = _fma_exact(float(a[i]), float(b[i]), float(c[i]))
-    return result
-
-
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """Product and its error (Dekker, Veltkamp)."""
     product = a * b
@@ -179,24 +162,6 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
-
-
-def _fma64(a: Array, b: Array, c: Array) -> Array:
-    """Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums" (2008)."""
-    upper, low = two_product(a, b)
-    first, rest = two_sum(c, low)
-    total, error = two_sum(upper, first)
-    return total + sum_odd(error, rest)
-
-
-def _fma_exact(a: float, b: float, c: float) -> float:
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        return a * b + c if a * b == 0 else 0.0
-    try:
-        return exact.numerator / exact.denominator
-    except OverflowError:
-        return float("inf") if exact > 0 else float("-inf")
 
 
 def flush(values: Array, type: str) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...dialect.isa.form import IN_BYTES, BlockScale
 from ...dialect.isa.types import ElementType
+from . import floats
 from .array import Array
 from .parameters import Arithmetic
 
@@ -72,31 +73,6 @@ class Multiplicand:
         return replace(self, value=value, exponent=np.where(chosen, self.exponent, zero), present=chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Per word of a format: its value, and its unnormalised exponent."""
-
-    value: Array
-    exponent: Array
-    special: int
-
-
-@cache
-def _tables(kind: ElementType) -> _Tables:
-    """Of the 16-bit types."""
-    words = np.arange(1 << 16, dtype=np.uint16)
-    top = (1 << kind.exponent) - 1
-    if kind.name == "bf16":
-        value = (words.astype(np.uint32) << 16).view(np.float32)
-    else:
-        value = words.view(np.float16).astype(np.float32)
-    field = (words >> kind.mantissa).astype(np.int16) & top
-    exponent = np.maximum(field, 1) - (top >> 1)
-    narrow = kind.exponent <= 5
-    exponent[(words & 0x7FFF) == 0] = ZERO_NARROW if narrow else ZERO_WIDE
-    return _Tables(value, exponent.astype(np.int8 if narrow else np.int16), top << kind.mantissa)
-
-
 @cache
 def small_values(kind: ElementType) -> Array:
     """The value of each word of a type of at most 8 bits, as f32.
@@ -117,13 +93,14 @@ def small_values(kind: ElementType) -> Array:
 
 
 @cache
-def _small_tables(kind: ElementType) -> tuple[Array, Array]:
-    words = np.arange(1 << kind.bits)
-    top = (1 << kind.exponent) - 1
-    exponent = np.maximum(words >> kind.mantissa & top, 1) - (top >> 1)
-    value = small_values(kind)
-    exponent[value == 0] = ZERO_NARROW
-    return value, exponent.astype(np.int8)
+def _tables(kind: ElementType) -> tuple[Array, Array]:
+    """The value of each word of a type of at most 16 bits, and its unnormalised exponent."""
+    words = np.arange(1 << kind.bits, dtype=np.uint16)
+    value = small_values(kind) if kind.bits <= 8 else floats.single(words, kind.name)
+    top, narrow = (1 << kind.exponent) - 1, kind.exponent <= 5
+    exponent = np.maximum((words >> kind.mantissa).astype(np.int16) & top, 1) - (top >> 1)
+    exponent[value == 0] = ZERO_NARROW if narrow else ZERO_WIDE
+    return value, exponent.astype(np.int8 if narrow else np.int16)
 
 
 def small_codes(words: Array, element: ElementType, kind: str) -> Array:
@@ -138,14 +115,10 @@ def multiplicand(words: Array, element: ElementType, kind: str = "") -> Multipli
     """Decodes words (k, rows, warps) of f16, bf16, tf32 or a narrower floating-point type."""
     if element.name == "tf32":
         return _tf32(words)
-    if element.bits <= 8:
-        value, exponent = (table.take(small_codes(words, element, kind)) for table in _small_tables(element))
-        return Multiplicand(value, exponent, bool(np.isfinite(value).all()), True)
-    tables = _tables(element)
-    exponent = tables.exponent.take(words)
-    finite = not bool(((words & tables.special) == tables.special).any())
-    single = True if exponent.dtype == np.int8 else _is_single(exponent)
-    return Multiplicand(tables.value.take(words), exponent, finite, single)
+    codes = small_codes(words, element, kind) if element.bits <= 8 else words
+    value, exponent = (table.take(codes) for table in _tables(element))
+    single = exponent.dtype == np.int8 or _is_single(exponent)
+    return Multiplicand(value, exponent, bool(np.isfinite(value).all()), single)
 
 
 def _tf32(words: Array) -> Multiplicand:
@@ -178,9 +151,6 @@ def _is_single(exponent: Array) -> bool:
 # `fdp` works on many warps at once: the last axis of its operands runs over them, so that every numpy operation goes
 # over long rows. A product of two 11-bit significands is exact in f32, and 16 of them, each below 4 * 2^25 units, sum
 # in an int32.
-
-F32_NAN = np.uint32(0x7FFFFFFF)
-F16_NAN = np.uint16(0x7FFF)
 
 _BATCH = 16 * 8 * 128
 """Elements of D in one pass: measured; temporaries of so many words stay in the second-level cache."""
@@ -323,7 +293,7 @@ def put_specials(words: Array, total: Array, d: str) -> None:
     """Writes the infinities and NaNs of `special_sum` over the words of a sum."""
     infinite = np.isinf(total)
     words[infinite] = total[infinite].astype(np.float32 if d == "f32" else np.float16).view(words.dtype)
-    words[np.isnan(total)] = F32_NAN if d == "f32" else F16_NAN
+    words[np.isnan(total)] = floats.NAN[d]
 
 
 # Products whose multiplicands have scales: one of each row of A, and of each column of B, for so many columns of A.
@@ -381,18 +351,20 @@ def group_dots(a: Array, b: Array, groups: int, where: Array | None) -> Array:
     size = len(a) // groups
     for g in range(groups):
         part = slice(g * size, (g + 1) * size)
-        if where is None:
-            dots[g] = _dot(a[part], b[part])
-        else:
-            columns = slice(g * 2 * size, (g + 1) * 2 * size)
-            full = np.zeros((2 * size, *a.shape[1:]), a.dtype)
-            np.put_along_axis(full, where[part] - g * 2 * size, a[part], axis=0)
-            dots[g] = _dot(full, b[columns])
+        left, right = a[part], b[part if where is None else slice(2 * part.start, 2 * part.stop)]
+        dots[g] = dot(left if where is None else spread(left, where[part] - 2 * part.start, 2 * size), right)
     return dots
 
 
-def _dot(a: Array, b: Array) -> Array:
-    """Exact in f32: the values are multiples of 1/2 up to 6."""
+def spread(stored: Array, where: Array, depth: int) -> Array:
+    """Stored elements (k / 2, m, warps) at their columns of a matrix of `depth` columns; zeros elsewhere."""
+    full = np.zeros((depth, *stored.shape[1:]), stored.dtype)
+    np.put_along_axis(full, where, stored, axis=0)
+    return full
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Sums of products of A (k, m, warps) and B (k, n, warps), which f32 has to hold exactly: (m, n, warps)."""
     left, right = np.ascontiguousarray(a.transpose(2, 1, 0)), np.ascontiguousarray(b.transpose(2, 0, 1))
     return np.matmul(left, right).transpose(1, 2, 0)
 

@@ -16,16 +16,16 @@ from . import f64 as numerics_f64
 from . import floats
 from .array import Array
 from .fused_sum import (
-    F16_NAN,
-    F32_NAN,
     Multiplicand,
     decoded,
+    dot,
     fdp,
     group_dots,
     grouped_sum,
     multiplicand,
     small_codes,
     small_values,
+    spread,
 )
 from .parameters import BITS, CHAIN, FUSED, GROUPED, INTEGER, SCALAR, WIDENED, Arithmetic, Row, arithmetic
 
@@ -45,12 +45,6 @@ def values(words: Array, element: ElementType) -> Array:
     if element.bits == 8:
         return words.view(np.int8).astype(np.float32)
     return ((words ^ np.uint8(8)).astype(np.int8) - np.int8(8)).astype(np.float32)
-
-
-def dot(a: Array, b: Array) -> Array:
-    """Sums of products of A (k, m, warps) and B (k, n, warps), as int64 (m, n, warps)."""
-    left, right = np.ascontiguousarray(a.transpose(2, 1, 0)), np.ascontiguousarray(b.transpose(2, 0, 1))
-    return np.matmul(left, right).transpose(1, 2, 0).astype(np.int64)
 
 
 def add(sums: Array, c: Array, satfinite: bool) -> Array:
@@ -134,13 +128,6 @@ def _offsets(granularity: Granularity) -> Array:
     return table
 
 
-def spread(stored: Array, where: Array, depth: int) -> Array:
-    """Stored elements (k / 2, m, warps) at their columns of a matrix of `depth` columns; zeros elsewhere."""
-    full = np.zeros((depth, *stored.shape[1:]), stored.dtype)
-    np.put_along_axis(full, where, stored, axis=0)
-    return full
-
-
 # Matrix instructions that an architecture has no unit for: ptxas makes them of others.
 #
 # **8-bit floats on sm_90 and sm_100** are widened to f16, exactly. P are the products with k mod 4 < 2, Q the others;
@@ -184,16 +171,7 @@ def spread_multiplicand(stored: Array, where: Array, depth: int, element: Elemen
 
 def as_singles(words: Array) -> Array:
     """f16 words as f32 words."""
-    return words.view(np.float16).astype(np.float32).view(np.uint32)
-
-
-def as_halves(words: Array) -> Array:
-    """f32 words as f16 words, to nearest."""
-    with np.errstate(all="ignore"):
-        values = words.view(np.float32).astype(np.float16)
-    halves = values.view(np.uint16)
-    halves[np.isnan(values)] = F16_NAN
-    return halves
+    return floats.single(words, "f16").view(np.uint32)
 
 
 def plus(c: Array, sums: Array, d: str) -> Array:
@@ -201,9 +179,7 @@ def plus(c: Array, sums: Array, d: str) -> Array:
     kind = np.float32 if d == "f32" else np.float16
     with np.errstate(all="ignore"):
         total = c.view(kind) + sums.view(kind)
-    words = total.view(c.dtype)
-    words[np.isnan(total)] = F32_NAN if d == "f32" else F16_NAN
-    return words
+    return floats.canonical(total.view(c.dtype), total, d)
 
 
 def scalar_product(a: Array, b: Array, c: Array, d: str) -> Array:
@@ -225,9 +201,7 @@ def scalar_product(a: Array, b: Array, c: Array, d: str) -> Array:
             pair = _fma(left[k + 1], right[k + 1], left[k] * right[k])
             total = total + pair
         result = total.astype(np.float16)
-    words = result.view(np.uint16)
-    words[np.isnan(result)] = F16_NAN
-    return words
+    return floats.canonical(result.view(np.uint16), result, d)
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
@@ -291,7 +265,8 @@ def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands)
     row, d = p.row, p.row.d.name
     if row.c.name == "f32" and d == "f16":
         # wmma alone has such forms: the sum is f32, and then rounded again.
-        return as_halves(_sum(p, a, b, c, "f32", extras))
+        with np.errstate(all="ignore"):
+            return floats.rounded(floats.value(_sum(p, a, b, c, "f32", extras), "f32"), "f16")
     return _sum(p, a, b, c if row.c == row.d or p.core.half_addend else as_singles(c), d, extras)
 
 
@@ -306,7 +281,7 @@ def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: SideOpe
         return fdp(p.core, left, right, c, d)
     (sa, ea), (sb, eb) = (decoded(s[0], row.scale.type) for s in (extras.scale_a, extras.scale_b))
     result = fdp(p.core, left, right, c, d, ea[:, None] + eb[None])
-    result[np.isnan(sa[:, None] * sb[None])] = F32_NAN
+    result[np.isnan(sa[:, None] * sb[None])] = floats.NAN[d]
     return result
 
 
@@ -339,7 +314,7 @@ def _integers(p: MatrixProduct, a: Array, b: Array, extras: SideOperands) -> tup
 
 def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     x, y = _integers(p, a, b, extras)
-    return add(dot(x, y), c, p.row.satfinite)
+    return add(dot(x, y).astype(np.int64), c, p.row.satfinite)
 
 
 def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:

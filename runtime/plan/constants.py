@@ -8,13 +8,13 @@ import numpy as np
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
+from ...passes.diagnostics import place_of
 from ...passes.linalg.constants import contents
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import DTYPES
 from ..arguments.elements import memory_bytes
 from ..base.errors import HostError
 from ..numerics.array import Array
-from .place import place_of
 
 
 def elements_of(op: memref.GetGlobalOp) -> Array:
@@ -23,15 +23,15 @@ def elements_of(op: memref.GetGlobalOp) -> Array:
     Raises:
         HostError: if it is not constant, or its elements are of a type that kernels do not have.
     """
-    found, kind = contents(op), str(op.memref.type.element_type)
-    if not isinstance(found, DenseIntOrFPElementsAttr):
-        raise HostError(f"{place_of(op)}{op.name}: {found}")
+    value, kind = contents(op), str(op.memref.type.element_type)
+    if not isinstance(value, DenseIntOrFPElementsAttr):
+        raise HostError(f"{place_of(op)}{op.name}: {value}")
     if kind not in DTYPES:
         raise HostError(f"{place_of(op)}{op.name}: expected elements of {', '.join(DTYPES)}, got {kind}")
-    dtype, data = DTYPES[kind], found.data.data
-    if len(data) == len(found) * dtype.itemsize and dtype.kind != "b":
+    dtype, data = DTYPES[kind], value.data.data
+    if len(data) == len(value) * dtype.itemsize and dtype.kind != "b":
         return np.frombuffer(data, dtype).reshape(op.memref.type.get_shape())
-    return np.array(found.get_values()).astype(dtype).reshape(op.memref.type.get_shape())
+    return np.array(value.get_values()).astype(dtype).reshape(op.memref.type.get_shape())
 
 
 def bytes_of(op: memref.GetGlobalOp) -> bytes:
@@ -41,8 +41,8 @@ def bytes_of(op: memref.GetGlobalOp) -> bytes:
         HostError: as `elements_of`, and for rows that end within a byte.
     """
     elements = elements_of(op)
-    held = borrow(elements)
-    data = cast(Array, held.owner).tobytes() if held.packed > 1 else elements.tobytes()
+    borrowed = borrow(elements)
+    data = cast(Array, borrowed.owner).tobytes() if borrowed.packed > 1 else elements.tobytes()
     if len(data) != memory_bytes(str(op.memref.type.element_type), elements.size):
         raise HostError(f"{place_of(op)}{op.name}: expected rows of whole bytes, got {op.memref.type}")
     return data

@@ -22,12 +22,12 @@ from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
 from ...dialect.warp.views import dynamic_parts, strides_of
+from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
 from ...passes.linalg.overlap import overlap
-from ..arguments.elements import ELEMENT_BITS, map_element, memory_bytes
+from ..arguments.elements import ELEMENT_NAMES, map_element, memory_bytes
 from ..base.errors import ArgumentError, HostError
 from ..base.launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
-from .place import place_of
 
 if TYPE_CHECKING:
     from ..arguments.arrays import Argument
@@ -84,7 +84,7 @@ def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> 
     return Plan(tuple(reading.launches), tuple(reading.scratch), reading.dynamic)
 
 
-class Held(NamedTuple):
+class CallMemory(NamedTuple):
     """Memory in a call: the position of an argument, or of a buffer behind them, and what is seen of it."""
 
     position: int
@@ -98,7 +98,7 @@ class _Reading:
     function: func.FuncOp
     values: Sequence[LaunchValue] | None
     numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    memories: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
+    memories: dict[SSAValue, CallMemory] = field(default_factory=dict[SSAValue, CallMemory])
     maps: dict[SSAValue, Mapped] = field(default_factory=dict[SSAValue, Mapped])
     launches: list[Launch] = field(default_factory=list[Launch])
     scratch: list[ScratchBuffer] = field(default_factory=list[ScratchBuffer])
@@ -116,14 +116,14 @@ class _Reading:
                 if isinstance(op.value, IntegerAttr):
                     self.numbers[op.result] = op.value.value.data
             case memref.DimOp() if op.index in self.numbers:
-                self.numbers[op.result] = self._held(op, op.source).view.shape[self.numbers[op.index]]
+                self.numbers[op.result] = self._memory(op, op.source).view.shape[self.numbers[op.index]]
                 if self.values is None and memory_of(op.source).get_shape()[self.numbers[op.index]] < 0:
                     self.unknown.add(op.result)
             case memref.AllocOp():
                 shape = self._allocated_shape(op)
                 size = memory_bytes(str(op.memref.type.element_type), math.prod(shape))
                 position = self._buffer(ScratchBuffer(size, zeroed=ZEROED in op.attributes))
-                self.memories[op.memref] = Held(position, View(0, shape, row_major(shape)))
+                self.memories[op.memref] = CallMemory(position, View(0, shape, row_major(shape)))
             case memref.GetGlobalOp():
                 self._constant(op)
             case _ if isinstance(op, VIEWING):
@@ -163,16 +163,16 @@ class _Reading:
     def _buffer(self, wanted: ScratchBuffer) -> int:
         """The position of a buffer: one of the same size that is free again, since launches follow one another."""
         first = len(self.function.body.block.args)
-        known = (at for at in self.free if self.scratch[at - first] == wanted and not wanted.zeroed)
-        if (position := next(known, None)) is not None:
+        fitting = (at for at in self.free if self.scratch[at - first] == wanted and not wanted.zeroed)
+        if (position := next(fitting, None)) is not None:
             self.free.remove(position)
             return position
         self.scratch.append(wanted)
         return first + len(self.scratch) - 1
 
-    def _free(self, held: Held | None) -> None:
-        if held is not None and held.position >= len(self.function.body.block.args):
-            self.free.append(held.position)
+    def _free(self, memory: CallMemory | None) -> None:
+        if memory is not None and memory.position >= len(self.function.body.block.args):
+            self.free.append(memory.position)
 
     def _constant(self, op: memref.GetGlobalOp) -> None:
         """Memory whose contents are known; the same for all that get it."""
@@ -183,7 +183,7 @@ class _Reading:
             self.constants[name] = len(self.function.body.block.args) + len(self.scratch)
             data = bytes_of(op)
             self.scratch.append(ScratchBuffer(len(data), data=data))
-        self.memories[op.memref] = Held(self.constants[name], View(0, shape, row_major(shape)))
+        self.memories[op.memref] = CallMemory(self.constants[name], View(0, shape, row_major(shape)))
 
     def _loop(self, op: scf.ForOp) -> None:
         """The launches of each turn."""
@@ -200,21 +200,21 @@ class _Reading:
             self.read(op)
 
     def _view(self, op: Viewing) -> None:
-        held = self._held(op, op.operands[0])
+        memory = self._memory(op, op.operands[0])
         try:
-            view = seen(op, held.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
+            view = seen(op, memory.view, lambda value: self._number(op, value, "an offset, a size or a stride"))
         except WindowError as error:
             if self.values is not None:
                 raise ArgumentError(f"{place_of(op)}with these sizes {error}") from None
             shape = tuple(max(1, size) for size in memory_of(op.results[0]).get_shape())
             view = View(0, shape, row_major(shape))
-        self.memories[op.results[0]] = held._replace(view=view)
+        self.memories[op.results[0]] = memory._replace(view=view)
 
     def _disjoint(self, op: DisjointOp) -> None:
         """Refuses a call that writes what it reads, see `passes.linalg.overlap`."""
         # What is asked depends on sizes, so that every call has a plan of its own.
         self.dynamic = True
-        written, read = self._held(op, op.written), self._held(op, op.read)
+        written, read = self._memory(op, op.written), self._memory(op, op.read)
         if self.values is None or written.position != read.position or (op.or_same is not None and written == read):
             return
         if overlap(written.view, read.view):
@@ -229,16 +229,16 @@ class _Reading:
     def _is_divisible(self, op: IsDivisibleOp) -> bool:
         """The answer of `warp.is_divisible`; that it is, where nothing is known of the call."""
         self.dynamic = True
-        (position, view), kind = self._held(op, op.memory), memory_of(op.memory)
+        (position, view), kind = self._memory(op, op.memory), memory_of(op.memory)
         if self.values is None:
             return True
         steps = zip(view.shape, view.strides, strides_of(kind) or (), strict=True)
         places = (view.offset, *(size if step == 1 else stride for size, stride, step in steps))
-        given = _argument(self.values[position]) if position < len(self.values) else None
-        address = 0 if given is None else given.address
+        argument = _argument(self.values[position]) if position < len(self.values) else None
+        address = 0 if argument is None else argument.address
         return address % memory_bytes(str(kind.element_type), op.number) == 0 and not any(p % op.number for p in places)
 
-    def _held(self, op: Operation, value: SSAValue, what: str = "its operand") -> Held:
+    def _memory(self, op: Operation, value: SSAValue, what: str = "its operand") -> CallMemory:
         """What memory is in this call."""
         if value in self.memories:
             return self.memories[value]
@@ -253,26 +253,26 @@ class _Reading:
             raise HostError(f"{place_of(op)}{op.name}: expected strided memory, got {value.type}")
         given = None if self.values is None else self.values[value.index]
         if dynamic_parts(value.type) == ([], []):
-            return Held(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
+            return CallMemory(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
         self.dynamic = True
         if given is not None and (argument := _argument(given)) is not None:
-            return Held(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
+            return CallMemory(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
         shape = tuple(max(1, size) for size in shape)
-        return Held(value.index, View(0, shape, row_major(shape)))
+        return CallMemory(value.index, View(0, shape, row_major(shape)))
 
     def _allocated_shape(self, op: memref.AllocOp) -> tuple[int, ...]:
         kind, sizes = op.memref.type, [self.numbers.get(v) for v in op.dynamic_sizes]
-        known = iter(sizes)
-        shape = tuple(next(known, None) if size < 0 else size for size in kind.get_shape())
+        dynamic = iter(sizes)
+        shape = tuple(next(dynamic, None) if size < 0 else size for size in kind.get_shape())
         extents = tuple(size for size in shape if size is not None)
         if (
-            str(kind.element_type) not in ELEMENT_BITS
+            str(kind.element_type) not in ELEMENT_NAMES
             or len(extents) < len(shape)
             or not isinstance(kind.layout, NoneAttr)
         ):
             raise HostError(
                 f"{place_of(op)}memref.alloc: expected scratch memory of known size, row-major, with elements of "
-                f"{', '.join(ELEMENT_BITS)}, got {kind}"
+                f"{', '.join(ELEMENT_NAMES)}, got {kind}"
             )
         return extents
 
@@ -286,7 +286,7 @@ class _Reading:
             "xyz", (op.gridSizeX, op.gridSizeY, op.gridSizeZ), strict=True)]  # fmt: skip
         block = [self._number(op, v, f"block {axis}") for axis, v in zip(
             "xyz", (op.blockSizeX, op.blockSizeY, op.blockSizeZ), strict=True)]  # fmt: skip
-        arguments = [word for i, value in enumerate(op.kernelOperands) for word in self._passed(op, value, i)]
+        arguments = [word for i, value in enumerate(op.kernelOperands) for word in self._kernel_arguments(op, value, i)]
         shared = op.dynamicSharedMemorySize
         bytes_ = 0 if shared is None else self._number(op, shared, "dynamic shared memory")
         if 0 in grid and self.dynamic:
@@ -309,27 +309,27 @@ class _Reading:
 
     def _map(self, op: EncodeTensorMapOp) -> Mapped:
         """The tensor map of memory as it is in this call."""
-        held, kind = self._held(op, op.memory), memory_of(op.memory)
+        memory, kind = self._memory(op, op.memory), memory_of(op.memory)
         element, together = map_element(str(moved_as(kind.element_type))), moved_together(kind.element_type)
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
         # Of memory without elements nothing is copied; a map has at least one along each dimension.
-        sizes = tuple(max(1, held.view.shape[d]) for d in reversed(op.order))
-        strides = tuple(held.view.strides[d] * element.size // together for d in reversed(op.order))
+        sizes = tuple(max(1, memory.view.shape[d]) for d in reversed(op.order))
+        strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(op.order))
         sizes = (-(-sizes[0] // together), *sizes[1:])
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
-        given = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in held.view.shape
-        strides = tuple(s if given and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
+        strides_known = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in memory.view.shape
+        strides = tuple(s if strides_known and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
         box = op.map.type.shape[::-1]
         try:
             fields = TensorMapFields(
                 0, element, sizes, strides[1:], box, (1,) * len(box), op.map.type.swizzle.data
             )  # fmt: skip
         except TensorMapError as error:
-            raise ArgumentError(f"{place_of(op)}tensor map of {held.view}: {error}") from None
-        return Mapped(held.position, memory_bytes(str(kind.element_type), held.view.offset), fields)
+            raise ArgumentError(f"{place_of(op)}tensor map of {memory.view}: {error}") from None
+        return Mapped(memory.position, memory_bytes(str(kind.element_type), memory.view.offset), fields)
 
-    def _passed(self, op: Operation, value: SSAValue, number: int) -> list[Passed]:
+    def _kernel_arguments(self, op: Operation, value: SSAValue, number: int) -> list[Passed]:
         """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
         if value in self.maps:
             return [self.maps[value]]
@@ -339,13 +339,13 @@ class _Reading:
                     f"{place_of(op)}gpu.launch_func: expected operand {number} to be memory, or an argument"
                 )
             return [value.index]
-        held = self._held(op, value, f"operand {number}")
-        shift = memory_bytes(str(value.type.element_type), held.view.offset)
+        memory = self._memory(op, value, f"operand {number}")
+        shift = memory_bytes(str(value.type.element_type), memory.view.offset)
         sizes, strides = dynamic_parts(value.type)
         return [
-            Shifted(held.position, shift) if shift else held.position,
-            *(Word(held.view.shape[i]) for i in sizes),
-            *(Word(held.view.strides[i]) for i in strides),
+            Shifted(memory.position, shift) if shift else memory.position,
+            *(Word(memory.view.shape[i]) for i in sizes),
+            *(Word(memory.view.strides[i]) for i in strides),
         ]
 
 
@@ -354,17 +354,17 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def lies(given: LaunchValue, bytes_: int) -> object:
+def layout_key(value: LaunchValue, bytes_: int) -> object:
     """What a plan may depend on of a value: sizes and strides of an array, and its address, modulo so many bytes."""
-    array = _argument(given)
+    array = _argument(value)
     return array and (array.shape, array.byte_strides, array.itemsize, array.address % bytes_)
 
 
-def _argument(given: LaunchValue) -> Argument | None:
+def _argument(value: LaunchValue) -> Argument | None:
     """What is given, if it is an array."""
     from ..arguments.arrays import Argument
 
-    return given if isinstance(given, Argument) else None
+    return value if isinstance(value, Argument) else None
 
 
 def _steps(argument: Argument, position: int) -> list[int]:

@@ -23,11 +23,11 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialect.mlir.contraction import contracted
+from ...dialect.mlir.bodies import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
+from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..base.errors import HostError
-from ..plan.place import place_of
 from .product import ROUNDINGS, Reference, distance
 
 FLOAT64 = 2.0**-52
@@ -111,18 +111,6 @@ INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
 _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generic]], npt.NDArray[np.bool_]]] = {
     "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
 }  # fmt: skip
-
-
-def evaluate_body(body: Block, inputs: Mapping[SSAValue, Bounded], at: int = 0, slack: Slack = EXACT) -> Bounded:
-    """What a body of scalar operations yields, at a position, for arrays of elements, broadcast against each other.
-
-    Raises:
-        HostError: naming an operation that has no meaning here.
-    """
-    last = body.last_op
-    if not isinstance(last, YieldOp | WarpYieldOp):
-        raise HostError("expected a body that ends with linalg.yield or warp.yield")
-    return evaluate(body, last.operands[at], inputs, slack)
 
 
 def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], slack: Slack = EXACT) -> Bounded:

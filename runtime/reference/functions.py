@@ -11,37 +11,35 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, QuantizedMatmulOp
+from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.mma import blocks
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES
-from ...dialect.mlir.contraction import METADATA, Factor, Weighted, weighted
+from ...dialect.mlir.affine import loops_of
+from ...dialect.nest import Access, Nest
 from ...dialect.schedule import Schedule
 from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
 from ..numerics.array import Array
 from ..plan.constants import elements_of
-from ..plan.place import place_of
 from ..plan.plan import index_result
-from .elements import Bounded, bounded, evaluate_body, operations
-from .loops import along_loops, elementwise, is_elementwise, reduced, reduction_of
+from .nests import elementwise, evaluate_nest, letters
 from .product import (
     ACCUMULATORS,
     FP8_UNIT,
     TF32_UNIT,
     Accumulator,
-    History,
     Reference,
     bound_text,
     expanded,
-    letters_of,
     product_of,
 )
 
@@ -53,17 +51,11 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
     found = _product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
         return found
-    names = letters_of(op, op.maps[2])
-    inputs: dict[SSAValue, Bounded] = {value: bounded(known) for value, known in scope.items() if known.value.ndim == 0}
-    block = op.epilogue.body.block
-    inputs[block.args[0]] = bounded(found)
-    for argument, (value, map_) in zip(block.args[1:], op.placed_operands, strict=True):
-        inputs[argument] = _spread(scope[value], letters_of(op, map_), names)
-    result = evaluate_body(block, inputs)
-    value, error = (np.broadcast_to(array, found.value.shape).copy() for array in (result.value, result.error))
-    history = History(elementwise=operations(block))
-    others = (scope[operand].history for operand in op.epilogue_operands)
-    return Reference(value, error, scope[op.d].dtype, history.after(found.history, *others))
+    block, product = op.epilogue.body.block, op.epilogue.body.block.args[0]
+    placed = [(product, op.maps[2]), *op.placed_operands]
+    reads = tuple(Access(value, map_, element) for (value, map_), element in zip(placed, block.args, strict=True))
+    nest = Nest(op.maps[2].num_dims, (), reads, (Access(op.d, op.maps[2], op.d),), block)
+    return elementwise(op, nest, {**scope, product: found})[0]
 
 
 def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
@@ -75,7 +67,7 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
     a, b = (_read_multiplied(matrix, name) for matrix, name in zip(matrices, names, strict=True))
     if op.b_stored is not None:
         b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
-    maps = [letters_of(op, map_) for map_ in op.maps]
+    maps = [letters(loops_of(map_)) for map_ in op.maps]
     if op.scales:
         block, k = blocks()[op.variant], chr(ord("a") + op.outer + K)
         a, b = (
@@ -122,22 +114,11 @@ def _grouped(operand: Reference, scales: Reference) -> Reference:
     return Reference(value, np.zeros_like(value), np.dtype(np.float64))
 
 
-def _spread(extra: Reference, along: str, names: str) -> Bounded:
-    """An epilogue operand with a dimension for each of D's, of size 1 where it has none."""
-    order, where = (
-        [along.index(name) for name in names if name in along],
-        tuple(slice(None) if name in along else None for name in names),
-    )
-    found = bounded(extra)
-    value, error = (array.transpose(order)[where] if along else array for array in (found.value, found.error))
-    return Bounded(value, error)
-
-
 # What a host function means, in float64, and how far from it a result may be.
 #
 # The function is evaluated as written, before any lowering: constants, `linalg.fill`, every operation of `linalg`
 # whose body adds products, by its indexing maps, elementwise ones (`elements.py` has their bounds), and those that
-# reduce (`loops.py`). Beside every value goes a bound on the error of any correct evaluation; of products with the
+# reduce (`nests.py`). Beside every value goes a bound on the error of any correct evaluation; of products with the
 # accumulators of the schedule:
 #
 #     |result - exact| <= (K + 2) u (|C| + |A| |B|) + (K + 2) t + |A| eB + eA |B| + eA eB + eC
@@ -157,19 +138,18 @@ FP8_DEPTHS, CUT_SM = (32, 64), 89
 def accumulator_of(schedules: Sequence[Schedule | None], target: str) -> Accumulator:
     """The least exact accumulator of the launches; f32 where none says."""
     used = [schedule for schedule in schedules if schedule is not None]
-    kinds = {schedule.arithmetic.accumulate for schedule in used}
+    kinds = {schedule.accumulate for schedule in used}
     kind = next((kind for kind in ("f16", "f32", "f64", "s32") if kind in kinds), "f32")
     return replace(ACCUMULATORS[kind], short=max((_short(schedule, target) for schedule in used), default=0))
 
 
 def _short(schedule: Schedule, target: str) -> float:
     """Of how many products of 8-bit floats a schedule lets instructions add up short sums."""
-    tile = schedule.tile
-    if tile.mma.k not in FP8_DEPTHS:
+    if schedule.mma.k not in FP8_DEPTHS:
         return 0
-    if tile.together > 1:
-        return tile.cta[2] if schedule.arithmetic.promote != "none" else math.inf
-    return math.inf if target_row(target).sm == CUT_SM and schedule.operands.fp8_as == "none" else 0
+    if schedule.together > 1:
+        return schedule.cta[2] if schedule.promote != "none" else math.inf
+    return math.inf if target_row(target).sm == CUT_SM and schedule.fp8_as == "none" else 0
 
 
 def bound_of(reference: Reference, accumulator: Accumulator) -> str:
@@ -205,29 +185,9 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
             scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
         case FillOp():
             _store(op, _fill(op, scope), scope)
-        case QuantizedMatmulOp():
-            map_a, map_b, _, _, map_c = _maps(op)
-            a, b, zero_a, zero_b = (scope[v].stored() for v in op.inputs)
-            shifted = (replace(a, value=a.value - zero_a.value), replace(b, value=b.value - zero_b.value))
-            _store(op, product_of(op, shifted, scope[op.outputs[0]], [map_a, map_b, map_c], accumulator), scope)
-        case LinalgStructuredOperation() if body := weighted(op.body.block, _zeros(op, scope)):
-            found = body.factors
-            read = [_read(_operand(op, factor.argument, scope), factor) for factor in found]
-            weight = _weight(body, scope)
-            read[0] = replace(read[0], value=read[0].value * weight, error=read[0].error * abs(weight))
-            if body.converted:
-                accumulator = replace(accumulator, unit=max(accumulator.unit, ACCUMULATORS["f32"].unit))
-            maps = [attribute.data for attribute in op.get_indexing_maps()]
-            seen_along = [along_loops(operand, maps[f.argument], maps, op, scope) for operand, f in zip(
-                read, found, strict=True)]  # fmt: skip
-            where = [*(names for _, names in seen_along), letters_of(op, maps[-1])]
-            inputs = [operand for operand, _ in seen_along]
-            _store(op, product_of(op, inputs, scope[op.outputs[0]], where, accumulator), scope)
-        case LinalgStructuredOperation() if is_elementwise(op):
-            for at, result in enumerate(elementwise(op, scope)):
+        case LinalgStructuredOperation() if results := evaluate_nest(op, scope, accumulator):
+            for at, result in enumerate(results):
                 _store(op, result, scope, at)
-        case LinalgStructuredOperation() if (reduction := reduction_of(op)) is not None:
-            _store(op, reduced(op, reduction, scope), scope)
         case MatmulOp():
             result = evaluate_matmul(op, scope, accumulator)
             _put(result, scope[op.d])
@@ -267,21 +227,6 @@ def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accu
                 "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products, "
                 "reduce, or are elementwise"
             )
-
-
-def _weight(body: Weighted, scope: Mapping[SSAValue, Reference]) -> float:
-    """What a product is multiplied with before it is added."""
-    weight = -1.0 if body.negated else 1.0
-    for value in body.weights:
-        constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
-        known = constant.value.data if isinstance(constant, FloatAttr | IntegerAttr) else scope[value].value
-        weight *= float(known)
-    return weight
-
-
-def _zeros(op: LinalgStructuredOperation, scope: Mapping[SSAValue, Reference]) -> list[int]:
-    """The inputs that are the number 0."""
-    return [i for i, value in enumerate(op.inputs) if not scope[value].value.ndim and not scope[value].value]
 
 
 def _evaluate_all(region: Region, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> None:
@@ -326,31 +271,6 @@ def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
     old = scope[op.outputs[0]]
     value = np.full_like(old.value, rounded(scope[op.inputs[0]].value, old.dtype))
     return Reference(value, np.zeros_like(value), old.dtype)
-
-
-def _operand(op: LinalgStructuredOperation, number: int, scope: Mapping[SSAValue, Reference]) -> Reference:
-    """An input; of a sparse A, the matrix that it stands for."""
-    found, words = scope[op.inputs[number]].stored(), op.attributes.get(METADATA)
-    if number or not isinstance(words, IntegerAttr):
-        return found
-    function = op.parent_op()
-    if not isinstance(function, func.FuncOp):
-        return found
-    return expanded(op, found, scope[function.body.block.args[words.value.data]])
-
-
-def _read(operand: Reference, factor: Factor) -> Reference:
-    """An operand as the body reads it: integers that are extended with zeros are unsigned."""
-    limits = integer_limits(operand.dtype)
-    if factor.unsigned and limits is not None and limits[0] < 0:
-        span = limits[1] - limits[0] + 1.0
-        return replace(operand, value=np.where(operand.value < 0, operand.value + span, operand.value))
-    return operand
-
-
-def _maps(op: LinalgStructuredOperation) -> list[str]:
-    """The operation's indexing maps, each as a string with a letter for the loop of each dimension."""
-    return [letters_of(op, attribute.data) for attribute in op.get_indexing_maps()]
 
 
 @dataclass(frozen=True)

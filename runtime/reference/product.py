@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.ir import Operation
-from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.sparsity import matrix
 from ...dialect.sparsity.matrix import metadata_codes
+from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, element_of, rounded
 from ..arguments.sparse import operand_for
 from ..base.errors import HostError
-from ..plan.place import place_of
 
 # How a value came about, as far as its bound depends on it; and that bound in words.
 
@@ -67,7 +66,7 @@ def bound_text(history: History, unit: float, tf32_unit: float, short_unit: floa
     through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
     if through := [*through, *others]:
         return f"{product}, carried through {' and '.join(through)}, each rounded to its type"
-    return product if unit == 0 else f"{product}, rounded to the output's type"
+    return product if unit == 0 else f"{product}, rounded once to the output's type"
 
 
 def _counted(number: int, what: str) -> str:
@@ -216,18 +215,6 @@ def _multiplied(operand: Reference, accumulator: Accumulator) -> Reference:
 def _is_shortened(operand: Reference, accumulator: Accumulator) -> bool:
     """Whether an operand is multiplied as tf32."""
     return accumulator.tf32 and operand.dtype == np.float32
-
-
-def letters_of(op: Operation, map_: AffineMap) -> str:
-    """A letter for the loop of each dimension.
-
-    Raises:
-        HostError: for dimensions that do not each run along a loop of their own.
-    """
-    positions = [e.position for e in map_.results if isinstance(e, AffineDimExpr)]
-    if len(positions) != len(map_.results) or len(set(positions)) != len(positions):
-        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
-    return "".join(chr(ord("a") + position) for position in positions)
 
 
 # A sparse operand in float64: the matrix that stored elements and metadata stand for.

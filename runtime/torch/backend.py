@@ -18,7 +18,7 @@ from ..kernel.kernel import Kernel
 from .builder import CONVERSIONS, is_pointwise, obstacle
 from .options import BackendOptions, CompiledPart, Explanation, LeftPart, place_of, read
 from .products import PRODUCTS
-from .region import Region, RegionText, check_precision, kernel_for, write
+from .region import ImportedRegion, Region, check_precision, kernel_for, write
 from .scalars import ELEMENTS, UnsupportedError, shape_of
 from .torch_api import aten
 from .views import SPLITS, VIEWS, is_row_major, is_tensor, sink_views
@@ -47,8 +47,8 @@ class Cluster:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Nodes whose tensors the cluster reads."""
-        found = (x for node in self.nodes for x in node.all_input_nodes if is_tensor(x) and x not in self.nodes)
-        return tuple(dict.fromkeys(found))
+        operands = (x for node in self.nodes for x in node.all_input_nodes if is_tensor(x) and x not in self.nodes)
+        return tuple(dict.fromkeys(operands))
 
     @property
     def product(self) -> Cluster:
@@ -79,8 +79,8 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
 def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
     (product,) = cluster.product.nodes
-    found = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
-    weights = tuple(dict.fromkeys(found))
+    conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
+    weights = tuple(dict.fromkeys(conversions))
     return Cluster((*weights, *cluster.nodes), weights)
 
 
@@ -95,7 +95,7 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         return [node] if kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node) else []
     if node.target in TURNS:
         before = _converting(operands[0], taken)
-    elif is_pointwise(node.target) and _known(node, node.meta["val"].device) and not obstacle(node):
+    elif is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device) and not obstacle(node):
         same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]
         before = [n for x in same for n in _converting(x, taken)]
     else:
@@ -109,7 +109,7 @@ def _grown(product: Node, taken: set[Node]) -> set[Node]:
         user = next(iter(last.users))
         if user in taken or not follows(user, product):
             break
-        members |= {user, *_beside(user, members | taken)}
+        members |= {user, *_operand_chain(user, members | taken)}
         last = user
     return members
 
@@ -122,7 +122,7 @@ def follows(node: Node, product: Node) -> bool:
     if shape_of(result) != shape_of(other) or result.dtype not in ELEMENTS or result.dtype in NARROW:
         return False
     place = result.device == other.device and is_row_major(result)
-    return place and _known(node, other.device) and not obstacle(node)
+    return place and _takes_tensors_on(node, other.device) and not obstacle(node)
 
 
 def why_left(node: Node) -> str:
@@ -137,18 +137,18 @@ def why_left(node: Node) -> str:
     return obstacle(node) or "it is no operation on the result of a compiled product alone"
 
 
-def _known(node: Node, device: torch.device) -> bool:
+def _takes_tensors_on(node: Node, device: torch.device) -> bool:
     """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
     return all(is_tensor(x) and x.meta["val"].device == device for x in node.all_input_nodes)
 
 
-def _beside(node: Node, others: set[Node]) -> Sequence[Node]:
+def _operand_chain(node: Node, others: set[Node]) -> Sequence[Node]:
     """Pointwise operations that only another operand of a node takes."""
-    found: list[Node] = []
+    chain: list[Node] = []
     for operand in node.all_input_nodes:
         if operand not in others and len(operand.users) == 1 and follows(operand, node):
-            found += [operand, *_beside(operand, others)]
-    return found
+            chain += [operand, *_operand_chain(operand, others)]
+    return chain
 
 
 # What is not compiled, handed to inductor.
@@ -246,9 +246,9 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions) ->
     """Puts a call of a kernel in the place of each cluster that can be compiled, in place."""
     compiled: list[CompiledPart] = []
     reasons: dict[Node, str] = {}
-    found = list(clusters(module.graph))
-    taken = {node for cluster in found for node in cluster.nodes}
-    for number, cluster in enumerate(found):
+    grown = list(clusters(module.graph))
+    taken = {node for cluster in grown for node in cluster.nodes}
+    for number, cluster in enumerate(grown):
         for part in dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)):
             try:
                 written, kernel = _compiled(part, options)
@@ -284,11 +284,11 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
     raise ArgumentError(f"option 'schedule': {node.target}{place} cannot have {fields}: {reason}")
 
 
-def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[RegionText, Kernel]:
+def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion, Kernel]:
     examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
     check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
-    kernel = kernel_for(written.text, cluster.last.meta["val"].device, options)
+    kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return written, kernel
@@ -304,10 +304,10 @@ def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -
         module.graph.erase_node(node)
 
 
-def _part(cluster: Cluster, written: RegionText, kernel: Kernel) -> CompiledPart:
+def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel) -> CompiledPart:
     described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
     names = tuple(node.name for node in cluster.nodes)
-    return CompiledPart(names, tuple(str(node.target) for node in cluster.nodes), written.text, described)
+    return CompiledPart(names, tuple(str(node.target) for node in cluster.nodes), str(written.module), described)
 
 
 def _computes(node: Node) -> bool:

@@ -1,221 +1,224 @@
-"""MLIR text of a function on tensors, and pointwise operations of ATen, decomposed by torch."""
+"""Functions of `linalg` on tensors, built operation by operation, and pointwise operations of ATen in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
+from xdsl.builder import Builder
+from xdsl.dialects import arith, func
+from xdsl.dialects import tensor as tensors
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    AffineMapAttr,
+    ArrayAttr,
+    IntegerAttr,
+    ModuleOp,
+    TensorType,
+    i64,
+)
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.linalg.ops import FillOp, YieldOp
+from xdsl.dialects.utils import split_dynamic_index_list
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint
 
+from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.contraction import ContractionOp
+from ...dialect.mlir.generic import GenericOp
 from .scalars import (
     RULES,
     Body,
     ElementOrNumber,
     ElementValue,
-    Expression,
     Size,
-    TensorValue,
     UnsupportedError,
     Value,
     constant,
     element_of,
     scalar_of,
-    shape_of,
-    tensor_type,
 )
 from .torch_api import aten, decompositions, flatten, is_operator, leaves, prims, sympy, traced, unflatten
 
-# MLIR text of a function on tensors, written operation by operation.
+# A function on tensors, built operation by operation.
 
-PARALLEL, REDUCTION = "parallel", "reduction"
-INDEX_ARITHMETIC: dict[Any, str] = {sympy.Add: "arith.addi", sympy.Mul: "arith.muli"}
+INDEX_ARITHMETIC: dict[Any, type[arith.AddiOp | arith.MuliOp]] = {sympy.Add: arith.AddiOp, sympy.Mul: arith.MuliOp}
+
+ElementBody: TypeAlias = Callable[[Body, Sequence[ElementValue]], ElementValue]
+"""Computes an element of a result of elements of the inputs."""
 
 
-@dataclass
-class Builder:
-    """A function that grows from its arguments on. Sizes that only the caller knows are read from the arguments."""
+class TensorOperand(NamedTuple):
+    """A tensor as it is, and the loops of an operation that its dimensions run along."""
 
-    arguments: list[TensorValue] = field(default_factory=list[TensorValue])
-    lines: list[str] = field(default_factory=list[str])
-    sizes: dict[Size, str] = field(default_factory=dict[Size, str])
-    places: dict[Size, tuple[TensorValue, int]] = field(default_factory=dict[Size, tuple[TensorValue, int]])
-    count: int = 0
+    value: Value
+    loops: tuple[int, ...]
+
+
+class FunctionBuilder(Builder):
+    """Appends to a function that grows from its arguments on. Sizes that only the caller knows are read from the
+    arguments."""
+
+    def __init__(self) -> None:
+        self.block = Block()
+        super().__init__(InsertPoint.at_end(self.block))
+        self._indices: dict[Size, SSAValue] = {}
+        self._places: dict[Size, tuple[SSAValue, int]] = {}
 
     def argument(self, name: str, shape: tuple[Size, ...], dtype: torch.dtype) -> Value:
         """One more argument of the function, in row-major order."""
-        tensor = TensorValue(f"%{name}", shape, element_of(dtype))
-        self.arguments.append(tensor)
+        argument = self.block.insert_arg(tensor_type(shape, element_of(dtype)), len(self.block.args))
+        argument.name_hint = name if SSAValue.is_valid_name(name) else None
         for dimension, size in enumerate(shape):
             if not isinstance(size, int):
-                self.places.setdefault(size, (tensor, dimension))
-        return plain(tensor, dtype)
+                self._places.setdefault(size, (argument, dimension))
+        return plain(argument, shape, dtype)
 
-    def emit(self, text: str, kind: str) -> str:
-        """Appends an operation with one result; returns the result's name. `kind` is `t` for a tensor, `s` else."""
-        name = f"%{kind}{self.count}"
-        self.count += 1
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def index(self, size: Size) -> str:
-        """The name of a size, as a value of type index.
+    def index(self, size: Size) -> SSAValue:
+        """A size as a value of type index.
 
         Raises:
             UnsupportedError: if it does not follow from the sizes of the arguments.
         """
-        if size not in self.sizes:
-            self.sizes[size] = self._index(size)
-        return self.sizes[size]
+        if size not in self._indices:
+            self._indices[size] = self._index(size)
+        return self._indices[size]
 
-    def _index(self, size: Size) -> str:
+    def _index(self, size: Size) -> SSAValue:
         if isinstance(size, int | sympy.Integer):
-            return self.emit(f"arith.constant {int(size)} : index", "s")
-        if size in self.places:
-            tensor, dimension = self.places[size]
-            return self.emit(f"tensor.dim {tensor.name}, {self.index(dimension)} : {tensor.type}", "s")
-        operation = INDEX_ARITHMETIC.get(type(size))
-        if operation is None:
+            return self.insert(arith.ConstantOp(IntegerAttr.from_index_int_value(int(size)))).result
+        if size in self._places:
+            tensor, dimension = self._places[size]
+            return self.insert(tensors.DimOp(tensor, self.index(dimension))).result
+        kind = INDEX_ARITHMETIC.get(type(size))
+        if kind is None:
             raise UnsupportedError(f"the size {size} does not follow from sums and products of the operands' sizes")
         first, *rest = map(self.index, size.args)
         for other in rest:
-            first = self.emit(f"{operation} {first}, {other} : index", "s")
+            first = self.insert(kind(first, other)).result
         return first
 
-    def unknown(self, shape: Sequence[Size]) -> str:
-        """The names of the sizes that are not numbers, as a list."""
-        return ", ".join(self.index(size) for size in shape if not isinstance(size, int))
+    def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
+        """Sizes, with those that are not numbers as values."""
+        return [size if isinstance(size, int) else self.index(size) for size in shape]
 
-    def empty(self, shape: tuple[Size, ...], element: str) -> TensorValue:
+    def empty(self, shape: tuple[Size, ...], dtype: torch.dtype) -> SSAValue:
         """A tensor without contents."""
-        sizes = self.unknown(shape)
-        kind = tensor_type(shape, element)
-        return TensorValue(self.emit(f"tensor.empty({sizes}) : {kind}", "t"), shape, element)
+        unknown = [self.index(size) for size in shape if not isinstance(size, int)]
+        return self.insert(tensors.EmptyOp(unknown, tensor_type(shape, element_of(dtype)))).tensor
 
-    def filled(self, shape: tuple[Size, ...], element: str, number: float) -> TensorValue:
+    def filled(self, shape: tuple[Size, ...], dtype: torch.dtype, number: float) -> Value:
         """A tensor of one number."""
-        value = self.emit(f"arith.constant {constant(number, element)} : {element}", "s")
-        return self.structured("linalg.fill", f"ins({value} : {element})", self.empty(shape, element))
+        value = self.insert(constant(number, element_of(dtype))).result
+        out = self.empty(shape, dtype)
+        return plain(self.insert(FillOp([value], [out], [out.type])).results[0], shape, dtype)
 
-    def structured(self, start: str, inputs: str, out: TensorValue, region: str = "") -> TensorValue:
-        """A structured operation that goes into `out`."""
-        text = f"{start} {inputs} outs({out.name} : {out.type}){region} -> {out.type}"
-        return TensorValue(self.emit(text, "t"), out.shape, out.element)
-
-    def operand(
-        self, value: Value, loops: Sequence[int], extents: Sequence[Size]
-    ) -> tuple[TensorValue, tuple[int, ...]]:
-        """A tensor and the loops that its dimensions run along, for a value and the loops of its own dimensions; those
-        of one element along longer loops are dropped."""
-        found: dict[int, int] = {}
+    def operand(self, value: Value, loops: Sequence[int], extents: Sequence[Size]) -> TensorOperand:
+        """A value as an operand, by the loops that its own dimensions run along; those of one element along longer
+        loops are dropped."""
+        loop_of: dict[int, int] = {}
         for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True):
             if dimension is not None and (size != 1 or extents[loop] == 1):
-                found[dimension] = loop
-        tensor = self.without(value.tensor, [d for d in range(len(value.tensor.shape)) if d not in found])
-        return tensor, tuple(found[d] for d in sorted(found))
+                loop_of[dimension] = loop
+        return TensorOperand(self.only(value, loop_of), tuple(loop_of[d] for d in sorted(loop_of)))
 
-    def without(self, tensor: TensorValue, dropped: Sequence[int]) -> TensorValue:
-        """A tensor less some dimensions of one element."""
-        if not dropped:
-            return tensor
-        shape = tuple(size for d, size in enumerate(tensor.shape) if d not in dropped)
-        groups = _groups_around([d not in dropped for d in range(len(tensor.shape))])
-        return self.reshaped(tensor, shape, groups if shape else [])
+    def only(self, value: Value, kept: Collection[int]) -> Value:
+        """A value's tensor with some of its dimensions alone; the others have one element."""
+        full = value.full
+        if len(kept) == len(full.shape):
+            return full
+        shape = tuple(size for d, size in enumerate(full.shape) if d in kept)
+        groups = _groups_around([d in kept for d in full.dims])
+        return self.reshaped(full, shape, groups if shape else [])
 
-    def reshaped(self, tensor: TensorValue, shape: tuple[Size, ...], groups: list[list[int]]) -> TensorValue:
+    def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
         """A tensor with groups of its dimensions made one, or dimensions of it made groups."""
-        kind = tensor_type(shape, tensor.element)
-        if len(shape) < len(tensor.shape):
-            text = f"tensor.collapse_shape {tensor.name} {groups} : {tensor.type} into {kind}"
+        kind = tensor_type(shape, value.tensor.type.element_type)
+        reassociation = ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
+        if len(shape) < len(value.shape):
+            op: Operation = tensors.CollapseShapeOp.build(
+                operands=[value.tensor], properties={"reassociation": reassociation}, result_types=[kind]
+            )
         else:
-            sizes = ", ".join(str(size) if isinstance(size, int) else self.index(size) for size in shape)
-            text = f"tensor.expand_shape {tensor.name} {groups} output_shape [{sizes}] : {tensor.type} into {kind}"
-        return TensorValue(self.emit(text, "t"), shape, tensor.element)
+            static, dynamic = split_dynamic_index_list(self.indices(shape), DYNAMIC_INDEX)
+            op = tensors.ExpandShapeOp(value.tensor, dynamic, reassociation, static, kind)
+        return plain(self.insert(op).results[0], shape, value.dtype)
 
-    def generic(
-        self,
-        values: Sequence[Value],
-        shape: tuple[Size, ...],
-        dtype: torch.dtype,
-        body: Callable[[Body, Sequence[ElementValue]], ElementValue],
-    ) -> Value:
+    def sliced(self, value: Value, dimension: int, start: int, count: Size, step: int) -> Value:
+        """Some elements of a tensor along one of its dimensions."""
+        shape = (*value.shape[:dimension], count, *value.shape[dimension + 1 :])
+        offsets = [start if d == dimension else 0 for d in range(len(shape))]
+        steps = [step if d == dimension else 1 for d in range(len(shape))]
+        kind = tensor_type(shape, value.tensor.type.element_type)
+        op = tensors.ExtractSliceOp(value.tensor, offsets, self.indices(shape), steps, kind)
+        return plain(self.insert(op).results[0], shape, value.dtype)
+
+    def generic(self, values: Sequence[Value], shape: tuple[Size, ...], dtype: torch.dtype, body: ElementBody) -> Value:
         """An elementwise operation on values that are broadcast to a shape; `body` computes an element of `dtype`."""
         rank = len(shape)
         operands = [self.operand(v, range(rank - len(v.shape), rank), shape) for v in values]
-        out = self.empty(shape, element_of(dtype))
-        result = self._generic(operands, [v.dtype for v in values], out, tuple(range(rank)), rank, body, dtype)
-        return plain(result, dtype)
+        out = plain(self.empty(shape, dtype), shape, dtype)
+        return self._generic(operands, out, range(rank), rank, body)
 
-    def reduce(
-        self,
-        value: Value,
-        axes: Sequence[int],
-        start: float,
-        body: Callable[[Body, Sequence[ElementValue]], ElementValue],
-    ) -> Value:
+    def reduce(self, value: Value, axes: Sequence[int], start: float, body: ElementBody) -> Value:
         """A reduction along some dimensions, which disappear; `body` takes an element and what was found before."""
         rank = len(value.shape)
         kept = tuple(d for d in range(rank) if d not in axes)
         operand = self.operand(value, range(rank), value.shape)
-        out = self.filled(tuple(value.shape[d] for d in kept), element_of(value.dtype), start)
-        result = self._generic([operand], [value.dtype], out, kept, rank, body, value.dtype)
-        return plain(result, value.dtype)
+        out = self.filled(tuple(value.shape[d] for d in kept), value.dtype, start)
+        return self._generic([operand], out, kept, rank, body)
 
     def _generic(
-        self,
-        operands: Sequence[tuple[TensorValue, tuple[int, ...]]],
-        dtypes: Sequence[torch.dtype],
-        out: TensorValue,
-        kept: tuple[int, ...],
-        rank: int,
-        body: Callable[[Body, Sequence[ElementValue]], ElementValue],
-        dtype: torch.dtype,
-    ) -> TensorValue:
-        maps = ", ".join(map_of(rank, loops) for loops in (*(loops for _, loops in operands), kept))
-        kinds = ", ".join(f'"{PARALLEL if loop in kept else REDUCTION}"' for loop in range(rank))
-        inside = Body()
-        elements = [inside.loaded(f"%a{i}", dtype) for i, dtype in enumerate(dtypes)]
+        self, operands: Sequence[TensorOperand], out: Value, kept: Sequence[int], rank: int, body: ElementBody
+    ) -> Value:
+        inputs, dtypes = [operand.value.tensor for operand in operands], [operand.value.dtype for operand in operands]
+        block = Block(arg_types=[element_of(dtype) for dtype in (*dtypes, out.dtype)])
+        inside = Body(block)
+        elements = [inside.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=False)]
         if len(kept) < rank:
-            elements.append(inside.loaded("%old", dtype))
-        result = inside.stored(body(inside, elements), dtype)
-        given = [*(f"%a{i}: {tensor.element}" for i, (tensor, _) in enumerate(operands)), f"%old: {out.element}"]
-        lines = [f"^bb0({', '.join(given)}):", *inside.lines, f"linalg.yield {result.name} : {result.type}"]
-        region = " {\n" + "".join(f"    {line}\n" for line in lines) + "  }"
-        start = f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
-        return self.structured(start, inputs([tensor for tensor, _ in operands]), out, region)
+            elements.append(inside.loaded(block.args[-1], out.dtype))
+        inside.insert(YieldOp(inside.stored(body(inside, elements), out.dtype)))
+        maps = [AffineMapAttr(map_along(rank, loops)) for loops in (*(operand.loops for operand in operands), kept)]
+        kinds = [IteratorTypeAttr.parallel() if d in kept else IteratorTypeAttr.reduction() for d in range(rank)]
+        op = GenericOp(inputs, [out.tensor], Region(block), maps, kinds, [out.tensor.type])
+        return replace(out, tensor=self.insert(op).results[0])
 
-    def contract(
+    def product(
         self,
-        factors: Sequence[Value],
-        loops: Sequence[Sequence[int]],
-        extents: Sequence[Size],
-        element: str,
-        *,
-        approximate: bool = False,
-    ) -> TensorValue:
-        """The sum of products of two values along the last loop, whose number is that of the result's dimensions;
-        `loops` are those that the dimensions of each factor run along. With `approximate` the instruction may cut sums
-        short."""
-        rank = len(extents) - 1
-        operands = [self.operand(value, along, extents) for value, along in zip(factors, loops, strict=True)]
-        out = self.filled(tuple(extents[:rank]), element, 0)
-        maps = ", ".join(map_of(rank + 1, along) for along in (*(along for _, along in operands), range(rank)))
-        flags = " {warp.fastmath = #arith.fastmath<afn>}" if approximate else ""
-        start = f"linalg.contract indexing_maps = [{maps}]{flags}"
-        return self.structured(start, inputs([tensor for tensor, _ in operands]), out)
+        kind: type[ContractionOp],
+        operands: Sequence[TensorOperand],
+        shape: tuple[Size, ...],
+        dtype: torch.dtype,
+        attributes: Mapping[str, Attribute],
+    ) -> Value:
+        """The product of two operands, summed over the last loop; the result of this shape has the others."""
+        out = self.filled(shape, dtype, 0)
+        inputs, rank = [operand.value.tensor for operand in operands], len(shape)
+        along = (*(operand.loops for operand in operands), range(rank))
+        maps = ArrayAttr(AffineMapAttr(map_along(rank + 1, loops)) for loops in along)
+        op = kind.build(
+            operands=[inputs, [out.tensor]],
+            properties={"indexing_maps": maps},
+            attributes=attributes,
+            result_types=[[out.tensor.type]],
+            regions=[kind.get_hidden_region(inputs, [out.tensor])],
+        )
+        return replace(out, tensor=self.insert(op).results[0])
 
-    def dense(self, value: Value) -> TensorValue:
+    def dense(self, value: Value) -> Value:
         """The value as a tensor of its own shape, copied where it is another one's in another order."""
         if value.plain:
-            return value.tensor
+            return value
         kept = [d for d in value.dims if d is not None]
         ones = all(size == 1 for d, size in zip(value.dims, value.shape, strict=True) if d is None)
         if kept != sorted(kept) or not ones or not kept:
-            return self.copied(value).tensor
-        tensor = self.without(value.tensor, [d for d in range(len(value.tensor.shape)) if d not in kept])
+            return self.copied(value)
+        tensor = self.only(value, kept)
         if len(kept) == len(value.shape):
             return tensor
         return self.reshaped(tensor, value.shape, _groups_around([d is not None for d in value.dims]))
@@ -224,13 +227,17 @@ class Builder:
         """The value in a tensor of its own."""
         return self.generic([value], value.shape, value.dtype, lambda _, elements: elements[0])
 
-    def text(self, name: str, results: Sequence[TensorValue]) -> str:
-        """The function, with these results."""
-        arguments = ", ".join(f"{t.name}: {t.type}" for t in self.arguments)
-        kinds = ", ".join(t.type for t in results)
-        returned = ", ".join(t.name for t in results)
-        lines = [f"  {line}\n" for line in (*self.lines, f"return {returned} : {kinds}")]
-        return f"func.func @{name}({arguments}) -> ({kinds}) {{\n{''.join(lines)}}}\n"
+    def converted(self, value: Value, dtype: torch.dtype) -> Value:
+        """The value as elements of a type, rounded to nearest."""
+        if value.dtype == dtype:
+            return value
+        return self.generic([value], value.shape, dtype, lambda body, elements: body.convert(elements[0], dtype))
+
+    def module(self, name: str, results: Sequence[SSAValue]) -> ModuleOp:
+        """A module of the function, which returns these results."""
+        self.insert(func.ReturnOp(*results))
+        kinds = [argument.type for argument in self.block.args], [result.type for result in results]
+        return ModuleOp([func.FuncOp(name, kinds, Region(self.block))])
 
 
 def _groups_around(kept: Sequence[bool]) -> list[list[int]]:
@@ -243,22 +250,14 @@ def _groups_around(kept: Sequence[bool]) -> list[list[int]]:
     return groups
 
 
-def inputs(tensors: Sequence[TensorValue]) -> str:
-    """The inputs of a structured operation, empty if there are none."""
-    if not tensors:
-        return ""
-    return f"ins({', '.join(t.name for t in tensors)} : {', '.join(t.type for t in tensors)})"
+def tensor_type(shape: Sequence[Size], element: Attribute) -> TensorType[Attribute]:
+    """The type of a tensor."""
+    return TensorType(element, [size if isinstance(size, int) else DYNAMIC_INDEX for size in shape])
 
 
-def map_of(rank: int, loops: Sequence[int]) -> str:
-    """The indexing map of an operand whose dimensions run along some of the loops."""
-    names = ", ".join(f"d{loop}" for loop in range(rank))
-    return f"affine_map<({names}) -> ({', '.join(f'd{loop}' for loop in loops)})>"
-
-
-def plain(tensor: TensorValue, dtype: torch.dtype) -> Value:
+def plain(tensor: SSAValue, shape: tuple[Size, ...], dtype: torch.dtype) -> Value:
     """A tensor as a value."""
-    return Value(tensor, tuple(range(len(tensor.shape))), tensor.shape, dtype)
+    return Value(cast("SSAValue[TensorType[Attribute]]", tensor), tuple(range(len(shape))), shape, dtype)
 
 
 # Pointwise operations of ATen: decomposed by torch into primitive ones, which are computed on one element.
@@ -273,7 +272,8 @@ EXAMPLE_SIZE = 7
 """How many elements the tensors have that an operation is decomposed with."""
 
 
-class TensorLike(NamedTuple):
+@dataclass(frozen=True)
+class TensorLike:
     """What the decomposition of an operation depends on of a tensor."""
 
     dtype: torch.dtype
@@ -282,7 +282,7 @@ class TensorLike(NamedTuple):
 
 
 Given: TypeAlias = Any
-"""An argument of an operation: a number, a type, a sequence of these, or a `Value`."""
+"""An argument of an operation: a number, a type, a sequence of these, a `Value`, or an example of a tensor."""
 
 
 def is_pointwise(target: Any) -> bool:
@@ -301,24 +301,20 @@ def name_of(target: object) -> str:
     return str(target).split(".")[1]
 
 
-def expression(
-    target: Any, args: Sequence[Given], kwargs: dict[str, Given], shape: tuple[Size, ...], dtype: torch.dtype
-) -> Expression:
-    """A pointwise operation as what it computes of the elements of values."""
-    parts = [x for x in leaves((args, kwargs)) if isinstance(x, Value | Expression)]
-    values = [v for x in parts for v in (x.values if isinstance(x, Expression) else [x])]
-    placed = {k: v for k, v in kwargs.items() if k not in PLACES or v is None}
+def pointwise(
+    builder: FunctionBuilder,
+    shape: tuple[Size, ...],
+    dtype: torch.dtype,
+    target: Any,
+    args: Sequence[Given],
+    kwargs: dict[str, Given],
+) -> Value:
+    """What a pointwise operation computes of the values among its arguments, as a tensor of a shape."""
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        left = list(elements)
-        computed: list[ElementValue] = []
-        for part in parts:
-            count = len(part.values) if isinstance(part, Expression) else 1
-            own, left = left[:count], left[count:]
-            computed.append(part.body(inside, own) if isinstance(part, Expression) else own[0])
-        return compute(target, args, placed, inside, computed, dtype)
+        return compute(target, args, kwargs, inside, elements, dtype)
 
-    return Expression(tuple(values), body, shape, dtype)
+    return builder.generic([x for x in leaves((args, kwargs)) if isinstance(x, Value)], shape, dtype, body)
 
 
 def compute(
@@ -329,29 +325,29 @@ def compute(
     elements: Sequence[ElementValue],
     dtype: torch.dtype,
 ) -> ElementValue:
-    """Appends what a pointwise operation does to elements, those of the values and expressions among its arguments in
-    order; the result is of `dtype`.
+    """Appends what a pointwise operation does to elements, those of the tensors among its arguments in order; the
+    result is of `dtype`.
 
     Raises:
         UnsupportedError: naming what is not lowered.
     """
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
-    flat, spec = flatten((tuple(args), kwargs))
+    flat, spec = flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
     if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")
-    key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | Expression) else x for x in flat)
+    key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
-    known: dict[Node, ElementOrNumber] = {}
+    computed: dict[Node, ElementOrNumber] = {}
     inputs = iter(elements)
     for node in graph.nodes:
         if node.op == "placeholder":
-            known[node] = next(inputs)
+            computed[node] = next(inputs)
         elif node.op == "output":
             (result,) = leaves(node.args)
-            return body.convert(_operand(known[result], body, dtype), dtype)
+            return body.convert(_operand(computed[result], body, dtype), dtype)
         else:
-            known[node] = _primitive(node, known, body)
+            computed[node] = _primitive(node, computed, body)
     raise AssertionError("a graph ends with its output")
 
 
@@ -359,19 +355,19 @@ def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementV
     return value if isinstance(value, ElementValue) else body.number(value, scalar_of(dtype))
 
 
-def _primitive(node: Node, known: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
+def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
     name = name_of(node.target)
-    given = [known[x] if isinstance(x, Node) else x for x in node.args]
+    args = [computed[x] if isinstance(x, Node) else x for x in node.args]
     if name in ("full_like", "full", "scalar_tensor"):
-        return cast("float", given[0] if name == "scalar_tensor" else given[1])
+        return cast("float", args[0] if name == "scalar_tensor" else args[1])
     if name in ("broadcast_in_dim", "view_of", "clone", "empty_strided", "empty_like", "device_put"):
-        return given[0] if isinstance(given[0], ElementValue | float | int | bool) else 0.0
+        return args[0] if isinstance(args[0], ElementValue | float | int | bool) else 0.0
     if name == "convert_element_type":
-        dtype = cast("torch.dtype", given[1])
-        return body.convert(_operand(cast("ElementOrNumber", given[0]), body, dtype), dtype)
+        dtype = cast("torch.dtype", args[1])
+        return body.convert(_operand(cast("ElementOrNumber", args[0]), body, dtype), dtype)
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
-    operands = [x for x in given if isinstance(x, ElementValue | float | int | bool)]
+    operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]
     if not any(isinstance(x, ElementValue) for x in operands):
         raise UnsupportedError(f"{node.target} of constants is not lowered")
     return RULES[name](body, operands)
@@ -380,21 +376,15 @@ def _primitive(node: Node, known: dict[Node, ElementOrNumber], body: Body) -> El
 def obstacle(node: Node) -> str:
     """Why a pointwise node has no form here, "" if it has one."""
     try:
-        args, kwargs = map_arg((node.args, node.kwargs), _stood_for)
-        found = expression(node.target, cast("Any", args), cast("Any", kwargs), (), node.meta["val"].dtype)
-        body = Body()
-        found.body(body, [body.loaded(f"%{i}", value.dtype) for i, value in enumerate(found.values)])
+        args, kwargs = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
+        dtypes = [x.dtype for x in leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        block = Block(arg_types=map(element_of, dtypes))
+        body = Body(block)
+        elements = [body.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=True)]
+        compute(node.target, cast("Any", args), cast("Any", kwargs), body, elements, node.meta["val"].dtype)
     except UnsupportedError as error:
         return str(error)
     return ""
-
-
-def _stood_for(node: Node) -> Any:
-    example = node.meta["val"]
-    if not isinstance(example, torch.Tensor):
-        return example
-    element = element_of(example.dtype)
-    return Value(TensorValue("%", (), element), (None,) * example.ndim, shape_of(example), example.dtype)
 
 
 @cache
@@ -403,8 +393,8 @@ def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], sp
     likes = [x for x in key if isinstance(x, TensorLike)]
 
     def call(*tensors: torch.Tensor) -> object:
-        given = iter(tensors)
-        args, kwargs = unflatten((next(given) if isinstance(x, TensorLike) else x for x in key), spec)
+        examples = iter(tensors)
+        args, kwargs = unflatten((next(examples) if isinstance(x, TensorLike) else x for x in key), spec)
         return target(*args, **kwargs)
 
     tensors = [torch.empty([] if x.number else [EXAMPLE_SIZE], dtype=x.dtype, device="meta") for x in likes]

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -15,19 +15,18 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
-from . import builder as pointwise
-from .builder import Builder, plain
+from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .options import place_of
 from .products import PRODUCTS
 from .scalars import (
     RULES,
     Body,
     ElementValue,
-    Expression,
     Lowering,
-    TensorValue,
     UnsupportedError,
     Value,
     element_of,
@@ -39,16 +38,16 @@ from .views import SPLITS, VIEWS, part_of_split
 # Reductions along dimensions, and tensors of one number.
 
 
-def _filled(builder: Builder, like: torch.Tensor, first: object, number: object = None, **_: object) -> Value:
-    given = number if number is not None else first
-    if not isinstance(given, int | float):
+def _filled(builder: FunctionBuilder, like: torch.Tensor, first: object, number: object = None, **_: object) -> Value:
+    value = number if number is not None else first
+    if not isinstance(value, int | float):
         raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
-    return plain(builder.filled(shape_of(like), element_of(like.dtype), given), like.dtype)
+    return builder.filled(shape_of(like), like.dtype, value)
 
 
 def _constant(number: float) -> Lowering:
-    def handler(builder: Builder, like: torch.Tensor, *_: object, **__: object) -> Value:
-        return plain(builder.filled(shape_of(like), element_of(like.dtype), number), like.dtype)
+    def handler(builder: FunctionBuilder, like: torch.Tensor, *_: object, **__: object) -> Value:
+        return builder.filled(shape_of(like), like.dtype, number)
 
     return handler
 
@@ -58,20 +57,20 @@ def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     return sorted(d % rank for d in asked) if asked else list(range(rank))
 
 
-def _kept(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
+def _with_reduced_axes(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
     """A reduced value with a dimension of one element in the place of each that was reduced, if these are kept."""
     dims, shape = list(value.dims), list(value.shape)
     for axis in axes if keepdim else ():
         dims.insert(axis, None)
         shape.insert(axis, 1)
-    return Value(value.tensor, tuple(dims), tuple(shape), value.dtype)
+    return replace(value, dims=tuple(dims), shape=tuple(shape))
 
 
 def _reduction(rule: str, start: float) -> Lowering:
     """A sum, a maximum, a minimum; sums of 16-bit floats are kept in f32 and rounded once."""
 
     def handler(
-        builder: Builder,
+        builder: FunctionBuilder,
         like: torch.Tensor,
         value: Value,
         dims: Sequence[int] | int | None = None,
@@ -81,20 +80,14 @@ def _reduction(rule: str, start: float) -> Lowering:
         narrow = value.dtype in (torch.float16, torch.bfloat16)
         wide = torch.float32 if rule == "add" and narrow else like.dtype
         axes = _axes(dims, len(value.shape))
-        widened = value if value.dtype == wide else _converted(builder, value, wide)
 
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
             return RULES[rule](inside, list(elements))
 
-        found = builder.reduce(widened, axes, start, body)
-        found = found if wide == like.dtype else _converted(builder, found, like.dtype)
-        return _kept(found, axes, len(value.shape), keepdim)
+        found = builder.reduce(builder.converted(value, wide), axes, start, body)
+        return _with_reduced_axes(builder.converted(found, like.dtype), axes, len(value.shape), keepdim)
 
     return handler
-
-
-def _converted(builder: Builder, value: Value, dtype: torch.dtype) -> Value:
-    return builder.generic([value], value.shape, dtype, lambda body, elements: body.convert(elements[0], dtype))
 
 
 def _count(value: Value, axes: Sequence[int]) -> int:
@@ -105,23 +98,28 @@ def _count(value: Value, axes: Sequence[int]) -> int:
     return math.prod(cast("list[int]", sizes))
 
 
-def _scaled(builder: Builder, value: Value, factor: float) -> Value:
+def _scaled(builder: FunctionBuilder, value: Value, factor: float) -> Value:
     return builder.generic([value], value.shape, value.dtype, lambda body, x: RULES["mul"](body, [x[0], factor]))
 
 
 def _mean(
-    builder: Builder, like: torch.Tensor, value: Value, dims: Any = None, keepdim: bool = False, **_: object
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Any = None, keepdim: bool = False, **_: object
 ) -> Value:
     count = _count(value, _axes(dims, len(value.shape)))
     return _scaled(builder, _reduction("add", 0.0)(builder, like, value, dims, keepdim), 1 / count)
 
 
 def _variance(
-    builder: Builder, like: torch.Tensor, value: Value, dims: Sequence[int] | None, correction: float = 1, **_: object
+    builder: FunctionBuilder,
+    like: torch.Tensor,
+    value: Value,
+    dims: Sequence[int] | None,
+    correction: float = 1,
+    **_: object,
 ) -> Value:
     """The mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = _axes(dims, len(value.shape))
-    mean = _kept(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
+    mean = _with_reduced_axes(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
     count = _count(value, axes)
 
     def squared(body: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -171,13 +169,10 @@ def is_size(node: Node) -> bool:
 
 @dataclass
 class Importer:
-    """Nodes of a graph as operations of a function. `values` are what they compute; pointwise nodes that are `inlined`
-    are computed where they are used, by a pointwise node of the same shape: a copy too, which is a view elsewhere."""
+    """Nodes of a graph as operations of a function. `values` are what they compute."""
 
-    builder: Builder = field(default_factory=Builder)
+    builder: FunctionBuilder = field(default_factory=FunctionBuilder)
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
-    inlined: frozenset[Node] = frozenset()
-    expressions: dict[Node, Expression] = field(default_factory=dict[Node, Expression])
 
     def argument(self, node: Node, name: str) -> None:
         """Makes what a node computes an argument of the function."""
@@ -211,37 +206,27 @@ class Importer:
         return part_of_split(self.builder, self.values[value], source.meta["val"], index, *dim, **source.kwargs)
 
     def _resolved(self, node: Node) -> Any:
-        if node in self.expressions:
-            return self.expressions[node]
         return self.values[node] if node in self.values else node.meta.get("val")
 
     def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
         like = node.meta["val"]
         element_of(like.dtype)
-        handler = HANDLERS.get(node.target)
-        if handler is not None and self.expressions.keys().isdisjoint(node.all_input_nodes):
-            given = {k: v for k, v in kwargs.items() if k not in pointwise.PLACES}
-            self.values[node] = handler(self.builder, like, *args, **given)
-        elif pointwise.is_pointwise(node.target):
-            found = pointwise.expression(node.target, args, kwargs, shape_of(like), like.dtype)
-            if node in self.inlined:
-                self.expressions[node] = found
-            else:
-                self.values[node] = self.builder.generic(found.values, found.shape, found.dtype, found.body)
+        if (handler := HANDLERS.get(node.target)) is not None:
+            options = {k: v for k, v in kwargs.items() if k not in PLACES}
+            self.values[node] = handler(self.builder, like, *args, **options)
+        elif is_pointwise(node.target):
+            self.values[node] = pointwise(self.builder, shape_of(like), like.dtype, node.target, args, kwargs)
         else:
             raise UnsupportedError("there is no form of it in linalg here")
 
-    def results(self, nodes: Iterable[Node]) -> list[TensorValue]:
-        """The tensors that a function returns: each once, and none of its own arguments."""
-        taken = {tensor.name for tensor in self.builder.arguments}
-        found: list[TensorValue] = []
+    def module(self, name: str, nodes: Iterable[Node]) -> ModuleOp:
+        """A module of the function, which returns what nodes compute: each tensor once, and none of its arguments."""
+        results: list[SSAValue] = []
         for node in nodes:
             value = self.values[node]
-            copied = not value.plain or value.tensor.name in taken
-            tensor = self.builder.copied(value).tensor if copied else value.tensor
-            taken.add(tensor.name)
-            found.append(tensor)
-        return found
+            copied = not value.plain or value.tensor in (*self.builder.block.args, *results)
+            results.append((self.builder.copied(value) if copied else value).tensor)
+        return self.builder.module(name, results)
 
 
 # `torch_to_linalg`: what a function or a module computes, as `linalg` on tensors.
@@ -262,9 +247,9 @@ WHOLE = (aten.matmul.default, aten.mv.default, aten.dot.default, aten.addmv.defa
 def torch_to_linalg(
     function: Callable[..., object], *examples: torch.Tensor, dynamic: Sequence[Mapping[int, str] | None] = ()
 ) -> str:
-    """Export the graph of a function, or a `torch.nn.Module`, as MLIR text: one `func.func` of `linalg` on tensors,
-    which upstream's `mlir-opt` reads too. Its arguments are the parameters and buffers of the module, and then the
-    tensors of a call, all in row-major order. A bool is one byte.
+    """Export the graph of a function, or a `torch.nn.Module`, as MLIR text: a module of one `func.func` of `linalg` on
+    tensors, which upstream's `mlir-opt` reads too. Its arguments are the parameters and buffers of the module, and then
+    the tensors of a call, all in row-major order. A bool is one byte.
 
     `examples` are tensors with which the function can be called. Their shapes and types become those of the MLIR
     function. `dynamic` names the dynamic dimensions of each example: `dynamic=({0: "batch"},)`.
@@ -317,7 +302,7 @@ def _text(importer: Importer, name: str, output: Node) -> str:
     if not tensors or len(tensors) != len(leaves(output.args)):
         raise CompileError(f"@{name}: expected a function that returns tensors")
     try:
-        return importer.builder.text(re.sub(r"\W", "_", name), importer.results(returned))
+        return str(importer.module(re.sub(r"\W", "_", name), returned)) + "\n"
     except UnsupportedError as error:
         raise CompileError(f"@{name}: {error}") from error
 
@@ -327,8 +312,8 @@ def _exported(
 ) -> ExportedProgram:
     module = function if isinstance(function, torch.nn.Module) else _Wrapped(function)
     names = {n for sizes in dynamic for n in (sizes or {}).values()}
-    known = {n: torch.export.Dim(n, min=2) for n in names}
-    shapes = tuple({d: known[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
+    dims = {n: torch.export.Dim(n, min=2) for n in names}
+    shapes = tuple({d: dims[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
     try:
         program = torch.export.export(
             module,

@@ -66,7 +66,7 @@ def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -
     with mode:
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
     written = write([node], [x for x in args if isinstance(x, Node)])
-    return Region(written, kernel_for(written.text, device, BackendOptions(tf32=tf32)))
+    return Region(written, kernel_for(written.module, device, BackendOptions(tf32=tf32)))
 
 
 def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
@@ -75,8 +75,8 @@ def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
     if layout.dynamic:
         kinds[0] = symbolic.DimDynamic.DYNAMIC
     node = graph.placeholder("input")
-    whole = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="meta")
-    node.meta["val"] = mode.from_tensor(whole, symbolic_context=symbolic.StatelessSymbolicContext(kinds))
+    example = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="meta")
+    node.meta["val"] = mode.from_tensor(example, symbolic_context=symbolic.StatelessSymbolicContext(kinds))
     return node
 
 
@@ -131,8 +131,8 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
     _check_matrices(a, b)
-    found = torch.matmul(a, b)
-    return found.new_empty(found.shape)
+    product = torch.matmul(a, b)
+    return product.new_empty(product.shape)
 
 
 def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -158,8 +158,8 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: s
     """
     _check_activation(activation)
     rows = x.reshape(-1, x.shape[-1])
-    found = _computed(warploom.linear.default, rows, weight, bias, activation, rows=0)
-    return found.view(*x.shape[:-1], weight.shape[0])
+    result = _computed(warploom.linear.default, rows, weight, bias, activation, rows=0)
+    return result.view(*x.shape[:-1], weight.shape[0])
 
 
 def _check_activation(activation: str) -> None:
@@ -169,8 +169,8 @@ def _check_activation(activation: str) -> None:
 
 def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
     _check_activation(activation)
-    found = torch.nn.functional.linear(x, weight, bias)
-    return found.new_empty(found.shape)
+    result = torch.nn.functional.linear(x, weight, bias)
+    return result.new_empty(result.shape)
 
 
 def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -187,13 +187,13 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     rows, inner = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
     needed: tuple[bool, ...] = ctx.needs_input_grad  # of the arguments given: torch leaves out defaults at the end
     of_x, of_weight, of_bias, _ = (*needed, False, False)[:4]
-    found = (
+    gradients = (
         warploom.matmul(rows, weight).view(x.shape) if of_x else None,
         warploom.matmul(rows.mT, inner) if of_weight else None,
         rows.sum(0) if of_bias else None,
         None,
     )
-    return found[: len(needed)]
+    return gradients[: len(needed)]
 
 
 def _scaled_matmul(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *others: Any) -> Tensor:

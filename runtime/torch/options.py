@@ -134,16 +134,16 @@ class BackendOptions:
         return torch.get_float32_matmul_precision() != "highest" if self.tf32 is None else self.tf32
 
 
-def read(given: Mapping[str, Any] | None) -> BackendOptions:
+def read(options: Mapping[str, Any] | None) -> BackendOptions:
     """BackendOptions as torch passes them on.
 
     Raises:
         ArgumentError: naming one that there is not, or a value that one does not take.
     """
-    known = [f.name for f in fields(BackendOptions)]
-    for name in given or {}:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+    names = [f.name for f in fields(BackendOptions)]
+    for name in options or {}:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ArgumentError(f"no option {name!r} of the backend warploom; there are {', '.join(known)}{hint}")
-    return BackendOptions(**(given or {}))
+            raise ArgumentError(f"no option {name!r} of the backend warploom; there are {', '.join(names)}{hint}")
+    return BackendOptions(**(options or {}))

@@ -8,11 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import BlockArgument
 
-from .builder import Builder, expression, inputs, map_of, plain
-from .scalars import RULES, SCALARS, Body, ElementValue, Lowering, Size, UnsupportedError, Value, shape_of
+from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
+from ...dialect.warp.matmul import FASTMATH
+from .builder import FunctionBuilder, TensorOperand, pointwise
+from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, shape_of
 from .torch_api import aten, library
-from .views import reshape
+from .views import expanded, reshape
 
 # The signatures of the operators `torch.ops.warploom`; what they do is in `operators.py`, how they are written as
 # `linalg` in `products.py`.
@@ -52,7 +58,7 @@ def _accumulator(a: Value, b: Value) -> torch.dtype:
     return ACCUMULATORS.get(a.dtype, torch.float32)
 
 
-def multiply(builder: Builder, a: Value, b: Value, *, approximate: bool = False) -> Value:
+def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool = False) -> Value:
     """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
     dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
     row, column = len(a.shape) == 1, len(b.shape) == 1
@@ -65,15 +71,16 @@ def multiply(builder: Builder, a: Value, b: Value, *, approximate: bool = False)
     loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
     dtype = _accumulator(a, b)
     if a.dims[-1] is None or (not row and a.dims[-2] is None):
-        a = plain(builder.dense(a), a.dtype)
+        a = builder.dense(a)
     if b.dims[-1 if column else -2] is None or (not column and b.dims[-1] is None):
-        b = plain(builder.dense(b), b.dtype)
+        b = builder.dense(b)
     covered = {loop for value, loops in ((a, loops_a), (b, loops_b)) for loop in _covered(value, loops, extents)}
     if not covered.issuperset(range(count)):
-        a = builder.copied(_expanded(a, batch))
+        a = builder.copied(expanded(a, (*batch, *a.shape[-2:])))
         loops_a = list(range(count)) + loops_a[-2:]
-    found = builder.contract([a, b], [loops_a, loops_b], extents, SCALARS[dtype], approximate=approximate)
-    return plain(found, dtype)
+    operands = builder.operand(a, loops_a, extents), builder.operand(b, loops_b, extents)
+    flags = {FASTMATH: FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])} if approximate else {}
+    return builder.product(ContractOp, operands, extents[:-1], dtype, flags)
 
 
 def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> list[int]:
@@ -85,34 +92,18 @@ def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> lis
     ]
 
 
-def _expanded(value: Value, batch: tuple[Size, ...]) -> Value:
-    more = len(batch) + 2 - len(value.shape)
-    return replace(value, dims=(None,) * more + value.dims, shape=(*batch, *value.shape[-2:]))
-
-
 def _broadcast(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
     length = max(len(a), len(b))
     first, second = ((1,) * (length - len(x)) + x for x in (a, b))
     return tuple(y if x == 1 else x for x, y in zip(first, second, strict=True))
 
 
-def _rounded(builder: Builder, value: Value, dtype: torch.dtype) -> Value:
-    """The value as elements of a type."""
-    if value.dtype == dtype:
-        return value
-    return builder.generic([value], value.shape, dtype, lambda body, elements: body.convert(elements[0], dtype))
-
-
-def _matmul(builder: Builder, like: torch.Tensor, a: Value, b: Value, out_dtype: object = None) -> Value:
-    return _rounded(builder, multiply(builder, a, b), like.dtype)
-
-
-def _int_matmul(builder: Builder, like: torch.Tensor, a: Value, b: Value) -> Value:
-    return multiply(builder, a, b)
+def _matmul(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, out_dtype: object = None) -> Value:
+    return builder.converted(multiply(builder, a, b), like.dtype)
 
 
 def _add_matmul(
-    builder: Builder,
+    builder: FunctionBuilder,
     like: torch.Tensor,
     c: Value,
     a: Value,
@@ -127,7 +118,7 @@ def _add_matmul(
 
 
 def _plus(
-    builder: Builder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
+    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
 ) -> Value:
     """alpha times the product plus beta times C, rounded to a type."""
 
@@ -142,12 +133,12 @@ def _plus(
             total = RULES["add"](inside, [total, added])
         return inside.convert(total, dtype)
 
-    given = [product] if c is None or beta == 0 else [product, c]
-    return builder.generic(given, product.shape, dtype, body)
+    inputs = [product] if c is None or beta == 0 else [product, c]
+    return builder.generic(inputs, product.shape, dtype, body)
 
 
 def _linear(
-    builder: Builder,
+    builder: FunctionBuilder,
     like: torch.Tensor,
     x: Value,
     weight: Value,
@@ -157,16 +148,15 @@ def _linear(
     """activation(x W^T + bias), rounded before the activation and behind it, on rows of x."""
     turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
     rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
-    found = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
+    result = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
     if ACTIVATIONS[activation] is not None:
         target, kwargs = ACTIVATIONS[activation]
-        computed = expression(target, (found,), kwargs, found.shape, like.dtype)
-        found = builder.generic(computed.values, computed.shape, like.dtype, computed.body)
-    return reshape(builder, found, shape_of(like))
+        result = pointwise(builder, result.shape, like.dtype, target, (result,), kwargs)
+    return reshape(builder, result, shape_of(like))
 
 
 def _scaled_matmul(
-    builder: Builder,
+    builder: FunctionBuilder,
     like: torch.Tensor,
     a: Value,
     b: Value,
@@ -185,7 +175,7 @@ def _scaled_matmul(
         if scale.dtype != torch.float32 or not _fits(scale, a, b):
             raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
     total = multiply(builder, a, b, approximate=use_fast_accum)
-    given = [total, scale_a, scale_b, *([] if bias is None else [bias])]
+    inputs = [total, scale_a, scale_b, *([] if bias is None else [bias])]
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         total, first, second, *added = elements
@@ -195,7 +185,7 @@ def _scaled_matmul(
             total = RULES["add"](inside, [total, inside.convert(other, torch.float32)])
         return inside.convert(total, like.dtype)
 
-    return builder.generic([_number(x) for x in given], given[0].shape, like.dtype, body)
+    return builder.generic([_number(x) for x in inputs], inputs[0].shape, like.dtype, body)
 
 
 def _number(value: Value) -> Value:
@@ -210,7 +200,7 @@ def _fits(scale: Value, a: Value, b: Value) -> bool:
 
 
 def _scaled(
-    builder: Builder,
+    builder: FunctionBuilder,
     like: torch.Tensor,
     a: Value,
     b: Value,
@@ -223,26 +213,23 @@ def _scaled(
 
 
 def _sparse_matmul(
-    builder: Builder, like: torch.Tensor, values: Value, metadata: Value, b: Value, out_dtype: object = None
+    builder: FunctionBuilder, like: torch.Tensor, values: Value, metadata: Value, b: Value, out_dtype: object = None
 ) -> Value:
-    return _rounded(builder, _sparse_product(builder, values, metadata, b), like.dtype)
+    return builder.converted(_sparse_product(builder, values, metadata, b), like.dtype)
 
 
-def _sparse_product(builder: Builder, values: Value, metadata: Value, b: Value) -> Value:
+def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b: Value) -> Value:
     """A product whose A is sparse: the metadata is named by its place among the function's arguments."""
-    if metadata.tensor not in builder.arguments or not values.plain:
+    if not isinstance(metadata.tensor, BlockArgument) or not values.plain:
         raise UnsupportedError("expected values and metadata row by row, as they were compressed")
-    number, extents = builder.arguments.index(metadata.tensor), (values.shape[0], b.shape[1])
-    tensor, loops = builder.operand(b, (2, 1), (*extents, b.shape[0]))
-    maps = ", ".join(map_of(3, along) for along in ((0, 2), loops, (0, 1)))
-    dtype = _accumulator(values, b)
-    start = f"linalg.matmul indexing_maps = [{maps}] {{warp.metadata = {number}}}"
-    out = builder.filled(extents, SCALARS[dtype], 0)
-    return plain(builder.structured(start, inputs([values.tensor, tensor]), out), dtype)
+    extents = values.shape[0], b.shape[1]
+    operands = TensorOperand(values, (0, 2)), builder.operand(b, (2, 1), (*extents, b.shape[0]))
+    number = IntegerAttr(metadata.tensor.index, i64)
+    return builder.product(MatmulOp, operands, extents, _accumulator(values, b), {METADATA: number})
 
 
 def _sparse_add_matmul(
-    builder: Builder,
+    builder: FunctionBuilder,
     like: torch.Tensor,
     bias: Value,
     values: Value,
@@ -282,7 +269,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten.addmv.default: _add_matmul,
     aten.baddbmm.default: _add_matmul,
     aten.linear.default: _linear,
-    aten._int_mm.default: _int_matmul,
+    aten._int_mm.default: _matmul,
     aten._scaled_mm.default: _scaled_matmul,
     warploom.matmul.default: _matmul,
     warploom.linear.default: _linear,

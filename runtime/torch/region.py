@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch.fx import Node
+from xdsl.dialects.builtin import ModuleOp
 
 from ...dialect.sparsity.matrix import metadata_words
+from ...passes.linalg.fuse_elementwise import fuse_elementwise
 from ..arguments.arrays import Argument
 from ..arguments.sparse import operand_of
 from ..base.errors import CompileError
@@ -22,8 +22,8 @@ from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .importer import Importer
 from .options import BackendOptions
-from .scalars import ELEMENTS, Size, UnsupportedError, Value, shape_of
-from .torch_api import NAMES, aten, from_numpy, metadata_shape
+from .scalars import TYPE_NAMES, Size, UnsupportedError, shape_of
+from .torch_api import SPARSE_ELEMENTS, aten, from_numpy, metadata_shape
 from .views import MemoryOrder, order_of
 
 # Semi-structured sparse tensors of torch, whose metadata lies as CUTLASS's kernels read it.
@@ -63,14 +63,14 @@ def words_shape(values: torch.Tensor) -> tuple[int, int]:
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The metadata that a kernel takes, made on the host of that of CUTLASS."""
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")
-    held = metadata.cpu()
-    rows, columns = held.shape
-    places = conversions._calculate_meta_reordering_scatter_offsets(rows, columns, held.dtype, held.device)
-    plain = torch.gather(held.view(-1), 0, places).view(rows, columns).numpy()
+    on_host = metadata.cpu()
+    rows, columns = on_host.shape
+    places = conversions._calculate_meta_reordering_scatter_offsets(rows, columns, on_host.dtype, on_host.device)
+    plain = torch.gather(on_host.view(-1), 0, places).view(rows, columns).numpy()
     codes = 8 * plain.itemsize // CODE_BITS
     unsigned = plain.view(f"u{plain.itemsize}")[..., None] >> (CODE_BITS * np.arange(codes, dtype=np.uint8))
     chunks = (unsigned & ((1 << CODE_BITS) - 1)).astype(np.uint8).reshape(rows, columns * codes)
-    words = metadata_words(chunks, operand_of(NAMES[dtype]))
+    words = metadata_words(chunks, operand_of(SPARSE_ELEMENTS[dtype]))
     return from_numpy(words.reshape(len(words), -1).view(np.int32)).to(metadata.device)
 
 
@@ -83,11 +83,11 @@ class CutlassMetadata:
 
     def words(self, metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """What a kernel takes for the metadata of a matrix of a type."""
-        found = self._made.get(metadata)
-        if found is None or found[0] != metadata._version:
-            found = (metadata._version, _words(metadata, dtype))
-            self._made[metadata] = found
-        return found[1]
+        entry = self._made.get(metadata)
+        if entry is None or entry[0] != metadata._version:
+            entry = (metadata._version, _words(metadata, dtype))
+            self._made[metadata] = entry
+        return entry[1]
 
 
 # Parts of a graph as kernels that are called with tensors.
@@ -102,24 +102,25 @@ SizeSource: TypeAlias = int | tuple[int, int]
 
 
 @dataclass(frozen=True)
-class RegionText:
-    """A part of a graph as MLIR: the memory order of each input, where the sizes of the result come from, and the type
-    of its elements. `metadata` are the inputs that lie as CUTLASS has them, with the type of the sparse matrix."""
+class ImportedRegion:
+    """A part of a graph as a module of one function: the memory order of each input, where the sizes of the result come
+    from, and the type of its elements. `metadata` are the inputs that lie as CUTLASS has them, with the type of the
+    sparse matrix."""
 
-    text: str
+    module: ModuleOp
     orders: tuple[MemoryOrder, ...]
     shape: tuple[SizeSource, ...]
     dtype: torch.dtype
     metadata: Mapping[int, torch.dtype]
 
 
-def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
+def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     """Nodes of a graph, in order, as a function of the values of others; it returns the last one's.
 
     Raises:
         UnsupportedError: if one has no form in `linalg` here.
     """
-    importer = Importer(inlined=frozenset(inlined(nodes)))
+    importer = Importer()
     examples = [node.meta["val"] for node in inputs]
     orders = tuple(map(order_of, examples))
     sparse = dict(pair for node in nodes if (pair := metadata_of(node)))
@@ -132,29 +133,14 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> RegionText:
             continue
         sizes = shape_of(example)
         value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
-        importer.values[node] = Value(value.tensor, order.dims, sizes, example.dtype)
+        importer.values[node] = replace(value, dims=order.dims, shape=sizes)
     for node in nodes:
         importer.run(node)
     result = nodes[-1].meta["val"]
-    text = importer.builder.text("region", importer.results([nodes[-1]]))
+    module = importer.module("region", [nodes[-1]])
+    fuse_elementwise(module)
     shape = tuple(_place(size, examples) for size in shape_of(result))
-    return RegionText(text, orders, shape, result.dtype, metadata)
-
-
-def inlined(nodes: Sequence[Node]) -> list[Node]:
-    """Pointwise nodes that are computed where the next one is."""
-    from .builder import is_pointwise
-
-    members = set(nodes)
-    return [
-        n
-        for n in nodes
-        if is_pointwise(n.target)
-        and len(n.users) == 1
-        and (user := next(iter(n.users))) in members
-        and is_pointwise(user.target)
-        and shape_of(user.meta["val"]) == shape_of(n.meta["val"])
-    ]
+    return ImportedRegion(module, orders, shape, result.dtype, metadata)
 
 
 def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
@@ -167,17 +153,8 @@ def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
     raise UnsupportedError(f"the size {size} of the result is none of an operand")
 
 
-@cache
-def compiled(text: str, target: str, tf32: bool, tuned: str | None, schedule: tuple[tuple[str, Any], ...]) -> Kernel:
-    """Equal parts of graphs share a kernel.
-
-    Raises:
-        CompileError: without a place, because the text is none of the user's.
-    """
-    try:
-        return compile(text, target, file=FILE, tf32=tf32, tuned=tuned, **dict(schedule))
-    except CompileError as error:
-        raise CompileError(re.sub(rf"{FILE}:\d+:\d+: (error: )?", "", str(error))) from error
+KERNELS: dict[tuple[object, ...], Kernel] = {}
+"""Equal parts of graphs share a kernel."""
 
 
 WHOLE_F32 = (
@@ -196,18 +173,17 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
         raise UnsupportedError(WHOLE_F32)
 
 
-def kernel_for(text: str, device: torch.device, options: BackendOptions) -> Kernel:
-    """The kernel of a region for a device.
+def kernel_for(module: ModuleOp, device: torch.device, options: BackendOptions) -> Kernel:
+    """The kernel of a region for a device; equal regions share one.
 
     Raises:
         CompileError: if it is not lowered, or there is no kernel for tensors there.
     """
-    settings = tuple((key, _frozen(value)) for key, value in sorted(options.schedule.items()))
-    return compiled(text, target_of(device, options), options.drops_bits, options.tuned, settings)
-
-
-def _frozen(value: object) -> object:
-    return tuple(cast("list[int]", value)) if isinstance(value, list) else value
+    target, tf32, schedule = target_of(device, options), options.drops_bits, options.schedule
+    key = (str(module), target, tf32, options.tuned, str(sorted(schedule.items())))
+    if key not in KERNELS:
+        KERNELS[key] = compile(module, target, file=FILE, tf32=tf32, tuned=options.tuned, **schedule)
+    return KERNELS[key]
 
 
 def target_of(device: torch.device, options: BackendOptions) -> str:
@@ -229,7 +205,7 @@ class Region(torch.nn.Module):
     """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
     current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph."""
 
-    def __init__(self, written: RegionText, kernel: Kernel) -> None:
+    def __init__(self, written: ImportedRegion, kernel: Kernel) -> None:
         super().__init__()
         self.written, self.kernel = written, kernel
         self._metadata = CutlassMetadata()
@@ -237,10 +213,10 @@ class Region(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         device = inputs[0].device
-        given = list(inputs)
+        tensors = list(inputs)
         for number, dtype in self.written.metadata.items():
-            given[number] = self._metadata.words(inputs[number], dtype)
-        placed = [_placed(t, order) for t, order in zip(given, self.written.orders, strict=True)]
+            tensors[number] = self._metadata.words(inputs[number], dtype)
+        placed = [_placed(t, order) for t, order in zip(tensors, self.written.orders, strict=True)]
         sizes = (p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.written.shape)
         out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
         if out.numel():
@@ -261,9 +237,9 @@ def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tup
     """A tensor whose memory is as a kernel takes it, and the sizes of that memory."""
     sizes = order.shape(tuple(tensor.shape))
     if not order.holds(tensor):
-        tensor = order.made(tensor)
+        tensor = order.laid_out(tensor)
     if tensor.data_ptr() % ALIGNMENT:
-        tensor = order.made(tensor).clone()
+        tensor = order.laid_out(tensor).clone()
     return tensor, sizes
 
 
@@ -272,7 +248,7 @@ def _argument(tensor: torch.Tensor, shape: tuple[int, ...]) -> Argument:
     return Argument(
         address=tensor.data_ptr(),
         shape=shape,
-        element=ELEMENTS[tensor.dtype],
+        element=TYPE_NAMES[tensor.dtype],
         itemsize=tensor.element_size(),
         strides=None,
         on_device=tensor.is_cuda,
@@ -288,7 +264,7 @@ def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.de
 
 def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
     written = kernel.function.written
-    kernel.binary.run(plan.launches, values, scratch=plan.scratch, device="interp", written=written)
+    kernel.binary.run(plan, values, device="interp", written=written)
 
 
 def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
@@ -299,7 +275,8 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     scratch = [_scratch(buffer, device) for buffer in plan.scratch]
     everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
     stream = int(torch.cuda.current_stream(device).cuda_stream)
-    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)(stream)
+    launches = Plan(plan.launches)  # whose scratch memory is among the values
+    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, launches, everything)(stream)
 
 
 def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
+from xdsl.builder import Builder
+from xdsl.dialects import arith
+from xdsl.dialects import math as math_ops
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.rewriter import InsertPoint
 
+from ...dialect.mlir.arith import ExtFOp, TruncFOp
 from .torch_api import expression
 
 # Element types and sizes of tensors, as torch and MLIR have them.
@@ -18,54 +42,48 @@ Size: TypeAlias = Any
 """How many elements a tensor has along a dimension: an int, or an expression of sympy in sizes that only the caller
 knows."""
 
-ELEMENTS = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float8_e4m3fn: "f8E4M3FN",
-    torch.float8_e5m2: "f8E5M2",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "i8",
-    torch.bool: "i8",
+ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
+    torch.float64: f64,
+    torch.float32: f32,
+    torch.float16: f16,
+    torch.bfloat16: bf16,
+    torch.float8_e4m3fn: Float8E4M3FNType(),
+    torch.float8_e5m2: Float8E5M2Type(),
+    torch.int64: i64,
+    torch.int32: i32,
+    torch.int16: i16,
+    torch.int8: i8,
+    torch.uint8: i8,
+    torch.bool: i8,
 }
 """The element type in memory: truth values have a byte each."""
 
-SCALARS = {**ELEMENTS, torch.bool: "i1"}
-"""The type that an element is computed in."""
-
-FLOATS = frozenset(dtype for dtype in ELEMENTS if dtype.is_floating_point)
+TYPE_NAMES = {dtype: str(kind) for dtype, kind in ELEMENTS.items()}
+"""How MLIR spells the element type in memory."""
 
 
 class UnsupportedError(Exception):
     """Something that has no form in `linalg` here; says what, and why."""
 
 
-def element_of(dtype: torch.dtype) -> str:
-    """The MLIR type of elements in memory.
+def element_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
+    """The type of elements in memory.
 
     Raises:
         UnsupportedError: for a type that has none.
     """
-    return _named(dtype, ELEMENTS)
-
-
-def scalar_of(dtype: torch.dtype) -> str:
-    """The MLIR type of an element as it is computed with.
-
-    Raises:
-        UnsupportedError: for a type that has none.
-    """
-    return _named(dtype, SCALARS)
-
-
-def _named(dtype: torch.dtype, names: Mapping[torch.dtype, str]) -> str:
-    if dtype not in names:
+    if dtype not in ELEMENTS:
         raise UnsupportedError(f"elements of {dtype} are not lowered")
-    return names[dtype]
+    return ELEMENTS[dtype]
+
+
+def scalar_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
+    """The type of an element as it is computed with.
+
+    Raises:
+        UnsupportedError: for a type that has none.
+    """
+    return i1 if dtype == torch.bool else element_of(dtype)
 
 
 def size_of(size: int | torch.SymInt) -> Size:
@@ -81,25 +99,6 @@ def shape_of(tensor: torch.Tensor) -> tuple[Size, ...]:
 
 
 @dataclass(frozen=True)
-class TensorValue:
-    """A tensor in MLIR text: its name (`%3`), sizes and element type."""
-
-    name: str
-    shape: tuple[Size, ...]
-    element: str
-
-    @property
-    def type(self) -> str:
-        """`tensor<?x48xbf16>`."""
-        return tensor_type(self.shape, self.element)
-
-
-def tensor_type(shape: tuple[Size, ...], element: str) -> str:
-    """A tensor type as MLIR writes it."""
-    return f"tensor<{'x'.join([*(str(s) if isinstance(s, int) else '?' for s in shape), element])}>"
-
-
-@dataclass(frozen=True)
 class Value:
     """What a node of a graph computes: a tensor seen in another order of its dimensions.
 
@@ -107,127 +106,113 @@ class Value:
     Dimensions of the tensor that are not named have one element. `dtype` is torch's type of the elements.
     """
 
-    tensor: TensorValue
+    tensor: SSAValue[TensorType[Attribute]]
     dims: tuple[int | None, ...]
     shape: tuple[Size, ...]
     dtype: torch.dtype
 
     @property
+    def full(self) -> Value:
+        """The tensor as it is."""
+        named = dict(zip(self.dims, self.shape, strict=True))
+        dims = tuple(range(self.tensor.type.get_num_dims()))
+        return replace(self, dims=dims, shape=tuple(named.get(d, 1) for d in dims))
+
+    @property
     def plain(self) -> bool:
         """Whether the value is the tensor as it is."""
-        return self.dims == tuple(range(len(self.tensor.shape)))
-
-
-@dataclass(frozen=True)
-class Expression:
-    """What is computed of the elements of some values, in each place of a shape: `body` takes a region's `Body` and an
-    element of each value."""
-
-    values: tuple[Value, ...]
-    body: Callable[..., Any]
-    shape: tuple[Size, ...]
-    dtype: torch.dtype
+        return self.dims == tuple(range(self.tensor.type.get_num_dims()))
 
 
 Lowering: TypeAlias = Callable[..., Value]
-"""How an operation of ATen is written: takes a `Builder`, a tensor like the result, and the operation's arguments with
-values in the place of tensors."""
+"""How an operation of ATen is written: takes a `FunctionBuilder`, a tensor like the result, and the operation's
+arguments with values in the place of tensors."""
 
 
 # What is computed on one element: the primitive operations of torch (`torch.ops.prims`) in `arith` and `math`.
 
-WIDTHS = {"f8E4M3FN": 8, "f8E5M2": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
-INTEGERS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
-NOT_FINITE = {"f16": "<e", "f32": "<f", "f64": "<d"}
-
 
 class ElementValue(NamedTuple):
-    """One element in MLIR text: its name and type; `unsigned` as `torch.uint8` and truth values are."""
+    """One element in the body of an operation; `unsigned` as `torch.uint8` and truth values are."""
 
-    name: str
-    type: str
+    value: SSAValue
     unsigned: bool = False
 
     @property
+    def type(self) -> AnyFloat | IntegerType:
+        return cast("AnyFloat | IntegerType", self.value.type)
+
+    @property
     def is_float(self) -> bool:
-        return self.type in WIDTHS
+        return isinstance(self.type, AnyFloat)
 
 
 ElementOrNumber: TypeAlias = ElementValue | float | int | bool
 
 
-@dataclass
-class Body:
-    """The region of an elementwise operation, as it grows."""
+class Body(Builder):
+    """Appends to the body of an elementwise operation."""
 
-    lines: list[str] = field(default_factory=list[str])
+    def __init__(self, block: Block) -> None:
+        super().__init__(InsertPoint.at_end(block))
 
-    def emit(
-        self, operation: str, operands: Sequence[ElementValue], kind: str, suffix: str | None = None
-    ) -> ElementValue:
-        """Appends `%n = operation operands : suffix`, whose result is of type `kind`."""
-        name = f"%{len(self.lines)}"
-        listed = ", ".join(x.name for x in operands)
-        self.lines.append(f"{name} = {operation}{' ' if listed else ''}{listed} : {suffix or kind}")
-        return ElementValue(name, kind)
+    def emit(self, kind: type[IRDLOperation], *operands: ElementValue, result: Attribute) -> ElementValue:
+        """Appends an operation with one result."""
+        op = kind.build(operands=[x.value for x in operands], result_types=[result])
+        return ElementValue(self.insert(op).results[0])
 
-    def number(self, number: float, kind: str) -> ElementValue:
-        """A constant."""
-        return self.emit(f"arith.constant {constant(number, kind)}", (), kind)
+    def number(self, number: float, kind: AnyFloat | IntegerType) -> ElementValue:
+        """Appends a constant."""
+        return ElementValue(self.insert(constant(number, kind)).result)
 
-    def loaded(self, name: str, dtype: torch.dtype) -> ElementValue:
-        """An argument of the region as the type that it is computed in: a truth value is kept in a byte."""
+    def loaded(self, value: SSAValue, dtype: torch.dtype) -> ElementValue:
+        """An argument of the body as the type that it is computed in: a truth value is kept in a byte."""
         if dtype == torch.bool:
-            return self.emit("arith.cmpi ne,", [ElementValue(name, "i8"), self.number(0, "i8")], "i1", "i8")
-        return ElementValue(name, scalar_of(dtype), dtype == torch.uint8)
+            return COMPARISONS["ne"](self, [ElementValue(value), 0])
+        return ElementValue(value, dtype == torch.uint8)
 
-    def stored(self, value: ElementValue, dtype: torch.dtype) -> ElementValue:
+    def stored(self, element: ElementValue, dtype: torch.dtype) -> SSAValue:
         """The converse of `loaded`."""
-        return self.emit("arith.extui", [value], "i8", "i1 to i8") if dtype == torch.bool else value
+        return (self.emit(arith.ExtUIOp, element, result=i8) if dtype == torch.bool else element).value
 
-    def convert(self, value: ElementValue, dtype: torch.dtype) -> ElementValue:
+    def convert(self, element: ElementValue, dtype: torch.dtype) -> ElementValue:
         """A conversion between element types, rounded to nearest."""
         kind, unsigned = scalar_of(dtype), dtype == torch.uint8
-        if value.type == kind:
-            return value._replace(unsigned=unsigned)
-        if kind == "i1":
-            return COMPARISONS["ne"](self, [value, 0])
-        if value.is_float and kind in WIDTHS:
-            return self._convert_float(value, kind)
-        name = _conversion(value, kind, unsigned)
-        return self.emit(name, [value], kind, f"{value.type} to {kind}")._replace(unsigned=unsigned)
-
-    def _convert_float(self, value: ElementValue, kind: str) -> ElementValue:
-        if WIDTHS[value.type] == WIDTHS[kind]:
-            value = self._convert_float(value, "f32")
-        name = "arith.extf" if WIDTHS[value.type] < WIDTHS[kind] else "arith.truncf"
-        return self.emit(name, [value], kind, f"{value.type} to {kind}")
+        if element.type == kind:
+            return element._replace(unsigned=unsigned)
+        if kind == i1:
+            return COMPARISONS["ne"](self, [element, 0])
+        if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
+            element = self.emit(ExtFOp, element, result=f32)
+        converted = self.emit(_conversion(element, kind, unsigned), element, result=kind)
+        return converted._replace(unsigned=unsigned)
 
 
-def _conversion(value: ElementValue, kind: str, unsigned: bool) -> str:
-    """The name of a conversion of which one side is an integer."""
-    positive = value.unsigned or value.type == "i1"
-    if value.is_float:
-        return "arith.fptoui" if unsigned else "arith.fptosi"
-    if kind in WIDTHS:
-        return "arith.uitofp" if positive else "arith.sitofp"
-    if INTEGERS[kind] < INTEGERS[value.type]:
-        return "arith.trunci"
-    return "arith.extui" if positive else "arith.extsi"
+def _conversion(element: ElementValue, kind: AnyFloat | IntegerType, unsigned: bool) -> type[IRDLOperation]:
+    """The operation that converts an element to a type."""
+    positive, widens = element.unsigned or element.type == i1, element.type.bitwidth < kind.bitwidth
+    if isinstance(kind, AnyFloat):
+        if element.is_float:
+            return ExtFOp if widens else TruncFOp
+        return arith.UIToFPOp if positive else arith.SIToFPOp
+    if element.is_float:
+        return arith.FPToUIOp if unsigned else arith.FPToSIOp
+    if not widens:
+        return arith.TruncIOp
+    return arith.ExtUIOp if positive else arith.ExtSIOp
 
 
-def constant(number: float, kind: str) -> str:
-    """A number as MLIR writes it for a type."""
-    if kind in INTEGERS:
-        return str(int(number))
-    if math.isfinite(number):
-        return format(float(number), ".17e")
-    if kind == "bf16":
-        return hex(struct.unpack("<I", struct.pack("<f", number))[0] >> 16)
-    if kind not in NOT_FINITE:
+def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
+    """A number as a constant of a type.
+
+    Raises:
+        UnsupportedError: for infinity and NaN in a type that lacks them.
+    """
+    if isinstance(kind, IntegerType):
+        return arith.ConstantOp(IntegerAttr(int(number), kind))
+    if not math.isfinite(number) and kind.bitwidth < f16.bitwidth:
         raise UnsupportedError(f"{number} has no form in {kind}")
-    raw = struct.pack(NOT_FINITE[kind], number)
-    return hex(int.from_bytes(raw, "little"))
+    return arith.ConstantOp(FloatAttr(float(number), kind))
 
 
 Rule: TypeAlias = Callable[[Body, Sequence[ElementOrNumber]], ElementValue]
@@ -239,23 +224,23 @@ def _typed(body: Body, operands: Sequence[ElementOrNumber]) -> list[ElementValue
     return [x if isinstance(x, ElementValue) else body.number(x, like.type) for x in operands]
 
 
-def _arithmetic(on_floats: str, on_integers: str = "") -> Rule:
+def _arithmetic(on_floats: type[IRDLOperation], on_integers: type[IRDLOperation] | None = None) -> Rule:
     """An operation whose operands and result have one type."""
 
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-        values = _typed(body, operands)
-        name = on_floats if values[0].is_float else on_integers
-        if not name or values[0].type == "i1":
-            raise UnsupportedError(f"{on_floats} of {values[0].type} is not lowered")
-        return body.emit(name, values, values[0].type)
+        elements = _typed(body, operands)
+        kind = on_floats if elements[0].is_float else on_integers
+        if kind is None or elements[0].type == i1:
+            raise UnsupportedError(f"{on_floats.name} of {elements[0].type} is not lowered")
+        return body.emit(kind, *elements, result=elements[0].type)
 
     return rule
 
 
-def _logic(name: str) -> Rule:
+def _logic(kind: type[IRDLOperation]) -> Rule:
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-        values = _typed(body, operands)
-        return body.emit(name, values, values[0].type)
+        elements = _typed(body, operands)
+        return body.emit(kind, *elements, result=elements[0].type)
 
     return rule
 
@@ -264,12 +249,11 @@ def _compare(on_floats: str, on_integers: str) -> Rule:
     """A comparison; of truth values and bytes without a sign, as unsigned numbers."""
 
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-        values = _typed(body, operands)
-        kind = values[0].type
-        if values[0].is_float:
-            return body.emit(f"arith.cmpf {on_floats},", values, "i1", kind)
-        signed = on_integers if on_integers in ("eq", "ne") else ("u" if values[0].unsigned else "s") + on_integers
-        return body.emit(f"arith.cmpi {signed},", values, "i1", kind)
+        first, second = _typed(body, operands)
+        if first.is_float:
+            return ElementValue(body.insert(arith.CmpfOp(first.value, second.value, on_floats)).result)
+        signed = on_integers if on_integers in ("eq", "ne") else ("u" if first.unsigned else "s") + on_integers
+        return ElementValue(body.insert(arith.CmpiOp(first.value, second.value, signed)).result)
 
     return rule
 
@@ -293,19 +277,20 @@ def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     chosen = _typed(body, choices)
     if not isinstance(condition, ElementValue):
         raise UnsupportedError("a choice by a constant is not lowered")
-    return body.emit("arith.select", [condition, *chosen], chosen[0].type)
+    return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)
 
 
 def _not(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     (value,) = _typed(body, operands)
-    return body.emit("arith.xori", [value, body.number(1 if value.type == "i1" else -1, value.type)], value.type)
+    ones = body.number(1 if value.type == i1 else -1, value.type)
+    return body.emit(arith.XOrIOp, value, ones, result=value.type)
 
 
 def _negated(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     (value,) = _typed(body, operands)
     if value.is_float:
-        return body.emit("arith.negf", [value], value.type)
-    return body.emit("arith.subi", [body.number(0, value.type), value], value.type)
+        return body.emit(arith.NegfOp, value, result=value.type)
+    return body.emit(arith.SubiOp, body.number(0, value.type), value, result=value.type)
 
 
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
@@ -319,7 +304,7 @@ def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
         raise UnsupportedError(f"the exponent {exponent} is not lowered; 1, 2, 3, 4, -1, -2, 0.5 and -0.5 are")
     value = base
     for _ in range(abs(int(exponent)) - 1):
-        value = body.emit("arith.mulf", [value, base], base.type)
+        value = RULES["mul"](body, [value, base])
     return value if exponent > 0 else _reciprocal(body, [value])
 
 
@@ -347,27 +332,27 @@ def _expm1(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
 
 RULES: Mapping[str, Rule] = {
     **COMPARISONS,
-    "add": _arithmetic("arith.addf", "arith.addi"),
-    "sub": _arithmetic("arith.subf", "arith.subi"),
-    "mul": _arithmetic("arith.mulf", "arith.muli"),
-    "div": _arithmetic("arith.divf"),
-    "maximum": _arithmetic("arith.maximumf", "arith.maxsi"),
-    "minimum": _arithmetic("arith.minimumf", "arith.minsi"),
-    "abs": _arithmetic("math.absf"),
-    "exp": _arithmetic("math.exp"),
-    "exp2": _arithmetic("math.exp2"),
-    "log": _arithmetic("math.log"),
-    "sqrt": _arithmetic("math.sqrt"),
-    "rsqrt": _arithmetic("math.rsqrt"),
-    "tanh": _arithmetic("math.tanh"),
-    "erf": _arithmetic("math.erf"),
-    "floor": _arithmetic("math.floor"),
-    "ceil": _arithmetic("math.ceil"),
-    "trunc": _arithmetic("math.trunc"),
-    "round": _arithmetic("math.roundeven"),
-    "bitwise_and": _logic("arith.andi"),
-    "bitwise_or": _logic("arith.ori"),
-    "bitwise_xor": _logic("arith.xori"),
+    "add": _arithmetic(arith.AddfOp, arith.AddiOp),
+    "sub": _arithmetic(arith.SubfOp, arith.SubiOp),
+    "mul": _arithmetic(arith.MulfOp, arith.MuliOp),
+    "div": _arithmetic(arith.DivfOp),
+    "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp),
+    "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp),
+    "abs": _arithmetic(math_ops.AbsFOp),
+    "exp": _arithmetic(math_ops.ExpOp),
+    "exp2": _arithmetic(math_ops.Exp2Op),
+    "log": _arithmetic(math_ops.LogOp),
+    "sqrt": _arithmetic(math_ops.SqrtOp),
+    "rsqrt": _arithmetic(math_ops.RsqrtOp),
+    "tanh": _arithmetic(math_ops.TanhOp),
+    "erf": _arithmetic(math_ops.ErfOp),
+    "floor": _arithmetic(math_ops.FloorOp),
+    "ceil": _arithmetic(math_ops.CeilOp),
+    "trunc": _arithmetic(math_ops.TruncOp),
+    "round": _arithmetic(math_ops.RoundEvenOp),
+    "bitwise_and": _logic(arith.AndIOp),
+    "bitwise_or": _logic(arith.OrIOp),
+    "bitwise_xor": _logic(arith.XOrIOp),
     "bitwise_not": _not,
     "neg": _negated,
     "where": _where,

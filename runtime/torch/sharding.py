@@ -18,7 +18,7 @@ def _matmul(a: Any, b: Any) -> list[Sharding]:
     """By rows of A, by columns of B, or along k, which leaves sums to be added."""
     first, second = a.ndim, b.ndim
     result = max(first, second)
-    found: list[Sharding] = [
+    shardings: list[Sharding] = [
         ([Replicate()], [Replicate(), Replicate()]),
         ([Shard(result - 2)], [Shard(first - 2), Replicate()]),
         ([Shard(result - 1)], [Replicate(), Shard(second - 1)]),
@@ -26,8 +26,8 @@ def _matmul(a: Any, b: Any) -> list[Sharding]:
     ]
     if first == second:
         same = [d for d in range(first - 2) if a.shape[d] == b.shape[d]]
-        found += [([Shard(d)], [Shard(d), Shard(d)]) for d in same]
-    return found
+        shardings += [([Shard(d)], [Shard(d), Shard(d)]) for d in same]
+    return shardings
 
 
 def _linear(x: Any, weight: Any, bias: Any = None, activation: str = "none") -> list[Sharding]:
@@ -37,14 +37,14 @@ def _linear(x: Any, weight: Any, bias: Any = None, activation: str = "none") -> 
     def taken(of_x: Any, of_weight: Any, of_bias: Any) -> list[Any]:
         return [of_x, of_weight, None if bias is None else of_bias, None]
 
-    found: list[Sharding] = [
+    shardings: list[Sharding] = [
         ([Replicate()], taken(Replicate(), Replicate(), Replicate())),
         ([Shard(last)], taken(Replicate(), Shard(0), Shard(0))),
         *(([Shard(d)], taken(Shard(d), Replicate(), Replicate())) for d in range(last)),
     ]
     if activation == "none":
-        found.append(([Partial()], taken(Shard(last), Shard(1), Partial())))
-    return found
+        shardings.append(([Partial()], taken(Shard(last), Shard(1), Partial())))
+    return shardings
 
 
 def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, out_dtype: Any = None) -> list[Sharding]:

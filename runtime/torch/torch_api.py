@@ -55,22 +55,22 @@ def is_operator(target: object) -> bool:
 
 def decompositions(operators: Sequence[object] | None = None) -> dict[Any, Any]:
     """How torch writes operators in simpler ones; all that it knows, if none are named."""
-    found: Any = import_module("torch._decomp")
-    return dict(found.decomposition_table if operators is None else found.get_decompositions(operators))
+    module: Any = import_module("torch._decomp")
+    return dict(module.decomposition_table if operators is None else module.get_decompositions(operators))
 
 
 def traced(function: Callable[..., object], tensors: Sequence[torch.Tensor], table: dict[Any, Any]) -> Graph:
     """The graph of operators that a function calls, with some of them decomposed."""
     proxy_tensor: Any = import_module("torch.fx.experimental.proxy_tensor")
-    found: GraphModule = proxy_tensor.make_fx(function, decomposition_table=table)(*tensors)
-    found.graph.eliminate_dead_code()
-    return found.graph
+    module: GraphModule = proxy_tensor.make_fx(function, decomposition_table=table)(*tensors)
+    module.graph.eliminate_dead_code()
+    return module.graph
 
 
 def expression(size: Any) -> Any:
     """What a size that torch knows by a symbol is: a number, or an expression of sympy."""
-    known = size.node.maybe_as_int()
-    return size.node.expr if known is None else known
+    number = size.node.maybe_as_int()
+    return size.node.expr if number is None else number
 
 
 # Sparse matrices of torch: compressed on the host.
@@ -78,7 +78,7 @@ def expression(size: Any) -> Any:
 WORDS = {torch.bfloat16: ml_dtypes.bfloat16, torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn}
 """numpy's types of elements that torch does not pass to it."""
 
-NAMES = {
+SPARSE_ELEMENTS = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
     torch.float32: "tf32",
@@ -94,9 +94,9 @@ def metadata_shape(rows: int, columns: int, dtype: torch.dtype) -> tuple[int, in
     Raises:
         ArgumentError: for elements that no instruction takes.
     """
-    if dtype not in NAMES:
-        raise ArgumentError(f"there is no sparse matrix of {dtype}; expected {', '.join(map(str, NAMES))}")
-    return -(-rows // METADATA_ROWS), -(-columns // metadata_span(ELEMENT_TYPES[NAMES[dtype]])) * LANES
+    if dtype not in SPARSE_ELEMENTS:
+        raise ArgumentError(f"there is no sparse matrix of {dtype}; expected {', '.join(map(str, SPARSE_ELEMENTS))}")
+    return -(-rows // METADATA_ROWS), -(-columns // metadata_span(ELEMENT_TYPES[SPARSE_ELEMENTS[dtype]])) * LANES
 
 
 def compressed(dense: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,8 +10,8 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, Node
 
-from .builder import Builder, is_pointwise, plain
-from .scalars import Lowering, Size, TensorValue, UnsupportedError, Value, shape_of, size_of, tensor_type
+from .builder import FunctionBuilder, is_pointwise
+from .scalars import Lowering, Size, UnsupportedError, Value, shape_of, size_of
 from .torch_api import aten, prims, sympy
 
 # How the elements of a tensor lie in memory, as far as a kernel takes them: without gaps, in some order of the
@@ -47,14 +47,14 @@ class MemoryOrder:
             expected *= sizes[d]
         return all(sizes[d] == 1 or strides[d] == 0 for d in range(self.rank) if d not in self.order)
 
-    def made(self, tensor: torch.Tensor) -> torch.Tensor:
+    def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
-        whole = tensor
+        once = tensor
         for d in range(self.rank):
             if d not in self.order:
-                whole = whole.narrow(d, 0, 1)
+                once = once.narrow(d, 0, 1)
         others = [d for d in range(self.rank) if d not in self.order]
-        return whole.permute(*self.order, *others).contiguous()
+        return once.permute(*self.order, *others).contiguous()
 
 
 def row_major(rank: int) -> MemoryOrder:
@@ -105,12 +105,12 @@ def _hint(size: Any) -> int:
 # Views: operations that show the elements of a tensor in another order, in another shape, or some of them.
 
 
-def _permute(builder: Builder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
+def _permute(builder: FunctionBuilder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
     positions = [d % len(value.shape) for d in order]
     return _reordered(value, positions)
 
 
-def _transpose(builder: Builder, like: torch.Tensor, value: Value, first: int, second: int) -> Value:
+def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first: int, second: int) -> Value:
     rank = len(value.shape)
     order = list(range(rank))
     if rank:
@@ -118,7 +118,7 @@ def _transpose(builder: Builder, like: torch.Tensor, value: Value, first: int, s
     return _reordered(value, order)
 
 
-def _turned(builder: Builder, like: torch.Tensor, value: Value) -> Value:
+def _turned(builder: FunctionBuilder, like: torch.Tensor, value: Value) -> Value:
     return _reordered(value, range(len(value.shape))[::-1])
 
 
@@ -127,8 +127,12 @@ def _reordered(value: Value, order: Sequence[int]) -> Value:
     return replace(value, dims=dims, shape=shape)
 
 
-def _expand(builder: Builder, like: torch.Tensor, value: Value, sizes: object) -> Value:
-    shape = shape_of(like)
+def _expand(builder: FunctionBuilder, like: torch.Tensor, value: Value, sizes: object) -> Value:
+    return expanded(value, shape_of(like))
+
+
+def expanded(value: Value, shape: tuple[Size, ...]) -> Value:
+    """The value, repeated along new dimensions before its own, and along those of one element."""
     more = len(shape) - len(value.shape)
     dims = [None] * more + [
         None if before != after else dimension
@@ -137,7 +141,7 @@ def _expand(builder: Builder, like: torch.Tensor, value: Value, sizes: object) -
     return replace(value, dims=tuple(dims), shape=shape)
 
 
-def _unsqueeze(builder: Builder, like: torch.Tensor, value: Value, where: int) -> Value:
+def _unsqueeze(builder: FunctionBuilder, like: torch.Tensor, value: Value, where: int) -> Value:
     at = where % (len(value.shape) + 1)
     dims, shape = list(value.dims), list(value.shape)
     dims.insert(at, None)
@@ -145,7 +149,9 @@ def _unsqueeze(builder: Builder, like: torch.Tensor, value: Value, where: int) -
     return replace(value, dims=tuple(dims), shape=tuple(shape))
 
 
-def _squeeze(builder: Builder, like: torch.Tensor, value: Value, where: int | Sequence[int] | None = None) -> Value:
+def _squeeze(
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, where: int | Sequence[int] | None = None
+) -> Value:
     rank = len(value.shape)
     asked = range(rank) if where is None else [where] if isinstance(where, int) else where
     dropped = {d % rank for d in asked if rank and value.shape[d % rank] == 1}
@@ -153,11 +159,11 @@ def _squeeze(builder: Builder, like: torch.Tensor, value: Value, where: int | Se
     return _reordered(value, kept)
 
 
-def _reshape(builder: Builder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
+def _reshape(builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
     return reshape(builder, value, shape_of(like))
 
 
-def reshape(builder: Builder, value: Value, shape: tuple[Size, ...]) -> Value:
+def reshape(builder: FunctionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
     """The value in another shape, its elements in row-major order.
 
     Raises:
@@ -165,14 +171,12 @@ def reshape(builder: Builder, value: Value, shape: tuple[Size, ...]) -> Value:
     """
     if shape == value.shape:
         return value
-    tensor = builder.dense(value)
-    groups = _groups(tensor.shape, shape)
-    middle = tuple(_product(tensor.shape[d] for d in before) for before, _ in groups)
-    if middle != tensor.shape:
-        tensor = builder.reshaped(tensor, middle, [list(before) for before, _ in groups])
-    if middle != shape:
-        tensor = builder.reshaped(tensor, shape, [list(after) for _, after in groups])
-    return plain(tensor, value.dtype)
+    value = builder.dense(value)
+    groups = _groups(value.shape, shape)
+    middle = tuple(_product(value.shape[d] for d in before) for before, _ in groups)
+    if middle != value.shape:
+        value = builder.reshaped(value, middle, [before for before, _ in groups])
+    return value if middle == shape else builder.reshaped(value, shape, [after for _, after in groups])
 
 
 def _product(sizes: Any) -> Size:
@@ -214,7 +218,7 @@ def _divides(left: Size, right: Size) -> bool:
 
 
 def _slice(
-    builder: Builder,
+    builder: FunctionBuilder,
     like: torch.Tensor,
     value: Value,
     dim: int = 0,
@@ -232,7 +236,7 @@ def _slice(
     return _part(builder, value, at, first + size if first < 0 else min(first, size), shape[at], step)
 
 
-def _select(builder: Builder, like: torch.Tensor, value: Value, dim: int, index: int) -> Value:
+def _select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, index: int) -> Value:
     at = dim % len(value.shape)
     size = value.shape[at]
     if index < 0 and not isinstance(size, int):
@@ -241,23 +245,19 @@ def _select(builder: Builder, like: torch.Tensor, value: Value, dim: int, index:
     return _squeeze(builder, like, part, at)
 
 
-def _part(builder: Builder, value: Value, at: int, start: int, count: Size, step: int) -> Value:
+def _part(builder: FunctionBuilder, value: Value, at: int, start: int, count: Size, step: int) -> Value:
     """Some of the elements along one dimension."""
     dimension = value.dims[at]
     shape = (*value.shape[:at], count, *value.shape[at + 1 :])
     if dimension is None:
         return replace(value, shape=shape)
-    whole = value.tensor
-    sizes = (*whole.shape[:dimension], count, *whole.shape[dimension + 1 :])
-    offsets = ", ".join(str(start if d == dimension else 0) for d in range(len(sizes)))
-    steps = ", ".join(str(step if d == dimension else 1) for d in range(len(sizes)))
-    listed = ", ".join(str(size) if isinstance(size, int) else builder.index(size) for size in sizes)
-    kind = tensor_type(sizes, whole.element)
-    text = f"tensor.extract_slice {whole.name}[{offsets}] [{listed}] [{steps}] : {whole.type} to {kind}"
-    return replace(value, tensor=TensorValue(builder.emit(text, "t"), sizes, whole.element), shape=shape)
+    part = builder.sliced(value.full, dimension, start, count, step)
+    return replace(value, tensor=part.tensor, shape=shape)
 
 
-def _broadcast(builder: Builder, like: torch.Tensor, value: Value, sizes: object, places: Sequence[int]) -> Value:
+def _broadcast(
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, sizes: object, places: Sequence[int]
+) -> Value:
     """Dimension i of the value becomes dimension `places[i]`, the others are new."""
     shape = shape_of(like)
     dims: list[int | None] = [None] * len(shape)
@@ -266,7 +266,9 @@ def _broadcast(builder: Builder, like: torch.Tensor, value: Value, sizes: object
     return replace(value, dims=tuple(dims), shape=shape)
 
 
-def part_of_split(builder: Builder, value: Value, parts: Sequence[torch.Tensor], index: int, dim: int = 0) -> Value:
+def part_of_split(
+    builder: FunctionBuilder, value: Value, parts: Sequence[torch.Tensor], index: int, dim: int = 0
+) -> Value:
     """One of the parts that a tensor is split into along a dimension; each is like one of `parts`."""
     at = dim % len(value.shape)
     sizes = [size_of(part.shape[at]) for part in parts]
@@ -279,7 +281,7 @@ SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.chunk
 """Operations with several results, each a part of their operand."""
 
 
-def _same(builder: Builder, like: torch.Tensor, value: Value, **_: object) -> Value:
+def _same(builder: FunctionBuilder, like: torch.Tensor, value: Value, **_: object) -> Value:
     """A copy, or the tensor itself: values are never written to."""
     return value
 
@@ -435,11 +437,11 @@ def _unfold(graph: Graph, node: Node, mode: Any) -> None:
     with graph.inserting_before(user):
         product = graph.call_function(aten.matmul.default, (a, b))
     with mode:
-        found = torch.matmul(a.meta["val"], b.meta["val"])
-    if shape_of(found) != result:
+        example = torch.matmul(a.meta["val"], b.meta["val"])
+    if shape_of(example) != result:
         graph.erase_node(product)
         return
-    product.meta = {**user.meta, "val": found}
+    product.meta = {**user.meta, "val": example}
     user.replace_all_uses_with(product)
 
 

@@ -96,7 +96,8 @@ KINDS = (
     Kind(
         r"wmma\.(load|store).*",
         r"expected a stride",
-        "9.7.14.4.3: stride is at least the leading dimension, and each row begins at a multiple of 16 bytes",
+        "9.7.14.4.2: The starting address of each instance of the leading dimension (row or column) must be aligned; "
+        "of less than a leading dimension, rows would overlap",
     ),
     Kind(
         r"cp\.async\.bulk.*",
@@ -116,7 +117,7 @@ KINDS = (
     Kind(
         r"wgmma\.(?!.*\.aligned).*\.sync.*",
         "is not a PTX instruction",
-        f"{_WGMMA}: The mandatory .aligned qualifier indicates that all threads of the warp execute it",
+        f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
         r"wgmma\.mma_async\.sp\..*",

@@ -12,8 +12,8 @@ from products import LIES, Product, Types
 from samples import FULL
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
-from warploom.passes.schedule import in_registers, resources, warpgroup
-from warploom.passes.schedule.resources import ROWS, Overhead
+from warploom.passes.schedule import resources, warpgroup
+from warploom.passes.schedule.resources import OVERHEADS
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
 
@@ -21,8 +21,34 @@ pytestmark = pytest.mark.skipif(
     ptxas.find() is None and not os.environ.get("CI"), reason="ptxas is not installed (extra: test)"
 )
 
-PROVEN = [row for row in ROWS if row.evidence]
-CHOSEN = PROVEN if FULL else PROVEN[:1]
+EVIDENCE = {
+    "8-bit floats, as they are": "f8E4M3FN f8E4M3FN f32, added, A B, 4096x4096x4096, fp8_as=none on sm_89",
+    "8-bit floats as f16, adds": "f8E4M3FN f8E4M3FN f32, residual, A B, 4096x4096x4096 on sm_90",
+    "addresses": "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80",
+    "nibbles converted": "f16 i4 f32, converted, A Bt, 4096x4096x4096 on sm_90",
+    "both across, edges": "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
+    "functions, few warps": "bf16 bf16 bf16, gelu by erf, A B, 4096x4096x4096 on sm_100a",
+    "functions, 8-bit floats": "f8E4M3FN f8E4M3FN f32, gelu by tanh, A B, 4096x4096x4096 on sm_90",
+    "functions, little shared memory": "f16 f16 f32, gelu by tanh, A B, 4096x4096x4096 on sm_86",
+    "functions, edges, before sm_90": "bf16 bf16 bf16, gelu by tanh, A B, 1000x1000x1000 on sm_87",
+    "functions, edges, 16 bits, after sm_90": "bf16 bf16 bf16, gelu by tanh, A Bt, 2047x2047x2047 on sm_100a",
+    "a logarithm, edges": "f32 f32 f32, log, residual, A Bt, 4095x4095x4095 on sm_90",
+    "functions, edges": "f32 f32 f32, gelu by tanh, A B, 4095x4095x4095 on sm_90",
+}
+"""For each row a product that spills without it, and not with it."""
+
+GROUP_EVIDENCE = (
+    "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095, promote=none on sm_90a",
+    "bf16 bf16 f32, gelu by tanh, A B, 2200x1600x4096 on sm_90a",
+)
+
+REGISTER_EVIDENCE = (
+    "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096, promote=none on sm_90a",
+    "f32 f32 f32, log, residual, A B, 2064x4112x2064 on sm_90a",
+    "i8 i8 i32, dynamic, At Bt, 4096x4096x4096 on sm_90a",
+)
+
+CHOSEN = tuple(EVIDENCE) if FULL else tuple(EVIDENCE)[:1]
 
 CONVERTED = """func.func @f(%A: memref<{m}x{k}x{a}>, %B: memref<{n}x{k}x{b}>, %D: memref<{m}x{n}x{c}>) {{
   %W = warp.stored %B as {stored} : memref<{n}x{k}x{b}>
@@ -61,29 +87,33 @@ def spills(evidence: str) -> int:
     return sum(used.spills + used.stack for used in ptxas.assemble(compiled(product, target).ptx, target).values())
 
 
-@pytest.mark.parametrize("row", CHOSEN, ids=lambda row: row.evidence)
-def test_the_evidence_spills_without_the_row_alone(row: Overhead, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert str(named(row.evidence)[0]) == row.evidence.split(" on ")[0]
-    assert spills(row.evidence) == 0
-    monkeypatch.setattr(resources, "ROWS", tuple(other for other in ROWS if other is not row))
-    assert spills(row.evidence) > 0
-
-
-def test_one_row_alone_has_no_evidence() -> None:
-    assert [(row.kind, row.registers) for row in ROWS if not row.evidence] == [("addresses", 56)]
-
-
-@pytest.mark.parametrize("evidence", resources.GROUP_EVIDENCE)
-def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("row", CHOSEN)
+def test_the_evidence_spills_without_the_row_alone(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = EVIDENCE[row]
+    assert str(named(evidence)[0]) == evidence.split(" on ")[0]
     assert spills(evidence) == 0
-    monkeypatch.setattr(warpgroup, "group_spills", lambda product, rows, columns, padded: False)
+    others = {kind: {name: more for name, more in rows.items() if name != row} for kind, rows in OVERHEADS.items()}
+    monkeypatch.setattr(resources, "OVERHEADS", others)
     assert spills(evidence) > 0
 
 
-@pytest.mark.parametrize("evidence", resources.REGISTER_EVIDENCE)
+def test_two_rows_alone_have_no_evidence() -> None:
+    """The second is for the same reason as the one beside it."""
+    rows = [row for kind in OVERHEADS.values() for row in kind]
+    assert [row for row in rows if row not in EVIDENCE] == ["addresses, widened", "both across, below a byte"]
+
+
+@pytest.mark.parametrize("evidence", GROUP_EVIDENCE)
+def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spills(evidence) == 0
+    monkeypatch.setattr(warpgroup, "group_spills", lambda product, tile, padded=False: False)
+    assert spills(evidence) > 0
+
+
+@pytest.mark.parametrize("evidence", REGISTER_EVIDENCE)
 def test_products_with_an_operand_in_registers_that_spill_are_left_out(
     evidence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spills(evidence) == 0
-    monkeypatch.setattr(in_registers, "register_spills", lambda product, role, wide: False)
+    monkeypatch.setattr(warpgroup, "group_spills", lambda product, tile, padded=False: False)
     assert spills(evidence) > 0

@@ -33,7 +33,7 @@ from products import (
 from streams import CHAIN, STREAMS, VIEWS
 
 from warploom.runtime import Kernel, compile
-from warploom.runtime.arguments.parameter import Parameter
+from warploom.runtime.arguments.signature import Parameter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = TypeVar("Item")
@@ -86,12 +86,12 @@ class OfProduct:
         types, form, lies, (m, n, _) = self.product.types, self.product.form, self.product.lies, self.product.size
         large = fitted(types, form, lies, (self.like, self.like, self.like)).compile(TARGET)
         schedule = next(s for s in large.schedule if s is not None)
-        depth = schedule.tile.cta[2]
+        depth = schedule.cta[2]
         asked = {**schedule.options(), "cta": f"64,128,{depth}", "warp": "32,64"}
         asked.pop("accumulate")
-        if schedule.grid.ctas:
+        if schedule.ctas:
             asked["ctas"] = "3"
-        k = depth * (schedule.loop.unroll or schedule.grid.split_k * (schedule.loop.stages + 2))
+        k = depth * (schedule.unroll or schedule.split_k * (schedule.stages + 2))
         return dataclasses.replace(fitted(types, form, lies, (m, n, k - self.like % 2)), schedule=asked)
 
 

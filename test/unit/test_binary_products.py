@@ -73,7 +73,7 @@ def test_a_short_k_takes_the_shallow_instruction() -> None:
     for k, shape in ((8, "m16n8k128"), (128, "m16n8k128"), (136, "m16n8k256")):
         (schedule,) = compile(matmul((64, 64, k), "and")).schedule
         assert schedule is not None
-        assert str(schedule.tile.mma) == shape
+        assert str(schedule.mma) == shape
 
 
 def test_targets() -> None:

@@ -230,10 +230,10 @@ def test_turns_of_all_stages_where_they_make_up_k() -> None:
 }"""
     (schedule,) = compile(text, target="sm_90a", cache=False).schedule
     assert schedule is not None
-    assert (schedule.loop.stages, schedule.loop.unroll) == (4, 4)
+    assert (schedule.stages, schedule.unroll) == (4, 4)
     (schedule,) = compile(text.replace("4096", "4224"), target="sm_90a", cache=False).schedule
     assert schedule is not None
-    assert schedule.loop.unroll == 0
+    assert schedule.unroll == 0
 
 
 def test_zero_points_and_numbers() -> None:
@@ -265,7 +265,17 @@ def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
         FuseWeightsPass().apply(make_context(), module)
     assert ("memref.alloc" in str(module)) == bool(reason)
     said = "f.mlir:6:3: remark: warp-fuse-weights: the product that reads it does not convert its integers: "
-    assert [line.startswith(said + reason) for line in found] == ([True] if reason else [])
+    declined = [line for line in found if "does not convert" in line]
+    assert [line.startswith(said + reason) for line in declined] == ([True] if reason else [])
+
+
+def test_scaled_weights_are_not_rounded_and_a_remark_says_so() -> None:
+    for text, count in ((function(SCALED), 1), (function("    %w = arith.sitofp %q : i8 to f16"), 0)):
+        with remarks() as said:
+            FuseWeightsPass().apply(make_context(), parse_mlir(make_context(), text, "f.mlir"))
+        assert said == count * [
+            "f.mlir:6:3: remark: warp-fuse-weights: scaled weights are not rounded to f16: sums are scaled instead"
+        ]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from warploom.dialect.mlir.convolution import SPACE, ConvolutionDimensions
-from warploom.dialect.mlir.convolutions import CONVOLUTIONS, NAMES
+from warploom.dialect.mlir.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions
 from warploom.runtime import CompileError, compile
 
 LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS}

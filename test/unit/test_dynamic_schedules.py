@@ -31,25 +31,24 @@ def test_rows_of_unknown_number_get_the_loop_of_large_products() -> None:
     schedule, static = chosen("?x4096", "4096x4096", "?x4096"), chosen("4096x4096", "4096x4096", "4096x4096")
     assert schedule == static
     # 512 tiles in four turns
-    assert (schedule.loop.sync, schedule.loop.unroll, schedule.grid.ctas) == ("mbarrier", 8, 128)
+    assert (schedule.sync, schedule.unroll, schedule.ctas) == ("mbarrier", 8, 128)
 
 
 def test_columns_of_unknown_number_keep_one_tile_to_a_cta() -> None:
     schedule = chosen("4096x4096", "4096x?", "4096x?")
-    assert (schedule.loop.sync, schedule.loop.unroll, schedule.grid.ctas) == ("mbarrier", 8, 0)
+    assert (schedule.sync, schedule.unroll, schedule.ctas) == ("mbarrier", 8, 0)
 
 
 def test_a_sum_of_unknown_length_is_not_unrolled() -> None:
     schedule = chosen("?x?", "?x4096", "?x4096")
-    assert (schedule.loop.sync, schedule.loop.unroll, schedule.grid.ctas) == ("mbarrier", 0, 0)
+    assert (schedule.sync, schedule.unroll, schedule.ctas) == ("mbarrier", 0, 0)
 
 
 def test_rows_of_unknown_length_are_copied_by_fewer_registers() -> None:
     """Tiles are less deep, and those of single words smaller, than where the pitch is a number."""
     kinds = "f16 f16 f32"
     assert (
-        chosen("?x4096", "4096x?", "?x?", kinds=kinds, divisor=1).tile.cta[2]
-        < chosen("64x4096", "4096x64", "64x64").tile.cta[2]
+        chosen("?x4096", "4096x?", "?x?", kinds=kinds, divisor=1).cta[2] < chosen("64x4096", "4096x64", "64x64").cta[2]
     )
 
 

@@ -166,6 +166,8 @@ def test_names_of_checks() -> None:
 
     assert chosen("all") == tuple(CHECKS)
     assert chosen("races,uninit") == ("races", "uninitialised")
+    assert chosen("races,strict") == ("races", "strict")
+    assert chosen("strict") == chosen("strict,all") == (*CHECKS, "strict")
     assert chosen(["uninitialised", "races", "r"]) == ("uninitialised", "races")
     for bad in ("", "speed", "races,", ["all", "x"]):
         with pytest.raises(ArgumentError, match="expected checks among"):

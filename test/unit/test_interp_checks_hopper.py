@@ -87,6 +87,8 @@ def test_objects_that_copies_do_not_see() -> None:
     message = "uses through the asynchronous proxy the mbarrier object that CTA (0, 0, 0), warp 0, lane 0 initialises"
     for load in (LOAD_A, LOAD_B):
         assert check_found(run(ptx), "races", line_of(ptx, load), message).severity == "note"
+        assert check_found(run(ptx, checks="strict"), "races", line_of(ptx, load), message).severity == "error"
+    assert run(text(), checks="strict") == ()
 
 
 @pytest.mark.parametrize("fence", ["fence.proxy.async;", "bar.sync 2; @%producer fence.proxy.async.shared::cta;"])

@@ -10,7 +10,7 @@ from interpreted import outputs, per_thread, program
 from numpy.typing import NDArray
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.machine.kernel import Observer
+from warploom.runtime.interp.machine.events import Observer
 from warploom.runtime.interp.machine.memory import Buffer
 
 ONE = (1, 1, 1)
@@ -234,7 +234,7 @@ class Log(Observer):
             if thread in (0, 10):
                 self.events.append((what, at, thread))
 
-    def arrive(self, start: NDArray[Any], threads: NDArray[Any]) -> None:
+    def arrive(self, start: NDArray[Any], threads: NDArray[Any], copy: int | None = None) -> None:
         self.note("arrive", start, threads)
 
     def passed(self, start: NDArray[Any], threads: NDArray[Any]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from interpreted import Array, program
 
-from warploom.runtime.interp.machine.events import Look, MemoryAccess, Selection
-from warploom.runtime.interp.machine.kernel import DecodedKernel, Observer, Observers
+from warploom.runtime.interp.machine.events import Look, MemoryAccess, Observer, Observers, Selection
+from warploom.runtime.interp.machine.kernel import DecodedKernel
 from warploom.runtime.interp.machine.memory import Buffer
 from warploom.runtime.interp.machine.state import State
 
@@ -45,7 +45,7 @@ class Recorder(Observer):
             own = access.start - self.state.memory.shared.base[access.threads]
             self.events.append((access.kind, access.width, own.tolist(), access.threads.tolist()))
 
-    def come(self, number: int, expected: int, threads: Array) -> None:
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         self.events.append(("come", number, expected, int(threads.sum())))
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:

@@ -116,7 +116,7 @@ def test_initialisers_with_addresses() -> None:
     module = """.global .align 4 .u32 words[4] = {10, 0x20, 30U, -1};
 .global .align 8 .u64 second = generic(words)+4;
 .const .align 8 .u64 table[3] = {words+8, generic(second), 7};
-.global .align 8 .b8 mixed[16] = {0xFF(words), 0xFF00(words), 0xFF0000(words), 0xFF000000(words), 0xFF00000000(words),
+.global .align 8 .u8 mixed[16] = {0xFF(words), 0xFF00(words), 0xFF0000(words), 0xFF000000(words), 1095216660480(words),
     0xFF0000000000(words), 0xFF000000000000(words), 0xFF00000000000000(words), 5};
 .global .align 4 .f32 floats[2] = {0f3F800000, 2.5};"""
     body = """ld.global.u64 %rd1, [second]; ld.global.u32 %r1, [%rd1]; ld.const.u64 %rd2, [table]; ld.u32 %r2, [%rd2+4];

@@ -49,12 +49,12 @@ def chosen(product: Product) -> Schedule:
 def test_what_pays_is_laid_out() -> None:
     cases = (("A Bt", {}), ("At B", {}), ("At B", {"promote": "none"}))
     plain, turned, short = (chosen(Product(E4M3, "cleared", lies, (2048, 2048, 2048), asked)) for lies, asked in cases)
-    assert [s.arithmetic.promote for s in (plain, turned, short)] == ["f32", "f32", "none"]
-    assert [s.operands.transpose for s in (plain, turned, short)] == ["none", "ab", "a"]
+    assert [s.promote for s in (plain, turned, short)] == ["f32", "f32", "none"]
+    assert [s.transpose for s in (plain, turned, short)] == ["none", "ab", "a"]
     # An operand turns on its way to registers, where sums are those of the instruction.
-    assert [s.tile.in_registers for s in (plain, turned, short)] == ["none", "none", "b"]
+    assert [s.in_registers for s in (plain, turned, short)] == ["none", "none", "b"]
     odd, few = (chosen(Product(BF16, "cleared", "A Bt", (m, 2047, 4096))) for m in (2048, 256))
-    assert (odd.operands.padded, few.operands.padded) == ("d", "none")
+    assert (odd.padded, few.padded) == ("d", "none")
 
 
 def test_views_of_aligned_rows_are_not_packed() -> None:
@@ -64,8 +64,8 @@ def test_views_of_aligned_rows_are_not_packed() -> None:
         0
     ]
     assert schedule is not None
-    assert (schedule.tile.together, schedule.operands.pack, schedule.operands.padded) == (4, "none", "none")
-    assert schedule.epilogue.staging
+    assert (schedule.together, schedule.pack, schedule.padded) == (4, "none", "none")
+    assert schedule.staging
 
 
 class AlignedViews(Product):

@@ -31,8 +31,8 @@ def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> N
     compiled = kernel.source.compile(kernel.target)
     given = max(launched.shared for launched in compiled.launches)
     (schedule,) = (each for each in compiled.schedule if each is not None)
-    if schedule.tile.mma.m == ROWS:
-        assert given == warpgroup.shared_bytes(laid_out(product, schedule.operands), schedule)
+    if schedule.mma.m == ROWS:
+        assert given == warpgroup.shared_bytes(laid_out(product, schedule.transpose, schedule.padded), schedule)
     else:
         assert given == shared_bytes(product, schedule)
 

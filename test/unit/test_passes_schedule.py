@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from warploom.dialect.isa.targets import KIB, TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
-from warploom.dialect.schedule.records import LoopSchedule, TileSchedule
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
@@ -39,18 +38,18 @@ def test_the_default_fits(m: int, n: int, k: int, where: Target, element: str) -
     asked = product(m, n, k, element)
     schedule = default_schedule(asked, where)
     check(schedule, asked, where)
-    if schedule.tile.together == 1:  # of warpgroups `check` has looked at it
+    if schedule.together == 1:  # of warpgroups `check` has looked at it
         assert shared_bytes(asked, schedule) <= where.shared
-    assert schedule.tile.mma.k == (16 if where.sm >= 80 else 8)
-    steps = -(-k // (schedule.grid.split_k * schedule.tile.cta[2]))
-    if not schedule.grid.ctas:  # those that go from tile to tile fill stages for the next one
-        assert schedule.loop.stages <= max(steps + 1, 3 if schedule.tile.together > 1 else 0)
+    assert schedule.mma.k == (16 if where.sm >= 80 else 8)
+    steps = -(-k // (schedule.split_k * schedule.cta[2]))
+    if not schedule.ctas:  # those that go from tile to tile fill stages for the next one
+        assert schedule.stages <= max(steps + 1, 3 if schedule.together > 1 else 0)
 
 
 def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte() -> None:
     asked = product(256, 256, 256)
-    shape = default_schedule(asked, target("sm_80")).tile.mma
-    plain = Schedule(TileSchedule((128, 48, 16), (32, 24), shape), LoopSchedule(stages=3))
+    shape = default_schedule(asked, target("sm_80")).mma
+    plain = Schedule(cta=(128, 48, 16), warp=(32, 24), mma=shape, stages=3)
     assert shared_bytes(asked, plain) == (12 + 4.5) * KIB
     assert shared_bytes(asked, plain.with_fields(cta=(16, 48, 16), warp=(16, 24))) == (2 + 4.5) * KIB
     sliced = plain.with_fields(cta=(128, 48, 32), sliced_k=2)
@@ -65,21 +64,21 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
     asked = product(m, n, k)
     schedule, row = default_schedule(asked, where, by="fragments"), instruction(asked, "f32", where)
     assert row is not None
-    what = schedule.tile.cta[:2], schedule.tile.warp, schedule.tile.sliced_k
+    what = schedule.cta[:2], schedule.warp, schedule.sliced_k
     chosen = next(t for t in (*TILES, *BETWEEN_TILES) if (t.cta, t.warp, t.sliced_k) == what)
-    if schedule.grid.split_k == 1:
+    if schedule.split_k == 1:
         whole = [t for t in TILES if t.sliced_k == 1]
         best = min(cost_of(asked, tile, where, row) for tile in whole)
         assert cost_of(asked, chosen, where, row) <= best + COST_STEP
-    assert schedule.operands.pack == "none"
+    assert schedule.pack == "none"
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles_are_schedules(tile: Tile) -> None:
-    shape = default_schedule(product(64, 64, 64), target("sm_80")).tile.mma
-    schedule = Schedule(TileSchedule((*tile.cta, tile.k), tile.warp, shape, tile.sliced_k), LoopSchedule(stages=1))
+    shape = default_schedule(product(64, 64, 64), target("sm_80")).mma
+    schedule = Schedule(cta=(*tile.cta, tile.k), warp=tile.warp, mma=shape, sliced_k=tile.sliced_k, stages=1)
     check(schedule, product(64, 64, 64), target("sm_80"))
-    assert schedule.tile.threads <= 256
+    assert schedule.threads <= 256
 
 
 @pytest.mark.parametrize(
@@ -100,29 +99,29 @@ def test_warps_of_large_tiles_meet_at_mbarriers(element: str, result: str, size:
     schedule = default_schedule(asked, target(arch))
     check(schedule, asked, target(arch))
     if not depth:
-        assert (schedule.loop.sync, schedule.loop.unroll, schedule.grid.ctas) == ("barrier", 0, 0)
+        assert (schedule.sync, schedule.unroll, schedule.ctas) == ("barrier", 0, 0)
         return
-    assert (schedule.loop.sync, schedule.tile.cta[2]) == ("mbarrier", depth)
-    assert schedule.tile.cta[2] == 2 * schedule.tile.mma.k
-    assert schedule.loop.stages >= 3
-    tiles, sms = size // schedule.tile.cta[0] * (size // schedule.tile.cta[1]), target(arch).sms
-    assert schedule.grid.ctas <= sms
-    assert -(-tiles // schedule.grid.ctas) == -(-tiles // sms)
-    assert schedule.loop.unroll == (0 if size // depth % schedule.loop.stages else schedule.loop.stages)
+    assert (schedule.sync, schedule.cta[2]) == ("mbarrier", depth)
+    assert schedule.cta[2] == 2 * schedule.mma.k
+    assert schedule.stages >= 3
+    tiles, sms = size // schedule.cta[0] * (size // schedule.cta[1]), target(arch).sms
+    assert schedule.ctas <= sms
+    assert -(-tiles // schedule.ctas) == -(-tiles // sms)
+    assert schedule.unroll == (0 if size // depth % schedule.stages else schedule.stages)
 
 
 @pytest.mark.parametrize(("size", "waves"), [(1536, 1), (1920, 1), (2560, 2), (3328, 3), (4096, 4), (8192, 16)])
 def test_tiles_fill_their_waves(size: int, waves: int) -> None:
     """No size takes a wave for a few tiles where others fill the waves better."""
     where, schedule = target("sm_90"), default_schedule(product(size, size, size), target("sm_90"))
-    tiles = -(-size // schedule.tile.cta[0]) * -(-size // schedule.tile.cta[1])
+    tiles = -(-size // schedule.cta[0]) * -(-size // schedule.cta[1])
     assert -(-tiles // where.sms) == waves
-    assert size * size / (schedule.tile.cta[0] * schedule.tile.cta[1] * where.sms) > 0.7 * waves
+    assert size * size / (schedule.cta[0] * schedule.cta[1] * where.sms) > 0.7 * waves
 
 
 def test_small_products_take_small_tiles() -> None:
     schedules = [default_schedule(product(size, size, size), target("sm_90")) for size in (16, 256, 1024, 8192)]
-    areas = [s.tile.cta[0] * s.tile.cta[1] for s in schedules]
+    areas = [s.cta[0] * s.cta[1] for s in schedules]
     assert areas == sorted(areas)
     assert areas[0] < areas[-1] == 128 * 256
 
@@ -140,7 +139,7 @@ def test_small_products_take_small_tiles() -> None:
     ],
 )
 def test_operands_are_packed_where_many_tiles_read_them(size: tuple[int, int, int], pack: str) -> None:
-    assert default_schedule(product(*size), target("sm_90")).operands.pack == pack
+    assert default_schedule(product(*size), target("sm_90")).pack == pack
 
 
 @pytest.mark.parametrize(
@@ -155,15 +154,15 @@ def test_operands_are_packed_where_many_tiles_read_them(size: tuple[int, int, in
 )
 def test_k_is_cut_where_it_is_long_and_tiles_are_few(size: tuple[int, int, int], split: bool) -> None:
     schedule, m, n = default_schedule(product(*size), target("sm_90")), size[0], size[1]
-    assert (schedule.grid.split_k > 1) == split
-    assert schedule.grid.split_k * -(-m // schedule.tile.cta[0]) * -(-n // schedule.tile.cta[1]) <= 132
+    assert (schedule.split_k > 1) == split
+    assert schedule.split_k * -(-m // schedule.cta[0]) * -(-n // schedule.cta[1]) <= 132
 
 
 def test_where_memory_binds_a_cta_keeps_more_on_the_way() -> None:
     def in_flight(size: tuple[int, int, int]) -> int:
         schedule = default_schedule(product(*size), target("sm_90"))
-        m, n, k = schedule.tile.cta
-        return (schedule.loop.stages - 1) * (m + n) * k * 2
+        m, n, k = schedule.cta
+        return (schedule.stages - 1) * (m + n) * k * 2
 
     assert in_flight((16, 8192, 8192)) >= 64 * KIB <= in_flight((128, 16384, 4096))
     assert in_flight((1024, 1024, 1024)) < in_flight((128, 16384, 4096))
@@ -183,5 +182,5 @@ def test_a_tile_other_than_chosen_comes_without_slices() -> None:
         attribute = next(products(module)).attributes[ScheduleAttr.name]
         assert isinstance(attribute, ScheduleAttr)
         chosen.append(attribute.data)
-    assert [s.tile.sliced_k for s in chosen] == [2, 1, 2]
-    assert chosen[1].tile.warp == (32, 64)
+    assert [s.sliced_k for s in chosen] == [2, 1, 2]
+    assert chosen[1].warp == (32, 64)

@@ -1,4 +1,4 @@
-"""Elements that change lanes on their way to D: `warp.exchange`, and schedules with `staging`."""
+"""Elements that change lanes by way of memory: `warp.convert_layout` with scratch, and schedules with `staging`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from single_warp import ELEMENTS, run
 from warploom.dialect.isa.types import BY_MLIR_NAME
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
-from warploom.dialect.warp.exchange import in_lines
+from warploom.dialect.warp.fragments import in_lines
 from warploom.runtime import CompileError, Kernel, compile
 
 DTYPES: dict[str, Any] = {
@@ -24,8 +24,8 @@ PAIRS = "c1 c2 r0 r1 r2 | c0 r3"
 EXCHANGE = """
     %s = memref.alloc() : memref<1x{words}xf32, 3>
     %x = warp.load %X[%z, %z] {{in_bounds = [true, true]}} : $X -> {before}
-    %y = warp.exchange %x via %s : {before}, memref<1x{words}xf32, 3> -> {after}
-    %again = warp.exchange %y via %s : {after}, memref<1x{words}xf32, 3> -> {after}
+    %y = warp.convert_layout %x via %s : {before} via memref<1x{words}xf32, 3> to {after}
+    %again = warp.convert_layout %y via %s : {after} via memref<1x{words}xf32, 3> to {after}
     warp.store %again, %Y[%z, %z] {{in_bounds = [true, true]}} : {after}, $Y"""
 
 
@@ -122,7 +122,7 @@ def test_no_lanes_meet_at_a_bank(types: str) -> None:
 def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
     (schedule,) = product((size, size, size), types, filled=filled, target=target).schedule
     assert schedule is not None
-    return schedule.epilogue.staging
+    return schedule.staging
 
 
 def test_strips_by_default_where_they_pay() -> None:

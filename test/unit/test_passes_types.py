@@ -166,7 +166,7 @@ def test_widened(schedule: dict[str, Any], types: str, lies: str) -> None:
 def test_what_is_widened_where() -> None:
     text = matmul((64, 64, 64), "f8E4M3FN f8E4M3FN f32", "A Bt")
     chosen = [compile(text, target=target).schedule[0] for target in ("sm_89", "sm_90", "sm_100a", "sm_120a")]
-    assert [s and s.operands.fp8_as for s in chosen] == ["f16", "f16", "f16", "none"]
+    assert [s and s.fp8_as for s in chosen] == ["f16", "f16", "f16", "none"]
     asked = compile(text, target="sm_120a", fp8_as="f16").ptx
     assert "cvt.rn.f16x2.e4m3x2" in asked
     assert "e4m3.e4m3" not in asked

@@ -190,13 +190,13 @@ def test_the_smaller_of_two_operands_is_transposed(
 ) -> None:
     schedule = Product(TF32, "cleared", lies, size).compile("sm_90a").schedule[-1]
     assert schedule is not None
-    assert (schedule.tile.in_registers, schedule.operands.transpose) == (in_registers, transpose)
+    assert (schedule.in_registers, schedule.transpose) == (in_registers, transpose)
 
 
 def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
     schedule = Product(TF32, "gelu by tanh", "At Bt", (2048, 2048, 2048)).compile("sm_90a").schedule[-1]
     assert schedule is not None
-    assert (schedule.tile.in_registers, schedule.operands.transpose) == ("none", "a")
+    assert (schedule.in_registers, schedule.transpose) == ("none", "a")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,11 @@ def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
             "cannot multiply this product with in_registers = a: A of e4m3 along k is multiplied where it lies",
         ),
         ("At Bt", along_m(64, 64, 32, padded="d"), "padded = d: A in registers takes operands as they lie"),
-        ("At Bt", {"mma": "m16n8k32", "in_registers": "a"}, "in_registers = a is for warpgroups, got mma = m16n8k32"),
+        (
+            "At Bt",
+            {"mma": "m16n8k32", "in_registers": "a"},
+            "in_registers = a is for products of warpgroups",
+        ),
     ],
 )
 def test_what_does_not_fit_a_in_registers_is_refused(lies: str, given: dict[str, Any], message: str) -> None:
@@ -248,8 +252,8 @@ def chosen(case: Case, **options: Any) -> Schedule:
 )
 def test_what_the_model_chooses(case: Case, tile: tuple[int, int] | None) -> None:
     schedule = chosen(case)
-    assert schedule.tile.exchanged == (tile is not None)
-    assert tile in (None, schedule.tile.cta[:2])
+    assert schedule.exchanged == (tile is not None)
+    assert tile in (None, schedule.cta[:2])
 
 
 @pytest.mark.parametrize(
@@ -281,7 +285,11 @@ SMALL = Case("f16", "s8", True, "f16", (64, 64, 64))
         (SMALL, tile(64, 64, staging=32), "staging = 32: a warpgroup stages 64 rows of D"),
         (SMALL, tile(64, 64, consumers="pingpong"), "consumers = pingpong: with B in registers none take turns"),
         (SMALL, tile(64, 64, pack="a"), "pack = a: B in registers takes operands as they lie"),
-        (SMALL, {"mma": "m16n8k16", "in_registers": "b"}, "in_registers = b is for warpgroups, got mma = m16n8k16"),
+        (
+            SMALL,
+            {"mma": "m16n8k16", "in_registers": "b"},
+            "in_registers = b is for products of warpgroups",
+        ),
         (Case("f16", "s8", True, "f16", (64, 64, 72)), tile(64, 64), "B must have rows that are multiples of 16 bytes"),
     ],
 )

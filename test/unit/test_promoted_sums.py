@@ -74,8 +74,8 @@ def test_the_tile_follows() -> None:
     (fast,) = product((4096, 4096, 4096), promote="none").compile("sm_90a").schedule
     assert promoted is not None
     assert fast is not None
-    assert (promoted.arithmetic.promote, fast.arithmetic.promote) == ("f32", "none")
-    assert fast.tile.mma.n > 192 >= promoted.tile.mma.n
+    assert (promoted.promote, fast.promote) == ("f32", "none")
+    assert fast.mma.n > 192 >= promoted.mma.n
 
 
 BODY = """func.func @f(%A: memref<{m}x{k}xf8E4M3FN>, %B: memref<{n}x{k}xf8E4M3FN>, %C: memref<{m}x{n}x{kind}>) {{
@@ -115,9 +115,9 @@ def test_what_allows_short_sums(options: dict[str, str], short: bool) -> None:
     (groups,) = compile(text(2048, 2048, 1024, **options), target="sm_90a").schedule
     assert warps is not None
     assert groups is not None
-    assert warps.operands.fp8_as == ("none" if short else "f16")
-    assert groups.tile.together > 1
-    assert groups.arithmetic.promote == ("none" if short else "f32")
+    assert warps.fp8_as == ("none" if short else "f16")
+    assert groups.together > 1
+    assert groups.promote == ("none" if short else "f32")
 
 
 def test_a_schedule_takes_back_what_an_addition_allows() -> None:
@@ -126,7 +126,7 @@ def test_a_schedule_takes_back_what_an_addition_allows() -> None:
     (plain,) = compile(text(48, 40, 96, total="fastmath<afn>"), target="sm_89", fp8_as="f16").schedule
     assert promoted is not None
     assert plain is not None
-    assert (promoted.arithmetic.promote, plain.operands.fp8_as) == ("f32", "f16")
+    assert (promoted.promote, plain.fp8_as) == ("f32", "f16")
 
 
 def test_a_single_k_tile_is_not_multiplied_by_warpgroups() -> None:
@@ -134,7 +134,7 @@ def test_a_single_k_tile_is_not_multiplied_by_warpgroups() -> None:
     (one,) = compile(text(2048, 2048, 128), target="sm_90a").schedule
     (two,) = compile(text(2048, 2048, 160), target="sm_90a").schedule
     (short,) = compile(text(2048, 2048, 128, total="fastmath<afn>"), target="sm_90a").schedule
-    assert [s is not None and s.tile.together > 1 for s in (one, two, short)] == [False, True, True]
+    assert [s is not None and s.together > 1 for s in (one, two, short)] == [False, True, True]
 
 
 def checked(text: str, kernel: Kernel, arrays: list[Any]) -> tuple[reference.Comparison, str]:

@@ -236,6 +236,30 @@ def test_other_sums_of_products_say_why_they_use_no_tensor_core() -> None:
         assert given == wanted
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])
+def test_a_product_in_16_bits_is_rounded_once_and_a_remark_says_so(kind: str) -> None:
+    """300 * 300 - 300 * 300 is not a number where each product is rounded to f16."""
+    types = ", ".join(
+        f"%{name}: memref<{shape}x{kind}>" for name, shape in zip("abc", ("4x8", "8x4", "4x4"), strict=True)
+    )
+    text = f"""func.func @f({types}) {{
+  linalg.matmul ins(%a, %b : memref<4x8x{kind}>, memref<8x4x{kind}>) outs(%c : memref<4x4x{kind}>)
+  return
+}}"""
+    a, b, c = (np.zeros(shape, DTYPES[kind]) for shape in ((4, 8), (8, 4), (4, 4)))
+    a[:, 0], a[:, 1], b[:2] = 300, -300, 300
+    with remarks() as said:
+        kernel = compile(text, tf32=True)
+    exact = reference(text, a, b, c)[-1]
+    kernel(a, b, c, device="interp")
+    assert not c.any()
+    assert compare(exact, c).ok
+    message = f"its body rounds each product and each sum to {kind}; the kernel adds exact products, and rounds once"
+    end = " (accumulate = f16: after each instruction)" if kind == "f16" else ""
+    rounding = [one for one in said if "rounds each product" in one]
+    assert rounding == ([] if kind == "f32" else [f"<mlir>:2:3: remark: warp-raise-matmul: {message}{end}"])
+
+
 # Attention
 
 

@@ -15,8 +15,8 @@ from warploom.runtime import TensorMap
 from warploom.runtime.arguments import dtypes
 from warploom.runtime.arguments.arrays import Argument, borrow
 from warploom.runtime.arguments.dtypes import DTYPES, PACKED, dtype_of, element_of
-from warploom.runtime.arguments.elements import ELEMENT_BITS
-from warploom.runtime.arguments.parameter import Parameter
+from warploom.runtime.arguments.elements import ELEMENT_NAMES
+from warploom.runtime.arguments.signature import Parameter
 from warploom.runtime.base.errors import ArgumentError
 from warploom.runtime.kernel.binding import check, check_overlap
 
@@ -320,4 +320,6 @@ def test_negated_views_of_torch_are_refused() -> None:
 
 
 def test_elements_take_the_bits_that_numpy_and_packing_say() -> None:
-    assert {name: 8 * dtype.itemsize // PACKED.get(name, 1) for name, dtype in DTYPES.items()} == ELEMENT_BITS
+    assert {name: 8 * dtype.itemsize // PACKED.get(name, 1) for name, dtype in DTYPES.items()} == {
+        name: names.bits for name, names in ELEMENT_NAMES.items()
+    }

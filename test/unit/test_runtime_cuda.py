@@ -17,7 +17,7 @@ from warploom.dialect.isa.tensor_map import TensorMapFields
 from warploom.runtime import Struct, TensorMap, load_ptx
 from warploom.runtime.arguments.launch_values import values
 from warploom.runtime.base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from warploom.runtime.base.launch import Launch, ScratchBuffer
+from warploom.runtime.base.launch import Launch, Plan, ScratchBuffer
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import launch as launching
 
@@ -219,7 +219,7 @@ def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None
     a, b = floats(), floats()
     module = load_ptx(PTX)
     launch = Launch("double", (1, 1, 1), (32, 1, 1), 0, (0, 1, 2))
-    prepared = module.prepare([launch], values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]))
+    prepared = module.prepare(Plan((launch,)), values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]))
     a[:] = 5
     prepared(stream=3)
     prepared.wait(3)
@@ -337,13 +337,16 @@ def test_arrays_that_must_not_be_written_are_not(driver: Driver) -> None:
     module = load_ptx(WRITING)
     with pytest.raises(ArgumentError, match="the kernel may write it, but the array is read-only"):
         module.prepare(
-            [Launch("double", (1, 1, 1), (32, 1, 1), 0, (0, 1, 2))],
+            Plan((Launch("double", (1, 1, 1), (32, 1, 1), 0, (0, 1, 2)),)),
             values(module.kernel("double"), [OnGpu(floats()), fixed, 8]),
         )
     assert len(driver.launches) == 1
 
 
-TWICE = [Launch("double", (1, 1, 1), (32, 1, 1), 0, arguments) for arguments in ((0, 3, 2), (3, 1, 2))]
+TWICE = Plan(
+    tuple(Launch("double", (1, 1, 1), (32, 1, 1), 0, arguments) for arguments in ((0, 3, 2), (3, 1, 2))),
+    (ScratchBuffer(32),),
+)
 """From a to scratch memory, and from there to b."""
 
 
@@ -352,7 +355,7 @@ def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
     a[:] = 3
     module = load_ptx(PTX)
     passed = values(module.kernel("double"), [OnGpu(a, stream=7), OnGpu(b), 8])
-    module.run(TWICE, passed, scratch=[ScratchBuffer(32)])
+    module.run(TWICE, passed)
     assert b.tolist() == [12] * 8
     assert (driver.streams, driver.memory) == ([7, 7], {})
 
@@ -360,7 +363,7 @@ def test_scratch_memory_lives_as_long_as_the_call(driver: Driver) -> None:
 def test_host_arrays_with_scratch_memory(driver: Driver) -> None:
     a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
     module = load_ptx(PTX)
-    module.run(TWICE, values(module.kernel("double"), [a, b, 8]), scratch=[ScratchBuffer(32)])
+    module.run(TWICE, values(module.kernel("double"), [a, b, 8]))
     assert b.tolist() == [4] * 8
     assert not driver.memory
 
@@ -369,7 +372,7 @@ def test_prepared_launches_keep_their_scratch_memory(driver: Driver) -> None:
     a, b = floats(), floats()
     a[:] = 3
     module = load_ptx(PTX)
-    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]), [ScratchBuffer(32)])
+    prepared = module.prepare(TWICE, values(module.kernel("double"), [OnGpu(a), OnGpu(b), 8]))
     assert len(driver.memory) == 1
     prepared()
     assert b.tolist() == [12] * 8
@@ -380,9 +383,9 @@ def test_prepared_launches_keep_their_scratch_memory(driver: Driver) -> None:
 def test_scratch_memory_that_must_be_zero_is_cleared_once(driver: Driver) -> None:
     b = floats()
     module = load_ptx(PTX)
-    from_scratch = [Launch("double", (1, 1, 1), (32, 1, 1), 0, (2, 0, 1))]
+    from_scratch = Plan((Launch("double", (1, 1, 1), (32, 1, 1), 0, (2, 0, 1)),), (ScratchBuffer(32, zeroed=True),))
     passed = values(module.kernel("double"), [OnGpu(floats()), OnGpu(b, stream=7), 8])[1:]
-    prepared = module.prepare(from_scratch, passed, [ScratchBuffer(32, zeroed=True)])
+    prepared = module.prepare(from_scratch, passed)
     prepared()
     assert b.tolist() == [0] * 8
     assert driver.streams == [7, 7]
@@ -391,7 +394,7 @@ def test_scratch_memory_that_must_be_zero_is_cleared_once(driver: Driver) -> Non
 def test_prepare_takes_gpu_arrays_only(driver: Driver) -> None:
     module = load_ptx(PTX)
     with pytest.raises(ArgumentError, match=r"argument 0 \(8xf32\) lies in host memory"):
-        module.prepare([], values(module.kernel("double"), [floats(), floats(), 8]))
+        module.prepare(Plan(()), values(module.kernel("double"), [floats(), floats(), 8]))
 
 
 def test_a_misaligned_array_is_refused(driver: Driver) -> None:

@@ -6,7 +6,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime.arguments.parameter import Parameter
+from warploom.runtime.arguments.signature import Parameter
 from warploom.runtime.base.errors import HostError
 from warploom.runtime.base.launch import Launch, Problem, ScratchBuffer
 from warploom.runtime.plan import host

@@ -53,7 +53,7 @@ def test_a_kernel_describes_itself(kernel: Kernel) -> None:
     assert "matmul" in kernel.ptx or "product" in kernel.ptx
     (launch,), (schedule,) = kernel.launches, kernel.schedule
     assert schedule is not None
-    assert launch.threads == schedule.tile.threads
+    assert launch.threads == schedule.threads
     assert list(kernel.binary.kernels) == [launch.kernel]
 
 
@@ -127,7 +127,7 @@ def test_the_schedule_can_be_given_as_numbers() -> None:
     kernel = compile(MATMUL, cta=(32, 16, 32), warp=(16, 8), stages=2)
     (schedule,) = kernel.schedule
     assert schedule is not None
-    assert (schedule.tile.cta, schedule.tile.warp, schedule.loop.stages) == ((32, 16, 32), (16, 8), 2)
+    assert (schedule.cta, schedule.warp, schedule.stages) == ((32, 16, 32), (16, 8), 2)
 
 
 EXP = """func.func @exp(%A: memref<20x24xf32>, %C: memref<20x24xf32>) {

@@ -217,7 +217,7 @@ def test_check_says_what_the_bound_went_through(tmp_path: Path, capsys: pytest.C
     assert main(["run", str(path), *options, "--device", "interp", "--check"]) == 0
     lines = {line.split()[1]: line for line in capsys.readouterr().out.split("\n") if line.startswith("check")}
     bound = "within the bound (K + 2) 2^-23 (|C| + |A| |B|), K = "
-    assert lines["%T"].endswith(f"{bound}21, rounded to the output's type")
+    assert lines["%T"].endswith(f"{bound}21, rounded once to the output's type")
     assert lines["%E"].endswith(f"{bound}21 and 15, carried through 2 products in a chain, each rounded to its type")
     carried = "carried through 2 products in a chain and 2 elementwise operations"
     assert lines["%F"].endswith(f"{bound}21 and 15, {carried}, each rounded to its type")

@@ -9,7 +9,7 @@ import pytest
 
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.kernel.written import may_write
+from warploom.runtime.kernel.module import may_write
 
 KERNELS = Path(__file__).parents[1] / "data/kernels"
 HEAD = """.version 8.0

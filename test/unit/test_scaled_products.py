@@ -117,7 +117,7 @@ def test_words_of_several_tiles_share_registers() -> None:
     """Of a 64x64 warp tile two registers hold the scales of A and two those of B, for four steps."""
     text = compile(FORMS[0].text((256, 256, 512)), target="sm_120a", cta=(128, 128, 128), warp=(64, 64), stages=2).ptx
     loop = text[text.index("// K loop") :]
-    assert loop.count("warp.load_scales: scales of 64 rows of A") == 1
+    assert loop.count("warp.load: fragment scale 64x") == 1
     found = re.findall(r"mma.sync.*, (\S+), {(.), (.)}, (\S+), {(.), (.)}", loop)
     assert len(found) == 4 * 4 * 8
     a, byte_a, thread_a, b, byte_b, thread_b = map(set, zip(*found, strict=True))

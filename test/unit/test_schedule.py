@@ -15,11 +15,10 @@ from xdsl.utils.exceptions import ParseError
 from warploom.dialect.isa.form import Shape
 from warploom.dialect.isa.mma import ROWS
 from warploom.dialect.schedule import ALWAYS, FIELDS, NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
-from warploom.dialect.schedule.records import LoopSchedule, TileSchedule
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.universe import make_context
 
-PLAIN = Schedule(TileSchedule((128, 128, 64), (64, 64), Shape(16, 8, 16)), LoopSchedule(stages=3))
+PLAIN = Schedule(cta=(128, 128, 64), warp=(64, 64), mma=Shape(16, 8, 16), stages=3)
 
 
 @st.composite
@@ -29,13 +28,15 @@ def schedules(draw: st.DrawFn) -> Schedule:
     warps = draw(st.tuples(st.integers(1, 8), st.integers(1, 4)))
     tiles = draw(st.tuples(*[st.integers(1, 6)] * 3))
     m, n, k = (step * count for step, count in zip(shape, tiles, strict=True))
-    tile = TileSchedule((m * warps[0], n * warps[1], k), (m, n), shape)
-    return Schedule(tile, LoopSchedule(draw(st.integers(1, 9)))).with_fields(
+    return Schedule(
+        cta=(m * warps[0], n * warps[1], k),
+        warp=(m, n),
+        mma=shape,
+        stages=draw(st.integers(1, 9)),
         swizzle=draw(st.sampled_from(SWIZZLES)),
         group=draw(st.integers(1, 100)),
         accumulate=draw(st.sampled_from(["f16", "f32"])),
-        pack=draw(st.sampled_from(FIELDS["pack"].one_of)),
-    )
+    ).with_fields(pack=draw(st.sampled_from(FIELDS["pack"].one_of)))
 
 
 def parse_attribute(text: str) -> Schedule:
@@ -93,11 +94,11 @@ def test_rare_fields_are_printed_where_they_differ_from_their_default() -> None:
     assert parse_attribute(f"#warp.schedule<{PLAIN}, sliced_k = 2>") == PLAIN.with_fields(sliced_k=2)
 
 
-def test_fields_are_found_and_replaced_whichever_record_holds_them() -> None:
+def test_fields_are_found_and_replaced_by_name() -> None:
     changed = PLAIN.with_fields(stages=4, prefetch=2, group=3, cta=(64, 64, 32), warp=(32, 32))
-    assert (changed.loop.stages, changed.loop.prefetch, changed.grid.group) == (4, 2, 3)
-    assert (changed.tile.cta, changed["warp"], changed["swizzle"]) == ((64, 64, 32), (32, 32), 128)
-    assert (changed.shared, changed.operands) == (PLAIN.shared, PLAIN.operands)
+    assert (changed.stages, changed.prefetch, changed.group) == (4, 2, 3)
+    assert (changed.cta, changed["warp"], changed["swizzle"]) == ((64, 64, 32), (32, 32), 128)
+    assert {name for name in NAMES if changed[name] != PLAIN[name]} == {"stages", "prefetch", "group", "cta", "warp"}
     for find in (lambda: PLAIN["depth"], lambda: PLAIN.with_fields(depth=3)):
         with pytest.raises(ScheduleError, match=r"^unknown schedule option 'depth'; known: cta, "):
             find()
@@ -121,17 +122,17 @@ def test_words_that_are_none_of_the_field_are_refused_before_a_pass_reads_them(
     assert str(caught.value) == message
 
 
-def test_a_record_checks_itself() -> None:
+def test_a_schedule_checks_itself() -> None:
     with pytest.raises(ScheduleError, match=r"^sync must be one of barrier, mbarrier, got none$"):
-        LoopSchedule(stages=3, sync="none")
+        PLAIN.with_fields(sync="none")
     with pytest.raises(ScheduleError, match=r"^unroll must be a multiple of the 3 stages, got 4$"):
-        LoopSchedule(stages=3, unroll=4)
+        PLAIN.with_fields(unroll=4)
 
 
 def test_slices_multiply_warps_and_add_shared_memory() -> None:
     sliced = PLAIN.with_fields(sliced_k=2)
-    assert (PLAIN.tile.warps, PLAIN.tile.threads, PLAIN.slice_bytes) == (4, 128, 0)
-    assert (sliced.tile.warps, sliced.tile.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
+    assert (PLAIN.warps, PLAIN.threads, PLAIN.slice_bytes) == (4, 128, 0)
+    assert (sliced.warps, sliced.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +176,8 @@ def test_options_that_cannot_be_read(given: Mapping[str, object], message: str) 
 
 
 CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
-    ({"cta": (0, 128, 64)}, "tile sizes must be positive, got cta = 0x128x64, warp = 64x64"),
-    ({"warp": (64, -8)}, "tile sizes must be positive, got cta = 128x128x64, warp = 64x-8"),
+    ({"cta": (0, 128, 64)}, "cta must be numbers of at least 1, got 0x128x64"),
+    ({"warp": (64, -8)}, "warp must be numbers of at least 1, got 64x-8"),
     ({"warp": (48, 64)}, "warp must divide cta, got 48 against 128 along M: cta = 128x128x64, warp = 48x64"),
     ({"warp": (64, 24)}, "warp must divide cta, got 24 against 128 along N: cta = 128x128x64, warp = 64x24"),
     (
@@ -200,8 +201,8 @@ CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
         "cta = 128x128x64, warp = 16x16",
     ),
     ({"stages": 0}, "stages must be at least 1, got 0"),
-    ({"swizzle": 48}, "swizzle must be one of (16, 32, 64, 128) bytes, got 48"),
-    ({"group": 0}, "group must be at least 1, got 0"),
+    ({"swizzle": 48}, "swizzle must be one of 16, 32, 64, 128, got 48"),
+    ({"group": 0}, "group must be 1 to 2147483647, got 0"),
 ]
 
 
@@ -229,7 +230,7 @@ def test_contradictions(change: dict[str, Any], message: str) -> None:
             str(PLAIN).replace("= 64x64", "= 48x64"),
             "warp must divide cta, got 48 against 128 along M",
         ),
-        (str(PLAIN).replace("= 64x64", "= ?x64"), "tile sizes must be positive"),
+        (str(PLAIN).replace("= 64x64", "= ?x64"), "warp must be numbers of at least 1"),
         ("cta 128x128x64", "Expected '='"),
     ],
 )

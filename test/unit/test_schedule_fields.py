@@ -121,7 +121,7 @@ def test_where_the_last_tile_starts(case: Product, target: str, expected: tuple[
     found = tiling(case, target)
     assert (found.last_start("m"), found.last_start("n")) == expected
     assert found.last_start("k") is None
-    whole = [size % step == 0 for size, step in zip(case.size[:2], found.schedule.tile.cta, strict=False)]
+    whole = [size % step == 0 for size, step in zip(case.size[:2], found.schedule.cta, strict=False)]
     if case.form != "dynamic":
         assert (found.inside("m"), found.inside("n")) == tuple(
             even or start is not None for even, start in zip(whole, expected, strict=True)

@@ -88,7 +88,7 @@ def test_what_follows_from_one_field(field: str, value: object, following: set[s
 
 def test_rows_that_are_not_packed_take_other_copies() -> None:
     """At 4095 rows end at odd bytes: no asynchronous copy, so no mbarrier, where they are not packed."""
-    assert chosen(SIZES[3]).operands.pack == "ab"
+    assert chosen(SIZES[3]).pack == "ab"
     assert given(SIZES[3], pack="none") == {"pack", "sync"}
 
 

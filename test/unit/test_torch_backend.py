@@ -420,8 +420,8 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     enqueued: list[Any] = []
 
     class Recorded:
-        def __init__(self, gpu: Any, ptx: str, functions: Any, launches: Any, values: Any) -> None:
-            self.gpu, self.launches, self.values = gpu, launches, values
+        def __init__(self, gpu: Any, ptx: str, functions: Any, plan: Any, values: Any) -> None:
+            self.gpu, self.launches, self.values = gpu, plan.launches, values
 
         def __call__(self, stream: int) -> None:
             enqueued.append((self, stream))

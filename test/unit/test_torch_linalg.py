@@ -136,7 +136,7 @@ def test_fast_accumulation_is_asked_for() -> None:
 
         (schedule,) = compile(torch_to_linalg(scaled, a, b, one, one), target="sm_89").schedule
         assert schedule is not None
-        assert schedule.operands.fp8_as == converted
+        assert schedule.fp8_as == converted
 
 
 @pytest.mark.parametrize(

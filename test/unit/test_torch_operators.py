@@ -68,10 +68,10 @@ def test_one_kernel_for_many_rows() -> None:
     from warploom.runtime.torch import region
 
     w = drawn(8, 16).detach()
-    before = region.compiled.cache_info().misses
+    before = len(region.KERNELS)
     for rows in (65, 70, 131):
         assert_same(torch_operators.linear, functional.linear, drawn(rows, 16).detach(), w)
-    assert region.compiled.cache_info().misses == before + 1
+    assert len(region.KERNELS) == before + 1
 
 
 def test_scaled_matmul() -> None:

@@ -42,9 +42,9 @@ class FakeBench:
 
     def measure(self, schedule: Schedule) -> Measured:
         type(self).calls += 1
-        if schedule.tile.cta[0] == 64:
+        if schedule.cta[0] == 64:
             return Measured(schedule, None, "it has 64 rows")
-        return Measured(schedule, 1000.0 / (schedule.tile.cta[0] * schedule.tile.cta[1]) + schedule.loop.stages)
+        return Measured(schedule, 1000.0 / (schedule.cta[0] * schedule.cta[1]) + schedule.stages)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_a_limit_is_spread_over_the_tiles() -> None:
     few = spread(found, 12)
     assert len(few) == 12
     assert few[0] == found[0]
-    assert len({(s.tile.cta[:2], s.tile.warp) for s in few}) >= 10
+    assert len({(s.cta[:2], s.warp) for s in few}) >= 10
     assert set(spread(found, 10_000)) == set(found)
 
 

@@ -22,10 +22,10 @@ from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
-from warploom.dialect.warp.exchange import MovmatrixOp, StmatrixOp
-from warploom.dialect.warp.memory import LdmatrixOp, unit
+from warploom.dialect.warp.fragments import ConvertLayoutOp
+from warploom.dialect.warp.matrices import LdmatrixOp, StmatrixOp, unit
+from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp, metadata_type
-from warploom.dialect.warp.words import LoadWordsOp, StoreWordsOp
 
 SHARED = IntegerAttr(SHARED_SPACE, i64)
 NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}
@@ -112,9 +112,9 @@ def test_products_become_their_instruction(row: Mma) -> None:
     result = fragment(row, "d")
 
     def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
-        loads = [LoadWordsOp(m, [zero, zero], kind) for m, kind in zip(arguments, types, strict=False)]
+        loads = [LoadOp(m, [zero, zero], kind, registers="lanes") for m, kind in zip(arguments, types, strict=False)]
         op = product_op(row, [load.fragment for load in loads])
-        body.add_ops([*loads, op, StoreWordsOp(op.d, arguments[-1], [zero, zero])])
+        body.add_ops([*loads, op, StoreOp(op.d, arguments[-1], [zero, zero], registers="lanes")])
 
     target = earliest(row)
     module = lowered(target, packed((*types, result)), build)
@@ -188,9 +188,9 @@ def test_moves_become_their_instruction(row: LoadMatrix | StoreMatrix) -> None:
         tile = memref.AllocOp([], [], MemRefType(element, [64, 64], SwizzleAttr(32), SHARED))
         if isinstance(row, LoadMatrix):
             op = move_op(row, tile.memref, zero, None)
-            body.add_ops([tile, op, StoreWordsOp(op.results[0], arguments[0], [zero, zero])])
+            body.add_ops([tile, op, StoreOp(op.results[0], arguments[0], [zero, zero], registers="lanes")])
         else:
-            load = LoadWordsOp(arguments[0], [zero, zero], kind)
+            load = LoadOp(arguments[0], [zero, zero], kind, registers="lanes")
             body.add_ops([tile, load, move_op(row, tile.memref, zero, load.fragment)])
 
     module = lowered(earliest(row), packed([kind]), build)
@@ -203,11 +203,10 @@ def test_movmatrix() -> None:
     accumulator, multiplicand = fragment_of_16x8("acc", half), fragment_of_16x8("b", half)
 
     def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
-        load = LoadWordsOp(arguments[0], [zero, zero], accumulator)
-        there = MovmatrixOp(load.fragment, multiplicand)
-        back = MovmatrixOp(there.fragment, accumulator)
-        assert there.blocks() == back.blocks() == [(0, 0), (1, 1)]
-        body.add_ops([load, there, back, StoreWordsOp(back.fragment, arguments[0], [zero, zero])])
+        load = LoadOp(arguments[0], [zero, zero], accumulator, registers="lanes")
+        there = ConvertLayoutOp(load.fragment, multiplicand)
+        back = ConvertLayoutOp(there.fragment, accumulator)
+        body.add_ops([load, there, back, StoreOp(back.fragment, arguments[0], [zero, zero], registers="lanes")])
         reprinted(there.clone(), False)
         reprinted(there.clone(), True)
 

@@ -83,7 +83,7 @@ def test_movmatrix_keeps_the_matrix(rng: np.random.Generator) -> None:
     after = "!warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>"
     body = f"""
     %a = warp.load %A[%z, %z] : $A -> {before}
-    %b = warp.movmatrix %a : {before} to {after}
+    %b = warp.convert_layout %a : {before} to {after}
     warp.store %b, %B[%z, %z] : {after}, $B"""
     run("sm_75", body, A=a, B=b)
     assert np.array_equal(a, b)
@@ -123,7 +123,7 @@ def test_sparse(selector: int, rng: np.random.Generator) -> None:
     body = f"""
     %a = warp.load %A[%z, %z] : $A -> {fragment_a}
     %b = warp.load %B[%z, %z] : $B -> {fragment_b}
-    %e = warp.load_words %E[%z, %z] : $E -> {meta}
+    %e = warp.load %E[%z, %z] {{registers = "lanes"}} : $E -> {meta}
     %c = warp.constant 0.0 : f32 : {acc}
     %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[{selector}] : {fragment_a}, {fragment_b}, {acc}, {meta}
     warp.store %d, %C[%z, %z] : {acc}, $C"""

@@ -58,7 +58,7 @@ def test_clusters_that_the_model_chooses_where_rows_begin_within_lines(
 ) -> None:
     (schedule,) = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule
     assert schedule is not None
-    assert (schedule.tile.cta[:2], schedule.grid.cluster) == (tile, cluster)
+    assert (schedule.cta[:2], schedule.cluster) == (tile, cluster)
 
 
 def test_a_cta_that_leaves_before_the_others_are_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_cta_that_leaves_before_the_others_are_done_is_found(monkeypatch: pyte
         (Product(BF16, "divisible", "A B", (256, 64, 64), tile(128, 64, "2x1")), "needs static sizes"),
         (
             Product(BF16, "cleared", "A B", (256, 64, 64), {"mma": "m16n8k16", "cluster": "2x1"}),
-            "cluster is for products of warpgroups",
+            "cluster = 2x1 is for products of warpgroups",
         ),
     ],
     ids=str,

@@ -24,7 +24,7 @@ PLAIN = [product for product in of_warpgroups() if not product.sparse]
 @pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
-    assert all(schedule is None or schedule.tile.together == 4 for schedule in kernel.schedule)
+    assert all(schedule is None or schedule.together == 4 for schedule in kernel.schedule)
     kernel(*given.arguments, device="interp", checks=CHECKS)
     assert given.wrong() == ""
 
@@ -70,7 +70,7 @@ def chosen(mlir: str, **options: object) -> Schedule:
     ],
 )
 def test_warpgroups_multiply_where_they_can_and_it_pays(mlir: str, together: int) -> None:
-    assert chosen(mlir).tile.together == together
+    assert chosen(mlir).together == together
 
 
 @pytest.mark.parametrize(
@@ -85,22 +85,22 @@ def test_warpgroups_multiply_where_they_can_and_it_pays(mlir: str, together: int
 )
 def test_ctas_share_k_and_copies_where_it_pays(mlir: str, parts: int, cluster: tuple[int, int]) -> None:
     schedule = chosen(mlir)
-    assert (schedule.grid.split_k, schedule.grid.cluster) == (parts, cluster)
+    assert (schedule.split_k, schedule.cluster) == (parts, cluster)
 
 
 def test_fields_that_do_not_go_with_clusters_end_them() -> None:
     schedule = chosen(text(3000, 3000, 3000), ctas=33)
-    assert (schedule.grid.ctas, schedule.grid.cluster) == (33, (1, 1))
+    assert (schedule.ctas, schedule.cluster) == (33, (1, 1))
 
 
 def test_a_tile_of_fragments_asks_for_fragments() -> None:
-    assert chosen(text(4096, 4096, 4096), mma="m16n8k16").tile.together == 1
-    assert chosen(text(4096, 4096, 4096), cta=(128, 128, 32), warp=(64, 64)).tile.together == 1
+    assert chosen(text(4096, 4096, 4096), mma="m16n8k16").together == 1
+    assert chosen(text(4096, 4096, 4096), cta=(128, 128, 32), warp=(64, 64)).together == 1
 
 
 def test_fields_that_leave_the_instruction_open_keep_it() -> None:
     schedule = chosen(text(4096, 4096, 4096), stages=3, group=4)
-    assert (schedule.tile.together, schedule.loop.stages, schedule.grid.group) == (4, 3, 4)
+    assert (schedule.together, schedule.stages, schedule.group) == (4, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,11 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
         ),
         (text(64, 64, 64), {"mma": "m16n8k16", "transpose": "b"}, "transpose = b is for products of warpgroups"),
         (text(64, 64, 64), {"mma": "m16n8k16", "padded": "d"}, "padded = d is for products of warpgroups"),
+        (
+            text(4096, 4096, 4096, "f32"),
+            {"accumulate": "s32"},
+            "no mma for .* accumulated in s32; .* accumulated in f32",
+        ),
         (text(64, 64, 64), {"mma": "m64n60k16"}, "has no wgmma m64n60k16 .* nearest are m64n48k16, m64n56k16"),
         (text(64, 64, 64), {"mma": "m64n64k16", "stages": 40}, "40 stages of .* use fewer stages or a smaller tile"),
         (text(64, 64, 64), {"mma": "m64n64k16", "staging": 32}, "staging = 32: a warpgroup stages 64 rows of D"),

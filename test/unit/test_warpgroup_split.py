@@ -57,7 +57,7 @@ def test_giving_parts_alone_keeps_warpgroups() -> None:
     text = Product(BF16, "cleared", "A B", (1024, 1024, 1024)).mlir
     schedule = compile(text, "sm_90a", split_k=2).schedule[0]
     assert schedule is not None
-    assert (schedule.grid.split_k, schedule.tile.together) == (2, 4)
+    assert (schedule.split_k, schedule.together) == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_what_is_not_split(form: str, message: str) -> None:
 def test_k_is_cut_where_products_take_longer_than_memory(size: tuple[int, int, int], parts: int) -> None:
     schedule = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule[0]
     assert schedule is not None
-    assert (schedule.tile.mma.m, schedule.grid.split_k) == (64, parts)
+    assert (schedule.mma.m, schedule.split_k) == (64, parts)

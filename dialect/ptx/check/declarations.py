@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...isa.targets import UnknownTargetError, Version, named
-from ..text.operands import ConstantError, evaluate
-from ..text.syntax import Function, Label, Module, RegDecl, Variable, directive_numbers
+from ..text.operands import IDENTIFIER, ConstantError, evaluate
+from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
-from ..verifier import TargetContext
+from ..verifier import SpaceOf, TargetContext
 
 # Are directives between a function's header and its body ones that PTX has, with the numbers that they take.
 #
@@ -62,10 +62,12 @@ _BY_NAME = {row.name: row for row in ROWS}
 
 
 def directive_problems(function: Function, context: TargetContext) -> Iterator[str]:
-    """What is wrong with each directive of a function; `.pragma` may say anything."""
+    """What is wrong with each directive of a function."""
     for text in function.directives:
         name = text.split()[0]
         row = _BY_NAME.get(name)
+        if name == ".pragma":
+            yield from pragma_problems(text, context, "header")
         if name == ".pragma" and not function.entry:
             yield "'.pragma' does not follow the header of a .func"
         elif row is None and name != ".pragma":
@@ -95,6 +97,67 @@ def _problem(row: DirectiveRow, text: str, function: Function, context: TargetCo
     return ""
 
 
+# Is a `.pragma` a list of strings, and does each that PTX has stand where it may, with the number that it takes.
+#
+# Source: PTX ISA 11.4.7, 11.5; others are ignored inside functions. Where the text leaves it open, what ptxas 13.0.88
+# takes.
+
+
+@dataclass(frozen=True)
+class PragmaRow:
+    """A pragma: since when it exists, whether a number follows, the least, and where it may stand."""
+
+    name: str
+    version: Version = (2, 0)
+    number: bool = False
+    least: int | None = None
+    places: tuple[str, ...] = ("body",)
+
+
+PRAGMAS = (
+    PragmaRow("nounroll", places=("module", "header", "body")),
+    PragmaRow("abi_param_reg", places=("module", "header")),
+    PragmaRow("used_bytes_mask", (8, 3), number=True),
+    PragmaRow("enable_smem_spilling", (8, 7)),
+    PragmaRow("frequency", (9, 0), number=True, least=1),
+)
+_STRING = r'"[^"\n]*"'
+_PRAGMA = re.compile(rf"\.pragma\s*{_STRING}(?:\s*,\s*{_STRING})*\s*;", re.ASCII)
+
+
+def pragma_problems(text: str, context: TargetContext, where: str) -> Iterator[str]:
+    """What is wrong with a directive, if it is a pragma; it stands in a "module", or in a function's "header" or
+    "body"."""
+    if text.split()[0].startswith(".pragma"):
+        if _PRAGMA.fullmatch(text) is None:
+            yield f'expected strings such as .pragma "nounroll";, got {text}'
+            return
+        for quoted in re.findall(_STRING, text):
+            if problem := _pragma(quoted[1:-1], context, where):
+                yield f".pragma {quoted}: {problem}"
+
+
+def _pragma(text: str, context: TargetContext, where: str) -> str:
+    name, _, value = text.partition(" ")
+    row = next((row for row in PRAGMAS if row.name == name), None)
+    if row is None or (where == "module" and row.name == "nounroll" and value):
+        return "" if where != "module" else f"a module has no such pragma; expected {' or '.join(_MODULE_PRAGMAS)}"
+    if where not in row.places:
+        return f"it stands in the {' or '.join(row.places)} of a function, not in its {where}"
+    if context.version < row.version:
+        return "needs PTX {}.{} or later, the module's version is {}.{}".format(*row.version, *context.version)
+    if not row.number:
+        return ""
+    try:
+        number = integer(value.strip())
+    except ValueError:
+        return f"expected a number, got '{value}'"
+    return "" if row.least is None or number >= row.least else f"expected a number from {row.least}, got {number}"
+
+
+_MODULE_PRAGMAS = tuple(row.name for row in PRAGMAS if "module" in row.places)
+
+
 # Are declarations ones that PTX has: types, sizes, state spaces, initialisers, names declared twice, the header.
 #
 # Source: PTX ISA 5.1 to 5.5, 7.1, 11.1; where the text leaves it open, what ptxas 13.0.88 takes.
@@ -112,6 +175,9 @@ TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to
 ACCESS_BITS = 128
 """What a vector may have at most."""
 INITIALISED_SPACES = ("global", "const")
+UNINITIALISED_TYPES = ("f16", "f16x2")
+ADDRESS_TYPES = ("u32", "u64")
+"""The types of variables whose initial values may be addresses."""
 ATTRIBUTES = {".managed": ("global",), ".unified": ("global",)}
 B128_PTX, B128_SM = (8, 3), 70
 OPEN_PTX, OPEN_SM = (6, 0), 30
@@ -124,12 +190,14 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
         yield from ((*module.target_at, message) for message in _target_problems(module))
     defined: dict[str, str] = {}
     signatures: dict[str, tuple[tuple[str, str, int | None, int], ...]] = {}
+    spaces: dict[str, str] = {}
     for item in module.items:
         if isinstance(item, Function):
             signature = tuple((v.space, v.type, v.count, v.vector) for v in (*item.returns, *item.parameters))
             if signatures.setdefault(item.name, signature) != signature:
                 yield item.line, 1, f"function '{item.name}' was declared with other parameters"
             kind = "function" if item.body is not None else ""
+            spaces[item.name] = "function"
         elif isinstance(item, Variable):
             kind = "" if item.linking == "extern" else "variable"
             yield from ((item.line, item.column, message) for message in variable_problems(item, context))
@@ -139,6 +207,11 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
                     item.column,
                     f"variable '{item.name}': a .{item.space} variable stands inside a function",
                 )
+            yield from ((item.line, item.column, message) for message in address_problems(item, spaces.get))
+            spaces[item.name] = item.space
+        elif isinstance(item, Directive):
+            yield from ((item.line, 1, message) for message in pragma_problems(item.text, context, "module"))
+            continue
         else:
             continue
         if kind and item.name in defined:
@@ -229,6 +302,11 @@ def _initial(variable: Variable) -> Iterator[str]:
         yield f"a .{variable.space} variable has no initial value"
     if variable.linking == "extern":
         yield "an .extern variable has no initial value"
+    if variable.type in UNINITIALISED_TYPES:
+        yield f"a .{variable.type} variable has no initial value"
+        return
+    if variable.count is not None and not variable.init.startswith("{"):
+        yield f"expected the initial values of an array in braces, got {variable.init}"
     if variable.count is None and variable.vector == 1 and variable.init.startswith("{"):
         yield f"expected one initial value, got {variable.init}"
     if variable.type in OPAQUE_TYPES:
@@ -245,11 +323,11 @@ def _initial(variable: Variable) -> Iterator[str]:
 
 
 def _value(text: str, type: str) -> str | None:
-    """What is wrong with one number of an initialiser; symbols are not followed."""
+    """What is wrong with one number of an initialiser."""
     floating = type[0] == "f"
     if text[:2] in ("0f", "0F", "0d", "0D"):
         return None if floating or type[0] == "b" else f"expected integers as initial values of .{type}, got {text}"
-    if re.search(r"[A-Za-z_$]\w*\s*\(|^[A-Za-z_$%]", text) and not text.startswith("WARP_SZ"):
+    if _is_address(text):
         return None
     try:
         value = evaluate(text)
@@ -258,6 +336,56 @@ def _value(text: str, type: str) -> str | None:
     if isinstance(value, float) == floating or type[0] == "b":
         return None
     return f"expected {'floats' if floating else 'integers'} as initial values of .{type}, got {text}"
+
+
+def address_problems(variable: Variable, space_of: SpaceOf) -> Iterator[str]:
+    """What is wrong with the addresses among the initial values of a variable. `space_of` tells of each name that is
+    declared before where it lies; "function" of functions."""
+    values = (text.strip() for text in re.split(r"[{},]", variable.init or ""))
+    for text in values:
+        if _is_address(text) and (problem := _address(text, variable.type, space_of)):
+            yield f"variable '{variable.name}': {problem}"
+            return
+
+
+def _is_address(text: str) -> bool:
+    """Whether an initial value is written with a name: `x`, `x+8`, `generic(x)`, `0xFF(x)`."""
+    return re.search(r"\w\s*\(|^[A-Za-z_$%]", text) is not None and not text.startswith("WARP_SZ")
+
+
+def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
+    match = _MASKED.fullmatch(text)
+    types = ("u8", *ADDRESS_TYPES) if match else ADDRESS_TYPES
+    if type not in types:
+        return f"expected a variable of .{', .'.join(types)} for the address {text}, got .{type}"
+    if match:
+        try:
+            mask = integer(match["mask"])
+        except ValueError:
+            mask = 0
+        if mask not in BYTE_MASKS:
+            return f"expected a mask of one byte such as 0xFF00, got {match['mask']}"
+        text = match["inner"].strip()
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return f"'{text}' is no address; expected a name, generic(name), or one of them and +4"
+    if (space := space_of(name := match["generic"] or match["name"])) is None:
+        return f"'{name}' is not declared above"
+    if space == "function":
+        return f"the generic address of '{name}', a function, is its name alone" if match["generic"] else None
+    if space not in INITIALISED_SPACES:
+        return f"expected the address of a .global or .const variable, got '{name}', a .{space} variable"
+    try:
+        return None if isinstance(evaluate(match["offset"] or "0"), int) else f"expected a whole offset, got {text}"
+    except ConstantError as error:
+        return str(error)
+
+
+_MASKED = re.compile(r"(?P<mask>\d\w*)\s*\((?P<inner>.*)\)", re.ASCII)
+_ADDRESS = re.compile(
+    rf"(?:generic\s*\(\s*(?P<generic>{IDENTIFIER})\s*\)|(?P<name>{IDENTIFIER}))(?:\s*\+(?P<offset>.*))?", re.ASCII
+)
+BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
 
 
 def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..instructions import family, unavailable
 from ..text.syntax import (
+    Directive,
     Function,
     Immediate,
     Instruction,
@@ -24,7 +25,7 @@ from ..text.syntax import (
 )
 from ..types import REGISTER_BITS, compatible
 from ..verifier import TargetContext, check
-from .declarations import Declarations, directive_problems, module_problems
+from .declarations import Declarations, address_problems, directive_problems, module_problems, pragma_problems
 from .names import Names, Values
 from .uses import Uses, repairs
 
@@ -188,10 +189,16 @@ class Checker:
                         yield Diagnostic(statement.line, statement.column, message)
                 case RegDecl() | Variable():
                     yield from _placed(declared.declaration(statement))
+                    if isinstance(statement, Variable):
+                        for message in address_problems(statement, names.space_of):
+                            yield Diagnostic(statement.line, statement.column, message)
                     names.declare(statement)
                 case Scope():
                     inner = Declarations(self.context)
                     yield from self._body(statement.body, names.inside(statement.body), uses, inner)
+                case Directive():
+                    for message in pragma_problems(statement.text, self.context, "body"):
+                        yield Diagnostic(statement.line, 1, message)
                 case Label():
                     yield from _placed(declared.label(statement))
                     if uses is not None:

@@ -249,10 +249,17 @@ class OperandError(Exception):
 
 class OperandReader:
     """Reads operand texts; `plain` are the declared registers whose names do not begin with `%`, `vectors` those that
-    are vectors, with their sizes: such a register is read as its parts."""
+    are vectors, with their sizes: such a register is read as its parts. `symbols` are the variables whose names do
+    begin with `%`."""
 
-    def __init__(self, plain: frozenset[str] = frozenset(), vectors: Mapping[str, int] = SPECIAL_VECTORS) -> None:
+    def __init__(
+        self,
+        plain: frozenset[str] = frozenset(),
+        vectors: Mapping[str, int] = SPECIAL_VECTORS,
+        symbols: frozenset[str] = frozenset(),
+    ) -> None:
         self.plain = plain
+        self.symbols = symbols
         self.vectors = vectors
         self._lists: dict[str, tuple[Operand, ...]] = {}
         self._calls: dict[str, tuple[Operand, ...]] = {}
@@ -323,7 +330,7 @@ class OperandReader:
         if match is None:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         name = match["name"]
-        if name[0] == "%" or name.partition(".")[0] in self.plain:
+        if (name[0] == "%" and name not in self.symbols) or name.partition(".")[0] in self.plain:
             if match["offset"]:
                 raise OperandError(f"'{text}': an offset needs brackets around a register, as in [{name}+4]")
             base, _, part = name.partition(".")

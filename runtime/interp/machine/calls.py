@@ -17,12 +17,11 @@ import numpy as np
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
-from ...numerics.array import Array
 from .decode import Context, describe, meaning
 from .events import LEFT, BoundStep, Selection
-from .functions import BUILTINS, callee_name
+from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word
 from .functions import call as builtin
-from .memory import ARGUMENTS, FaultError, rows
+from .memory import ARGUMENTS, FaultError
 from .names import DTYPES, Formal, Frame, VariablePlace
 from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout
 
@@ -284,30 +283,31 @@ def _result(frame: Frame, formal: Formal, layout: StorageLayout) -> Move:
     """A result on its way to callers that do not know the function."""
     target = _passed(layout, formal)
     if formal.slot is None:
-        return _copy(formal.place, target.place, formal.size)
-    return _store(_register(formal.slot, f"b{8 * target.size}" if formal.slot.bits > 1 else "pred"), target)
+        return _move(_bytes(formal), _bytes(target))
+    type = f"b{8 * target.size}" if formal.slot.bits > 1 else "pred"
+    return _move(_register(formal.slot, type), _word(target))
 
 
 def _into(ctx: Context, formal: Formal, actual: Operand) -> Move:
     """An argument: from a variable or a value to where the function finds it."""
     if formal.slot is not None:
         ctx.writes.append(formal.slot)
-        return _move_values(ctx.source(actual, formal.variable.type), _register(formal.slot, formal.variable.type))
+        return _move(ctx.source(actual, formal.variable.type), _register(formal.slot, formal.variable.type))
     place = _argument(ctx, formal, actual)
     if place is None:
-        return _store(ctx.source(actual, f"b{8 * formal.size}"), formal)
-    return _copy(place, formal.place, formal.size)
+        return _move(ctx.source(actual, f"b{8 * formal.size}"), _word(formal))
+    return _move(parameter_bytes(place, formal.size), _bytes(formal))
 
 
 def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
     """A result: from where the function left it to a variable or a register."""
     if formal.slot is not None:
         ctx.reads.append(formal.slot)
-        return _move_values(_register(formal.slot, formal.variable.type), ctx.dest(actual, formal.variable.type))
+        return _move(_register(formal.slot, formal.variable.type), ctx.dest(actual, formal.variable.type))
     place = _argument(ctx, formal, actual)
     if place is None:
-        return _load(formal, ctx.dest(actual, f"b{8 * formal.size}"))
-    return _copy(formal.place, place, formal.size)
+        return _move(_word(formal), ctx.dest(actual, f"b{8 * formal.size}"))
+    return _move(_bytes(formal), parameter_bytes(place, formal.size))
 
 
 def _argument(ctx: Context, formal: Formal, actual: Operand) -> VariablePlace | None:
@@ -327,38 +327,18 @@ def _register(slot: RegisterSlot, type: str) -> Source:
     return lambda state: state.banks[slot.bits][slot.index].view(DTYPES[type])
 
 
-def _move_values(source: Source, dest: Source) -> Move:
+def _bytes(formal: Formal) -> Source:
+    return parameter_bytes(formal.place, formal.size)
+
+
+def _word(formal: Formal) -> Source:
+    return parameter_word(formal.place, formal.size)
+
+
+def _move(source: Source, dest: Source) -> Move:
     def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
         values, out = source(state), dest(state)
         return lambda sel: partial(sel.put, out, sel.pick(values).copy())
-
-    return bind
-
-
-def _rows(state: State, place: VariablePlace | None, size: int) -> Array:
-    return rows(state.memory.local, place.address(state) if place else 0, size)
-
-
-def _copy(origin: VariablePlace | None, target: VariablePlace | None, size: int) -> Move:
-    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
-        source, out = _rows(state, origin, size), _rows(state, target, size)
-        return lambda sel: partial(sel.put, out, sel.pick(source).copy())
-
-    return bind
-
-
-def _store(source: Source, formal: Formal) -> Move:
-    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
-        values, out = source(state), _rows(state, formal.place, formal.size)
-        return lambda sel: partial(sel.put, out, sel.pick(values).copy().view(np.uint8).reshape(-1, formal.size))
-
-    return bind
-
-
-def _load(formal: Formal, dest: Source) -> Move:
-    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
-        out, source = dest(state), _rows(state, formal.place, formal.size)
-        return lambda sel: partial(sel.put, out, sel.pick(source).copy().view(out.dtype).reshape(-1))
 
     return bind
 

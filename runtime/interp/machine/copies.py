@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...numerics.array import Array
-from .events import LEFT, Events, Geometry, Selection
+from .events import LEFT, Geometry, Observer, Selection
 from .flow import Flow
 from .memory import RANK_BITS, Buffer, FaultError, Window
 
@@ -86,7 +86,7 @@ class CopyQueue:
     While all threads commit together, one number says which group is open; afterwards each has its own.
     """
 
-    def __init__(self, threads: int, observer: Events | None = None) -> None:
+    def __init__(self, threads: int, observer: Observer | None = None) -> None:
         self.threads = threads
         self.observer = observer
         self.open: int | Array = 0
@@ -212,7 +212,7 @@ class ClusterBarrier:
         self._cluster = flow.geometry.cta() // flow.geometry.cluster_size
         flow.on_exit.append(self.release)
 
-    def arrive(self, sel: Selection) -> None:
+    def arrive(self, sel: Selection, pc: int) -> None:
         """Raises:
         FaultError: if a thread has arrived already and not waited since.
         """
@@ -222,7 +222,7 @@ class ClusterBarrier:
             message = "a thread arrives again at the cluster's barrier before it waits"
             raise FaultError(message, int(np.flatnonzero(again)[0]))
         if self.flow.observer is not None:
-            self.flow.observer.come(BARRIER, 0, mask)
+            self.flow.observer.come(pc, BARRIER, 0, mask)
         self.arrived |= mask
         self.release()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from ...base.launch import Dim3
 from ...numerics.array import Array
 from .memory import Buffer, Part
+
+if TYPE_CHECKING:
+    from .kernel import DecodedKernel
+    from .state import State
 
 # Threads in flight: which of them execute a step, and where they are in their CTAs.
 #
@@ -172,7 +176,8 @@ LEFT = -1
 """The threads went different ways, wait or are done: the machine knows where they are."""
 
 
-# What a launch tells of while it runs: instructions, memory accesses, meetings of threads, each before its effects.
+# What a launch tells of while it runs: batches of CTAs, instructions, memory accesses, meetings of threads, each before
+# its effects. A launch has an observer or none. Without one nothing here is called: steps are bound without it.
 
 AccessKind: TypeAlias = Literal["load", "store", "atomic", "copy", "fetch"]
 """`copy` is the destination of an asynchronous copy, whose source is a `load`; `fetch` is what an asynchronous product
@@ -199,8 +204,32 @@ class MemoryAccess(NamedTuple):
     values: Array | None = None
 
 
-class Events:
-    """Is told of what happens; here, without doing anything."""
+class Observer:
+    """Is told of what happens in a launch; here, without doing anything. Thread numbers and masks are those of the
+    state begun last.
+
+    With `merges`, batches of CTAs may be observed in processes of their own: `take` gives there what was found, and
+    `add` adds it here.
+    """
+
+    merges = False
+
+    def take(self) -> object:
+        """What was found since the last time."""
+        return None
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        """Adds what another process took of a kernel's CTAs."""
+
+    def weight(self, shared: int, warps: int) -> int:
+        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
+        return 0
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        """A batch of CTAs starts."""
+
+    def end(self) -> None:
+        """All threads of the batch have ended."""
 
     def watch(self, pc: int) -> Look | None:
         """What to call before the instruction at `pc` with the threads whose guard holds (never none of them).
@@ -216,7 +245,7 @@ class Events:
     def access(self, access: MemoryAccess) -> None:
         """Memory is about to be read or written."""
 
-    def come(self, number: int, expected: int, threads: Array) -> None:
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         """Threads (a mask) come to barrier `number` of their CTA, which is to have `expected` of them (0: all)."""
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
@@ -229,9 +258,10 @@ class Events:
         """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together: of each
         warp one group at most. Of each thread, `members` are the lanes that it names, `lanes` those that it has met."""
 
-    def arrive(self, start: Array, threads: Array) -> None:
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """Threads arrive at mbarrier objects, each at one whose first byte in shared memory is `start`: now, or because
-        copies they had begun have landed."""
+        `cp.async` that they had begun have landed; or the bulk copy arrives that one issued at the instruction `copy`.
+        """
 
     def passed(self, start: Array, threads: Array) -> None:
         """Threads have seen that a phase of mbarrier objects is complete; `start` as in `arrive`."""
@@ -239,16 +269,63 @@ class Events:
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
         """Asynchronous copies of the threads (None: all) have been waited for: their bytes are written now."""
 
-    def end(self) -> None:
-        """The launch is over."""
+
+_EVENTS = ("access", "come", "join", "meet", "arrive", "passed", "land")
+
+
+class Observers(Observer):
+    """Several of them. Each event goes to those that listen to it."""
+
+    def __init__(self, members: Sequence[Observer]) -> None:
+        self.members = tuple(members)
+        self.merges = all(member.merges for member in self.members)
+        for event in _EVENTS:
+            handlers = [getattr(member, event) for member in self.members]
+            ignored = getattr(Observer, event)
+            if call := _all([h for h in handlers if getattr(h, "__func__", None) is not ignored]):
+                setattr(self, event, call)
+
+    def take(self) -> object:
+        return [member.take() for member in self.members]
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        if isinstance(found, list):
+            for member, own in zip(self.members, cast("list[object]", found), strict=True):
+                member.add(kernel, own)
 
     def weight(self, shared: int, warps: int) -> int:
-        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
-        return 0
+        return sum(member.weight(shared, warps) for member in self.members)
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        for member in self.members:
+            member.begin(state, kernel)
+
+    def end(self) -> None:
+        for member in self.members:
+            member.end()
+
+    def watch(self, pc: int) -> Look | None:
+        return _all([member.watch(pc) for member in self.members])
+
+    def issue(self, pc: int) -> Look | None:
+        return _all([member.issue(pc) for member in self.members])
+
+
+def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | None:
+    """One call for those that there are; None for none."""
+    some = [call for call in calls if call is not None]
+    if len(some) < 2:
+        return some[0] if some else None
+
+    def call(*told: object) -> None:
+        for one in some:
+            one(*told)
+
+    return call
 
 
 def tell(
-    observer: Events | None,
+    observer: Observer | None,
     pc: int,
     kind: AccessKind,
     parts: tuple[Part, ...],
@@ -265,3 +342,12 @@ def tell(
         which = slice(None) if part.chosen is None else part.chosen
         stored = None if values is None else values[which]
         observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, threads[which], stored))
+
+
+def tell_of_one(
+    observer: Observer | None, pc: int, kind: AccessKind, buffer: Buffer, start: Array, width: int, thread: int,
+    values: Array | None = None,
+) -> None:  # fmt: skip
+    """Reports accesses of one thread, where somebody looks on."""
+    if observer is not None:
+        observer.access(MemoryAccess(pc, kind, buffer, start, width, np.full(start.size, thread), values))

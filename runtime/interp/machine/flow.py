@@ -11,7 +11,7 @@ import numpy as np
 from ....dialect.isa.row import Row
 from ....dialect.isa.wgmma import WARPS
 from ...numerics.array import Array
-from .events import LANES, LEFT, Events, Geometry, Selection
+from .events import LANES, LEFT, Geometry, Observer, Selection
 from .memory import FaultError
 
 # Clocks: they advance with the steps of the launch, so that what waits for them ends, and measure nothing real.
@@ -133,7 +133,7 @@ class Flow:
         self.awaited: dict[int, Array | None] = {}
         self.anywhere: set[int] = set()
         """The instructions `bar.warp.sync`, at which lanes meet wherever they come to one."""
-        self.observer: Events | None = None
+        self.observer: Observer | None = None
         self.on_exit: list[Callable[[], None]] = []
         self.loops: dict[int, int] = {}
         """Where loops that poll memory begin, and their jumps back."""
@@ -186,14 +186,14 @@ class Flow:
         if expected == 0 and not self.barriers and sel.count == int(np.count_nonzero(self.live)):
             if self.observer is not None:
                 everyone = self.mask(sel)
-                self.observer.come(number, expected, everyone)
+                self.observer.come(pc, number, expected, everyone)
                 self.observer.join(number, everyone, everyone)
             if complete is not None:
                 complete(self.mask(sel))
             return None
         mask = self.mask(sel)
         if self.observer is not None:
-            self.observer.come(number, expected, mask)
+            self.observer.come(pc, number, expected, mask)
         self.barriers.append(Barrier(number, pc, pc + 1 if wait else LEFT, mask, expected, complete))
         if not wait:
             self.go(pc + 1, mask.copy())

@@ -32,7 +32,8 @@ from ...numerics.array import Array
 from .decode import Context
 from .events import BoundStep, Selection
 from .memory import DecodeError, FaultError, rows
-from .state import Action, PrintValue, State, arguments, parse, show
+from .names import VariablePlace
+from .state import Action, PrintValue, Source, State, arguments, parse, show
 
 # Functions that the driver gives to kernels: `vprintf`, `__assertfail`, `malloc` and `free`.
 #
@@ -61,50 +62,41 @@ def call(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[
         sizes = tuple(size for size in sizes if size)
         if len(sizes) != len(given):
             ctx.fail(f"{name} has {len(sizes)} {what}, got {len(given)}")
-    reads = [_value(ctx, o, size) for o, size in zip(actuals, builtin.arguments, strict=True)]
-    writes = [_result(ctx, o, builtin.result) for o in results]
+    reads = [_value(ctx, o, size, ctx.source) for o, size in zip(actuals, builtin.arguments, strict=True)]
+    writes = [_value(ctx, o, builtin.result, ctx.dest) for o in results]
 
     def bind(state: State) -> BoundStep:
         sources, targets = [read(state) for read in reads], [write(state) for write in writes]
 
         def step(sel: Selection) -> None:
-            answer = builtin.run(state, sel, [source(sel) for source in sources])
+            answer = builtin.run(state, sel, [sel.pick(source).astype(np.uint64) for source in sources])
             for target in targets:
-                target(sel, np.zeros(sel.count, np.uint64) if answer is None else answer)
+                sel.put(target, np.zeros(sel.count, np.uint64) if answer is None else answer)
 
         return step
 
     return bind
 
 
-def _value(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[Selection], Array]]:
-    place = ctx.names.place(operand.name) if isinstance(operand, Symbol) else None
-    if place is None or not place.size:
-        source = ctx.source(operand, f"b{8 * size}")
-        return lambda state: (lambda values: lambda sel: sel.pick(values).astype(np.uint64))(source(state))
-    if place.size != size:
-        ctx.fail(f"expected a .param variable of {size} bytes, got one of {place.size}")
-
-    def bind(state: State) -> Callable[[Selection], Array]:
-        data = rows(state.memory.local, place.address(state), size)
-        return lambda sel: sel.pick(data).copy().view(f"u{size}").reshape(-1).astype(np.uint64)
-
-    return bind
-
-
-def _result(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[Selection, Array], None]]:
+def _value(ctx: Context, operand: Operand, size: int, take: Callable[[Operand, str], Source]) -> Source:
+    """An argument or a result of so many bytes: in a `.param` variable, or what `take` makes of the operand."""
     place = ctx.names.place(operand.name) if isinstance(operand, Symbol) and operand.name != "_" else None
     if place is None or not place.size:
-        dest = ctx.dest(operand, f"b{8 * size}")
-        return lambda state: lambda sel, values: sel.put(dest(state), values.astype(f"u{size}"))
+        return take(operand, f"b{8 * size}")
     if place.size != size:
         ctx.fail(f"expected a .param variable of {size} bytes, got one of {place.size}")
+    return parameter_word(place, size)
 
-    def bind(state: State) -> Callable[[Selection, Array], None]:
-        data = rows(state.memory.local, place.address(state), size)
-        return lambda sel, values: sel.put(data, values.astype(f"u{size}").view(np.uint8).reshape(-1, size))
 
-    return bind
+def parameter_bytes(place: VariablePlace | None, size: int) -> Source:
+    """The bytes of a function's parameter, a row for each thread."""
+    return lambda state: rows(state.memory.local, place.address(state) if place else 0, size)
+
+
+def parameter_word(place: VariablePlace | None, size: int) -> Source:
+    """A parameter of 1, 2, 4 or 8 bytes, as a word of each thread."""
+    read = parameter_bytes(place, size)
+    return lambda state: read(state).view(f"u{size}")[:, 0]
 
 
 # Memory

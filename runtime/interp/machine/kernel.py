@@ -1,13 +1,13 @@
-"""A kernel decoded: a flat list of actions, its registers and memory; and the interface of what observes it."""
+"""A kernel decoded: a flat list of actions, with what it needs of registers and memory."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ....dialect.isa.row import Row
 from ....dialect.ptx.text.syntax import (
@@ -26,17 +26,14 @@ from ....dialect.ptx.text.syntax import (
 from ....dialect.ptx.traits import Traits, traits
 from ....dialect.ptx.types import REGISTER_BITS
 from ...base.launch import Dim3
-from ...numerics.array import Array
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, decode
-from .events import Events, Geometry, Look, MemoryAccess, Selection
+from .events import Geometry
 from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions, has_results
-from .memory import ARGUMENTS, Buffer, DecodeError, Finding, InterpreterError
+from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
 from .names import Formal, Frame, NameScope, VariablePlace
-from .state import Action, RegisterSlot, StackFrame, State, StorageLayout
-
-# A kernel decoded: a flat list of actions, with what it needs of registers and memory.
+from .state import Action, RegisterSlot, StackFrame, StorageLayout
 
 DYNAMIC_ALIGNMENT = 16
 """What dynamic shared memory is aligned to at least. Source: ptxas 13.0."""
@@ -60,6 +57,11 @@ class Decoded:
     polls: bool
     row: Row
     traits: Traits
+
+    def slot(self, operand: object) -> RegisterSlot | None:
+        """The register that an operand, or the base of an address, is; None for what is none, or a special one."""
+        name = operand.name if isinstance(operand, Register) else ""
+        return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
 
     def named(self) -> dict[str, Operand]:
         """The operands by the names that the row gives them, of a row that leaves none out but at the end."""
@@ -392,102 +394,3 @@ class KernelDecoder:
 def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:
     """The register for the address of a byte of a variable on the stack."""
     return stack.address(offset + more)
-
-
-# What looks on while a kernel runs: checks and reports.
-#
-# A launch has an observer or none. Without one nothing here is called: steps are bound without it. With one, the
-# machine tells it of every CTA batch, instruction, memory access and meeting of threads, before their effects.
-
-
-class Observer(Events):
-    """Is told of every batch of CTAs too. Thread numbers and masks are those of the state begun last.
-
-    With `merges`, batches may be observed in processes of their own: `take` gives there what was found, and `add` adds
-    it here.
-    """
-
-    merges = False
-
-    def take(self) -> object:
-        """What was found since the last time."""
-        return None
-
-    def add(self, kernel: DecodedKernel, found: object) -> None:
-        """Adds what another process took of a kernel's CTAs."""
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        """A batch of CTAs starts, and the one before is done."""
-
-
-class Observers(Observer):
-    """Several of them."""
-
-    def __init__(self, members: Sequence[Observer]) -> None:
-        self.members = tuple(members)
-        self.merges = all(member.merges for member in self.members)
-
-    def take(self) -> object:
-        return [member.take() for member in self.members]
-
-    def add(self, kernel: DecodedKernel, found: object) -> None:
-        if isinstance(found, list):
-            for member, own in zip(self.members, cast("list[object]", found), strict=True):
-                member.add(kernel, own)
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        for member in self.members:
-            member.begin(state, kernel)
-
-    def watch(self, pc: int) -> Look | None:
-        return _all([member.watch(pc) for member in self.members])
-
-    def issue(self, pc: int) -> Look | None:
-        return _all([member.issue(pc) for member in self.members])
-
-    def access(self, access: MemoryAccess) -> None:
-        for member in self.members:
-            member.access(access)
-
-    def come(self, number: int, expected: int, threads: Array) -> None:
-        for member in self.members:
-            member.come(number, expected, threads)
-
-    def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        for member in self.members:
-            member.join(number, arrived, waiting)
-
-    def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        for member in self.members:
-            member.meet(pc, threads, members, lanes)
-
-    def arrive(self, start: Array, threads: Array) -> None:
-        for member in self.members:
-            member.arrive(start, threads)
-
-    def passed(self, start: Array, threads: Array) -> None:
-        for member in self.members:
-            member.passed(start, threads)
-
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        for member in self.members:
-            member.land(buffer, start, width, threads)
-
-    def end(self) -> None:
-        for member in self.members:
-            member.end()
-
-    def weight(self, shared: int, warps: int) -> int:
-        return sum(member.weight(shared, warps) for member in self.members)
-
-
-def _all(looks: Sequence[Look | None]) -> Look | None:
-    some = [look for look in looks if look is not None]
-    if len(some) < 2:
-        return some[0] if some else None
-
-    def look(sel: Selection) -> None:
-        for one in some:
-            one(sel)
-
-    return look

@@ -11,14 +11,14 @@ from typing import NoReturn
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Register, Symbol
+from ....dialect.ptx.text.syntax import Address, Symbol
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.array import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
-from .events import LEFT, BoundStep, Geometry, Look, Selection
+from .events import LEFT, BoundStep, Geometry, Look, Observer, Selection
 from .flow import Flow, apart, parted, together
-from .kernel import Decoded, DecodedKernel, Observer, align
+from .kernel import Decoded, DecodedKernel, align
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -122,7 +122,7 @@ def polled(state: State, code: Sequence[Decoded], loops: Mapping[int, int], pc: 
 def _word(state: State, decoded: Decoded, where: Address, thread: int) -> str:
     """The word at the address of a thread's operand, as messages name it."""
     width, shared = bits_of(decoded.traits.types[-1]) // 8, decoded.traits.space == "shared"
-    slot = next((s for s in decoded.reads if isinstance(where.base, Register) and s.name == where.base.name), None)
+    slot = decoded.slot(where.base)
     place = decoded.places[0] if isinstance(where.base, Symbol) and decoded.places else None
     if slot is None and place is None:
         return "memory"
@@ -207,7 +207,7 @@ class Machine:
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints = Prints()
         state.copies = CopyQueue(state.threads, launch.observer)
-        state.warpgroups = OperationGroups(-(-state.warps // WARPS))
+        state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
@@ -252,6 +252,8 @@ class Machine:
             self._run()
         finally:
             self.state.prints.flush(self.launch.output or sys.stdout.write)
+        if self.launch.observer is not None:
+            self.launch.observer.end()
 
     def _run(self) -> None:
         tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)

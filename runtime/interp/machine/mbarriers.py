@@ -123,12 +123,13 @@ Combine: TypeAlias = Callable[[Array, Array], Array]
 
 @dataclass
 class BulkCopy:
-    """Bytes of one thread on their way to `start` of a buffer, or of each 16 of them to one of several places; their
-    number completes transactions of an object.
+    """Bytes that one thread sent at the instruction `pc`, on their way to `start` of a buffer, or of each 16 of them to
+    one of several places; their number completes transactions of an object.
 
     With `combine` they are combined with what they find there.
     """
 
+    pc: int
     thread: int
     index: Array
     buffer: Buffer
@@ -244,19 +245,11 @@ class MbarrierObjects:
         self._vain = 0
         self.deferred.append(Deferred(self.copies.serial, sel.threads, index))
 
-    def complete_later(
-        self,
-        index: Array,
-        one: Selection,
-        buffer: Buffer,
-        start: int | Array,
-        data: Array,
-        combine: Combine | None = None,
-    ) -> None:
+    def complete_later(self, copy: BulkCopy, one: Selection) -> None:
         """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
-        self._objects(index, one)
+        self._objects(copy.index, one)
         self._vain = 0
-        self.bulk.append(BulkCopy(int(one.threads[0]), index, buffer, start, data, combine))
+        self.bulk.append(copy)
 
     def _finish(self, objects: Array, state: Phases) -> None:
         done = state.complete()
@@ -343,7 +336,7 @@ class MbarrierObjects:
                 copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
             if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
-                self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]))
+                self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)
             one = _only(np.array([copy.thread]), self.flow.live.size)
             self.transact(copy.index, one, np.array([-copy.data.size]))
 

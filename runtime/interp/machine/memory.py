@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ....dialect.ptx.text.operands import ConstantError, evaluate
-from ....dialect.ptx.text.syntax import Variable
+from ....dialect.ptx.text.syntax import Variable, integer
 from ...base.errors import WarploomError
 from ...numerics.array import Array
 
@@ -386,8 +386,8 @@ Address = Callable[[str], int | None]
 """The generic address of a variable or a function by its name; None if there is none."""
 
 _SYMBOL = re.compile(
-    r"(?:(?P<mask>0[xX][0-9a-fA-F]+)\((?P<masked>.+)\)|generic\((?P<generic>[\w$%]+)\)|(?P<name>[\w$%]+))"
-    r"(?P<offset>[+-](?:0[xX][0-9a-fA-F]+|\d+))?"
+    r"(?P<mask>\d\w*)\((?P<masked>.+)\)|"
+    r"(?:generic\((?P<generic>[\w$%]+)\)|(?P<name>[A-Za-z_$%][\w$]*))(?:\+(?P<offset>.+))?"
 )
 
 
@@ -441,9 +441,9 @@ def _address(text: str, address: Address) -> int:
     if match is None:
         raise ValueError(text)
     if match["mask"]:
-        mask = int(match["mask"], 0)
+        mask = integer(match["mask"])
         return (_address(match["masked"], address) & mask) >> ((mask & -mask).bit_length() - 1)
     found = address(match["generic"] or match["name"])
     if found is None:
         raise DecodeError(f"'{match['generic'] or match['name']}' is not declared in this module")
-    return found + int(match["offset"] or "0", 0)
+    return found + int(_constant(match["offset"] or "0"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....dialect.ptx.text.special import VECTORS
 from ....dialect.ptx.text.syntax import Variable
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.types import PACKED_BITS, bits_of
 from ...numerics.array import Array
 from .events import LANES, Geometry, unravel
 from .flow import CLOCKS
@@ -19,19 +19,12 @@ from .state import RESERVED_BYTES, WORKSPACE, RegisterSlot, StackFrame, State
 
 DTYPES: dict[str, type[np.generic]] = {
     "pred": np.bool_,
-    **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
-    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+    **{f"{kind}{n}": getattr(np, f"uint{n}") for kind in "bu" for n in (8, 16, 32, 64)},
     **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
-    "b128": np.complex128,
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "bf16": np.uint16,
+    **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     "f16x2": np.uint32,
-    "bf16x2": np.uint32,
-    "f32x2": np.uint64,
-    "u16x2": np.uint32,
-    "s16x2": np.uint32,
+    **{type: getattr(np, f"uint{n}") for type, n in PACKED_BITS.items()},
+    "b128": np.complex128,
 }
 """How the bits of each type are seen: bf16 and packed types as words, 128 bits as what numpy has that is as wide."""
 

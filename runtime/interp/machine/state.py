@@ -12,7 +12,7 @@ import numpy as np
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.array import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups
-from .events import BoundStep, Events, Geometry, Selection
+from .events import BoundStep, Geometry, Observer, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
@@ -373,10 +373,11 @@ class State:
     flow: Flow
     copies: CopyQueue
     warpgroups: OperationGroups
+    bulk_groups: OperationGroups
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
     prints: Prints
-    observer: Events | None = None
+    observer: Observer | None = None
 
     def __init__(
         self, geometry: Geometry, slots: dict[int, int], memory: MemorySpaces, addresses: dict[str, int]

@@ -1,4 +1,4 @@
-"""Loads, stores, address conversion, and atomic operations. PTX ISA 9.7.9, 9.7.13.6 and .7."""
+"""Moves, loads, stores, address conversion, and atomic operations. PTX ISA 9.7.9, 9.7.13.6 and .7."""
 
 from __future__ import annotations
 
@@ -9,16 +9,85 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from ....dialect.isa.row import Bindings
-from ....dialect.ptx.text.syntax import Address, Operand, Symbol
+from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Symbol, Vector
 from ....dialect.ptx.types import bits_of
 from ...numerics import floats
 from ...numerics.array import Array
-from ..machine.decode import Context, meaning
+from ...numerics.floats import ArrayFunction
+from ..machine.decode import Context, constant, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
 from ..machine.names import DTYPES
 from ..machine.state import Action, Source, State
-from .actions import elementwise, identity
+from .actions import computes, elementwise, identity, operands, several
+
+# Moves: PTX ISA 9.7.9.3 and .4.
+
+
+@meaning("mov")
+def mov(ctx: Context, bound: Bindings) -> Action:
+    """A register, a constant, an address, or the complement of a predicate."""
+    d, a = ctx.operands
+    function, source = (np.invert, a.register) if isinstance(a, Not) else (identity, a)
+    return elementwise(function, ctx.dest(d, bound["T"]), ctx.source(source, bound["T"]))
+
+
+@meaning("mov.vector")
+def mov_vector(ctx: Context, bound: Bindings) -> Action:
+    """Each element of a vector."""
+    every = operands(ctx, bound)
+    half = len(every) // 2
+
+    def unchanged(*values: Array) -> tuple[Array, ...]:
+        return values
+
+    return several(unchanged, every[:half], *every[half:])
+
+
+@meaning("mov.b128")
+def mov_wide(ctx: Context, bound: Bindings) -> Action:
+    """128 bits: a register or a literal, or two registers of 64, into the same."""
+
+    def halves(operand: Operand, *, written: bool) -> list[Source]:
+        if isinstance(operand, Vector):
+            take = ctx.dest if written else ctx.source
+            return [take(item, "b64") for item in ctx.items(operand)]
+        if isinstance(operand, Immediate) and not written:
+            return [ctx.source(operand, "b64"), constant(np.uint64(ctx.integer(operand) >> 64 & (1 << 64) - 1))]
+        slot = ctx.slot(operand)
+        (ctx.writes if written else ctx.reads).append(slot)
+        return [lambda state, i=i: state.banks[128][slot.index].view(np.uint64)[i::2] for i in range(2)]
+
+    d, a = ctx.operands
+    return several(lambda low, upper: (low, upper), halves(d, written=True), *halves(a, written=False))
+
+
+@meaning("mov.unpack")
+def unpack(ctx: Context, bound: Bindings) -> Action:
+    """The parts of a register."""
+    *parts, whole = operands(ctx, bound)
+    dtype = np.dtype(f"u{bits_of(bound['T']) // len(parts) // 8}")
+
+    def split(value: Array) -> tuple[Array, ...]:
+        columns = np.ascontiguousarray(value).view(dtype).reshape(-1, len(parts))
+        return tuple(columns[:, i].copy() for i in range(len(parts)))
+
+    return several(split, parts, whole)
+
+
+@computes("mov.pack")
+def pack(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Registers as the parts of a wider one."""
+    word = np.dtype(DTYPES[bound["T"]])
+
+    def join(*parts: Array) -> Array:
+        result = cast(Array, parts[0].astype(word))
+        for i, value in enumerate(parts[1:], 1):
+            result |= np.left_shift(value.astype(word), np.array(8 * word.itemsize // len(parts) * i, word))
+        return result
+
+    return join
+
 
 # Loads, stores, address conversion: PTX ISA 9.7.9.
 #
@@ -168,34 +237,20 @@ def _stored(items: Sequence[Operand], width: int) -> list[tuple[int, Sequence[Op
     return [(i * width, (item,)) for i, item in enumerate(items) if item != Symbol("_")]
 
 
-@meaning("cvta")
-def cvta(ctx: Context, bound: Bindings) -> Action:
-    """A space's own address as a generic one. Global and constant addresses are generic already."""
-    return _converted(ctx, bound, np.add)
-
-
-@meaning("cvta.to")
-def cvta_to(ctx: Context, bound: Bindings) -> Action:
-    """A generic address as the space's own."""
-    return _converted(ctx, bound, np.subtract)
-
-
-def _converted(ctx: Context, bound: Bindings, change: np.ufunc) -> Action:
-    d, a = ctx.operands
+@computes("cvta", "cvta.to")
+def convert_address(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A space's own address as a generic one, or the reverse. Global and constant addresses are generic already."""
     if bound["T"] != "u64":
         ctx.fail("addresses are 64-bit here; expected .u64")
     window = np.uint64(_WINDOWS.get(space_of(bound), 0))
-    dest, source = ctx.dest(d, "u64"), ctx.source(a, "u64")
-    if not window:
-        return elementwise(identity, dest, source)
-    return elementwise(lambda v: change(v, window), dest, source)
+    change: np.ufunc = np.subtract if ctx.row.means == "cvta.to" else np.add
+    return (lambda v: change(v, window)) if window else identity
 
 
 @meaning("isspacep")
 def isspacep(ctx: Context, bound: Bindings) -> Action:
     """Whether a generic address lies in a space; `.shared` is the own CTA's."""
     space = space_of(bound)
-    p, a = ctx.operands
     window = np.uint64(_WINDOWS.get(space, 0))
 
     def inside(address: Array) -> Array:
@@ -204,10 +259,9 @@ def isspacep(ctx: Context, bound: Bindings) -> Action:
         return (address >= window) & (address < window * np.uint64(2))
 
     def own(address: Array, rank: Array) -> Array:
-        named = (address - window) >> np.uint64(RANK_BITS)
-        return inside(address) & (named == rank)
+        return inside(address) & ((address - window) >> np.uint64(RANK_BITS) == rank)
 
-    dest, source = ctx.dest(p, "pred"), ctx.source(a, "u64")
+    dest, source = operands(ctx, bound)
     if space != "shared":
         return elementwise(inside, dest, source)
     return elementwise(own, dest, source, lambda state: state.geometry.rank().astype(np.uint64))

@@ -3,14 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from functools import partial, wraps
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
+from ..machine.decode import Context, meaning
 from ..machine.events import BoundStep, Selection
 from ..machine.state import Action, Source, State
+
+Computation: TypeAlias = Callable[[Context, Bindings], ArrayFunction]
+"""What an instruction computes: a function of its operands, each as an array of the type that the row gives it."""
+
+
+def computes(*names: str) -> Callable[[Computation], Computation]:
+    """Enters the computation of the rows of these names, as `meaning` enters an action. The row says which operands
+    there are and of which types; the result is cast to the type of the first, which is written."""
+
+    def enter(computation: Computation) -> Computation:
+        @meaning(*names)
+        @wraps(computation)
+        def action(ctx: Context, bound: Bindings) -> Action:
+            dest, *sources = operands(ctx, bound)
+            return elementwise(computation(ctx, bound), dest, *sources)
+
+        return computation
+
+    return enter
+
+
+def operands(ctx: Context, bound: Bindings) -> list[Source]:
+    """The operands, as the row says: what they are, and of which types."""
+    found: list[Source] = []
+    for slot, operand in zip(ctx.row.signature(bound, len(ctx.operands)), ctx.operands, strict=False):
+        take = ctx.dest if slot.written else ctx.source
+        found += [take(item, slot.type, wide=slot.wider) for item in ctx.items(operand)]
+    return found
+
+
+def acting(step: Callable[..., int | None], *bound: Callable[[State], Any]) -> Action:
+    """An action by its step, which takes the state, its operands bound to that, and the selected threads."""
+    return lambda state: partial(step, state, *(operand(state) for operand in bound))
+
+
+def absent(state: State) -> None:
+    """An operand that is not there."""
+
+
+def all_of(sources: Sequence[Source]) -> Callable[[State], list[Array]]:
+    """Several operands as one."""
+    return lambda state: [source(state) for source in sources]
 
 
 def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -11,12 +12,13 @@ from ....dialect.ptx.text.syntax import Not, Operand, Register
 from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import AccessKind, BoundStep, MemoryAccess, Selection
-from ..machine.mbarriers import Combine
+from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
+from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable
 from ..machine.state import LEAST, Action, Source, State, grow, stack_pointer
 from .access import Locate, locate, seen_as, space_of, updates, vector_of
-from .synchronisation import in_shared, objects
+from .actions import absent, acting, all_of, elementwise, identity
+from .synchronisation import Find, in_shared, objects
 
 # Asynchronous copies to shared memory: PTX ISA 9.7.9.25.3.
 #
@@ -48,26 +50,20 @@ def copy(ctx: Context, bound: Bindings) -> Action:
     """4, 8 or 16 bytes, of which fewer may be read; the rest is zeros. A cache policy may follow."""
     operands = ctx.operands[: -1 if bound["H"] else None]
     size = ctx.integer(operands[2])
-    given = _source_size(ctx, operands[3], size) if len(operands) == 4 else None
+    given = _source_size(ctx, operands[3], size) if len(operands) == 4 else absent
     target, origin = locate(ctx, operands[0], "shared", "copy"), locate(ctx, operands[1], "global", "load")
     width, count = (size, 1) if size < 16 else (8, 2)
 
-    def bind(state: State) -> BoundStep:
-        to, take = target(state), origin(state)
-        sizes = given(state) if given else None
+    def step(state: State, to: Locate, take: Locate, sizes: Callable[[], Array] | None, sel: Selection) -> None:
+        (part,) = to(sel, size)
+        rows = np.zeros((part.index.size, count), f"u{width}")
+        if sizes is None:
+            _read(rows.reshape(-1, count), take(sel, size), width, count, None)
+        else:
+            _read_some(rows, take, sel, sizes(), size)
+        state.copies.add(part.buffer, part.index, rows, sel)
 
-        def step(sel: Selection) -> None:
-            (part,) = to(sel, size)
-            rows = np.zeros((part.index.size, count), f"u{width}")
-            if sizes is None:
-                _read(rows.reshape(-1, count), take(sel, size), width, count, None)
-            else:
-                _read_some(rows, take, sel, sizes(), size)
-            state.copies.add(part.buffer, part.index, rows, sel)
-
-        return step
-
-    return bind
+    return acting(step, target, origin, given)
 
 
 def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[], Array]]:
@@ -75,19 +71,13 @@ def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State],
     register = operand.register if isinstance(operand, Not) else operand
     if not isinstance(register, Register) or ctx.slot(register).bits != 1:
         given = ctx.source(operand, "u32")
-
-        def as_given(state: State) -> Callable[[], Array]:
-            values = given(state)
-            return lambda: values
-
-        return as_given
+        return lambda state: partial(np.asarray, given(state))
     source, negated = ctx.predicate(operand)
 
-    def bind(state: State) -> Callable[[], Array]:
-        ignored = source(state)
-        return lambda: np.where(ignored ^ negated, np.uint32(0), np.uint32(size))
+    def sizes(ignored: Array) -> Array:
+        return np.where(ignored ^ negated, np.uint32(0), np.uint32(size))
 
-    return bind
+    return lambda state: partial(sizes, source(state))
 
 
 def _read(rows: Array, parts: tuple[Part, ...], width: int, count: int, places: Array | None) -> None:
@@ -131,8 +121,16 @@ _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "global": "glo
 
 @meaning("bulk group")
 def groups(ctx: Context, bound: Bindings) -> Action:
-    """What would be waited for is there already."""
-    return lambda state: lambda sel: None
+    """What would be waited for is there already. Who looks on follows what would be read until then."""
+    keep = ctx.integer(ctx.operands[0]) if ctx.operands else None
+
+    def bind(state: State) -> BoundStep:
+        pending = state.bulk_groups
+        if state.observer is None:
+            return lambda sel: None
+        return lambda sel: pending.commit(sel.threads) if keep is None else pending.wait(sel.threads, keep)
+
+    return bind
 
 
 @meaning("cp.async.bulk")
@@ -189,8 +187,10 @@ class _Bulk:
                 wanted = None if ctas is None else int(ctas[thread])
                 for shift in shifts(state, buffer, first, wanted, thread):
                     self._tell(state, "copy", buffer, first + shift, length, thread)
-                    index = barrier(one) + shift // 8
-                    state.mbarriers.complete_later(index, one, buffer, first + shift, rows, self.combine)
+                    copy = BulkCopy(
+                        self.pc, thread, barrier(one) + shift // 8, buffer, first + shift, rows, self.combine
+                    )
+                    state.mbarriers.complete_later(copy, one)
 
         return step
 
@@ -201,9 +201,7 @@ class _Bulk:
 
     def _tell(self, state: State, kind: AccessKind, buffer: Buffer, start: int, length: int, thread: int) -> None:
         if state.observer is not None:
-            starts = np.arange(start, start + length, _UNIT)
-            threads: Array = np.full(starts.size, thread)
-            state.observer.access(MemoryAccess(self.pc, kind, buffer, starts, _UNIT, threads))
+            tell_of_one(state.observer, self.pc, kind, buffer, np.arange(start, start + length, _UNIT), _UNIT, thread)
 
 
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
@@ -270,57 +268,43 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     sources: list[Source] = [ctx.source(item, type) for item in ctx.items(a)]
     # An own address is one of the cluster too, and the object may be another CTA's.
     space = "generic" if space_of(bound) == "generic" else "cluster"
-    place, find = locate(ctx, where, space, "copy"), objects(ctx, barrier, space)
     width, word = bits_of(type) // 8, np.dtype(f"u{bits_of(type) // 8}")
 
-    def bind(state: State) -> BoundStep:
-        target, objects_of, values = place(state), find(state), [source(state) for source in sources]
+    def step(state: State, target: Locate, find: Find, values: list[Array], sel: Selection) -> None:
         buffer = state.memory.shared.buffer
         stride = buffer.size // state.geometry.ctas
+        parts = target(sel, width * count)
+        start = in_shared(parts, buffer, sel, f"{ctx.instruction.opcode} writes") * width * count
+        index = find(sel)
+        rows = np.stack([sel.pick(v).view(word) for v in values], axis=1)
+        for i, (one, thread) in enumerate(one_by_one(sel)):
+            if start[i] // stride != index[i] * 8 // stride:
+                raise FaultError("the mbarrier object is not in the CTA that the bytes go to", thread)
+            data = np.ascontiguousarray(rows[i]).view(np.uint8)
+            copy = BulkCopy(ctx.pc, thread, index[i : i + 1], buffer, int(start[i]), data, combine)
+            state.mbarriers.complete_later(copy, one)
 
-        def step(sel: Selection) -> None:
-            parts = target(sel, width * count)
-            start = in_shared(parts, buffer, sel, f"{ctx.instruction.opcode} writes") * width * count
-            index = objects_of(sel)
-            rows = np.stack([sel.pick(v).view(word) for v in values], axis=1)
-            for i, (one, thread) in enumerate(one_by_one(sel)):
-                if start[i] // stride != index[i] * 8 // stride:
-                    raise FaultError("the mbarrier object is not in the CTA that the bytes go to", thread)
-                data = np.ascontiguousarray(rows[i]).view(np.uint8)
-                state.mbarriers.complete_later(index[i : i + 1], one, buffer, int(start[i]), data, combine)
-
-        return step
-
-    return bind
+    return acting(step, locate(ctx, where, space, "copy"), objects(ctx, barrier, space), all_of(sources))
 
 
 @meaning("st.bulk")
 def store_bulk(ctx: Context, bound: Bindings) -> Action:
     """Zeros into shared memory of the own CTA."""
     where, size, _ = ctx.operands
-    place, sizes, pc = locate(ctx, where, space_of(bound), None), ctx.source(size, "u64"), ctx.pc
 
-    def bind(state: State) -> BoundStep:
-        find, lengths = place(state), sizes(state)
+    def step(state: State, find: Locate, lengths: Array, sel: Selection) -> None:
         shared = state.memory.shared.buffer
+        for one, thread in one_by_one(sel):
+            length = _length(int(lengths[thread]), _WORD, thread)
+            if not length:
+                continue
+            first = int(in_shared(find(one, _WORD), shared, one, "st.bulk writes")[0]) * _WORD
+            find(one, _WORD, length - _WORD)
+            starts = np.arange(first, first + length, _WORD)
+            tell_of_one(state.observer, ctx.pc, "store", shared, starts, _WORD, thread)
+            shared.data[first : first + length] = 0
 
-        def step(sel: Selection) -> None:
-            for one, thread in one_by_one(sel):
-                length = _length(int(lengths[thread]), _WORD, thread)
-                if not length:
-                    continue
-                first = int(in_shared(find(one, _WORD), shared, one, "st.bulk writes")[0]) * _WORD
-                find(one, _WORD, length - _WORD)
-                if state.observer is not None:
-                    starts = np.arange(first, first + length, _WORD)
-                    state.observer.access(
-                        MemoryAccess(pc, "store", shared, starts, _WORD, np.full(starts.size, thread))
-                    )
-                shared.data[first : first + length] = 0
-
-        return step
-
-    return bind
+    return acting(step, locate(ctx, where, space_of(bound), None), ctx.source(size, "u64"))
 
 
 # `alloca` and what goes with it: PTX ISA 9.7.17.
@@ -333,37 +317,28 @@ def alloca(ctx: Context, bound: Bindings) -> Action:
     alignment = ctx.integer(operands[2]) if len(operands) == 3 else 8
     if alignment <= 0 or alignment & (alignment - 1):
         ctx.fail(f"expected an alignment that is a power of two, got {alignment}")
-    dest, sizes, layout = ctx.dest(operands[0], type), ctx.source(operands[1], type), ctx.layout
-    layout.stack()
+    layout = ctx.layout
 
-    def bind(state: State) -> BoundStep:
-        out, values, pointer = dest(state), sizes(state), stack_pointer(state.banks, layout)
+    def step(state: State, out: Array, sizes: Array, pointer: Array, sel: Selection) -> None:
+        lanes, base = sel.threads, np.uint64(layout.stack_base)
+        gap = (np.uint64(0) - (pointer[lanes] + base)) % np.uint64(alignment)
+        wanted = gap + -(-sel.pick(sizes).astype(np.int64) // LEAST * LEAST).astype(np.uint64)
+        sel.put(out, grow(pointer, lanes, wanted) + base + gap)
 
-        def step(sel: Selection) -> None:
-            lanes = sel.threads
-            base = np.uint64(layout.stack_base)
-            begin = pointer[lanes] + base
-            gap = (np.uint64(0) - begin) % np.uint64(alignment)
-            wanted = gap + -(-sel.pick(values).astype(np.int64) // LEAST * LEAST).astype(np.uint64)
-            sel.put(out, grow(pointer, lanes, wanted) + base + gap)
-
-        return step
-
-    return bind
+    return acting(step, ctx.dest(operands[0], type), ctx.source(operands[1], type), _stack_pointer(ctx))
 
 
 @meaning("stacksave", "stackrestore")
 def stack_pointer_moved(ctx: Context, bound: Bindings) -> Action:
     """How far the stack is used, and the stack as it was when that was saved."""
-    (operand,), type, layout = ctx.operands, bound["T"], ctx.layout
-    saves = ctx.row.root == "stacksave"
-    place = ctx.dest(operand, type) if saves else ctx.source(operand, type)
-    layout.stack()
+    (operand,), type = ctx.operands, bound["T"]
+    pointer = _stack_pointer(ctx)
+    if ctx.row.root == "stacksave":
+        return elementwise(identity, ctx.dest(operand, type), pointer)
+    return elementwise(identity, pointer, ctx.source(operand, type))
 
-    def bind(state: State) -> BoundStep:
-        values, pointer = place(state), stack_pointer(state.banks, layout)
-        if saves:
-            return lambda sel: sel.put(values, sel.pick(pointer))
-        return lambda sel: sel.put(pointer, sel.pick(values))
 
-    return bind
+def _stack_pointer(ctx: Context) -> Source:
+    """How many bytes of the stack each thread uses; there is a stack from now on."""
+    ctx.layout.stack()
+    return lambda state: stack_pointer(state.banks, ctx.layout)

@@ -12,11 +12,11 @@ from ....dialect.isa.types import ELEMENT_TYPES, ElementType
 from ....dialect.ptx.types import bits_of
 from ...numerics import f64, floats
 from ...numerics.array import Array
+from ...numerics.floats import ArrayFunction
 from ...numerics.fused_sum import small_values
-from ..machine.decode import Context, constant, meaning
+from ..machine.decode import Context
 from ..machine.names import DTYPES, integer_range
-from ..machine.state import Action
-from .actions import elementwise
+from .actions import computes, identity
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
 
@@ -28,66 +28,28 @@ _TO_INTEGER: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _unary(ctx: Context, bound: Bindings, function: Callable[[Array], Array]) -> Action:
-    d, a = ctx.operands
-    return elementwise(function, ctx.dest(d, bound["D"], wide=True), ctx.source(a, bound["S"], wide=True))
-
-
-@meaning("cvt.integer")
-def between_integers(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.integer")
+def between_integers(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The low bits, or the nearest integer there is."""
-    return _unary(ctx, bound, _clip(bound["S"], bound["D"]) if bound.get("SAT") else _between(bound["D"]))
+    origin, to, dtype = bound["S"], bound["D"], DTYPES[bound["D"]]
+    if not bound.get("SAT"):
+        return lambda a: a.astype(dtype)
+    low, top = (pick(integer_range(to)[i], integer_range(origin)[i]) for i, pick in enumerate((max, min)))
+    return lambda a: np.clip(a, low, top).astype(dtype)
 
 
-@meaning("cvt.to_integer")
-def to_integer(ctx: Context, bound: Bindings) -> Action:
-    """A float rounded to a whole number."""
-    whole = _TO_INTEGER[bound["WHOLE"]]
-    return _unary(ctx, bound, _to_integer(bound["S"], bound["D"], whole, bool(bound.get("FTZ"))))
-
-
-@meaning("cvt.from_integer")
-def from_integer(ctx: Context, bound: Bindings) -> Action:
-    """An integer as a float."""
-    return _unary(ctx, bound, _from_integer(bound["S"], bound["D"], bound["ROUND"], bool(bound.get("SAT"))))
-
-
-@meaning("cvt.float")
-def between_floats(ctx: Context, bound: Bindings) -> Action:
-    """A float as another, or rounded to a whole number."""
-    changes = any(bound.get(name) for name in ("WHOLE", "FTZ", "SAT", "RELU"))
-    by_shift = None if changes else _BY_SHIFT.get((bound["S"], bound["D"]))
-    return _unary(ctx, bound, by_shift or _between_floats(bound))
-
-
-def _between(to: str) -> Callable[[Array], Array]:
-    dtype = DTYPES[to]
-    return lambda a: a.astype(dtype)
-
-
-def _clip(origin: str, to: str) -> Callable[[Array], Array]:
-    low, top = (
-        max(integer_range(to)[0], integer_range(origin)[0]),
-        min(integer_range(to)[1], integer_range(origin)[1]),
-    )
-
-    def clip(a: Array) -> Array:
-        return np.clip(a, low, top).astype(DTYPES[to])
-
-    return clip
-
-
-def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool) -> Callable[[Array], Array]:
-    """Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits take part, the top bit alone."""
+@computes("cvt.to_integer")
+def to_integer(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A float rounded to a whole number. Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits
+    take part, the top bit alone."""
+    origin, to, whole = bound["S"], bound["D"], _TO_INTEGER[bound["WHOLE"]]
     low, top = integer_range(to)
     dtype, bits = np.dtype(DTYPES[to]), bits_of(to)
     nan = np.uint64(0 if origin != "f64" and bits != 64 else 1 << (bits - 1)).astype(dtype)
 
     def convert(a: Array) -> Array:
-        values = floats.value(a.view(floats.WORDS[origin]), origin)
-        if ftz:
-            values = floats.flush(values, origin)
-        values = whole(values)
+        values = floats.value(a, origin)
+        values = whole(floats.flush(values, origin) if bound.get("FTZ") else values)
         inside = (values > float(low) - 1) & (values < float(top + 1)) if low else (values >= 0) & (values < top + 1.0)
         result: Array = np.where(inside, values, 0.0).astype(dtype)
         result[(values >= float(top + 1)) | ((values > 0) & ~inside)] = top
@@ -98,28 +60,25 @@ def _to_integer(origin: str, to: str, whole: Callable[[Array], Array], ftz: bool
     return convert
 
 
-def _from_integer(origin: str, to: str, mode: str, saturate: bool) -> Callable[[Array], Array]:
-    """64-bit integers go to f64 rounded to odd first."""
-    dtype = DTYPES[to]
+@computes("cvt.from_integer")
+def from_integer(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """An integer as a float; one of 64 bits goes by f64 rounded to odd."""
+    to, mode, saturate = bound["D"], bound["ROUND"], bool(bound.get("SAT"))
+    wide = bits_of(bound["S"]) == 64
+
+    def exact(a: Array) -> Array:
+        if not wide:
+            return a.astype(np.float64)
+        total, error = floats.two_sum(*_parts(a))
+        if to != "f64":
+            return floats.odd(total, error)
+        return total if mode == "rn" else f64.rounded(total, np.sign(error), mode)
 
     def convert(a: Array) -> Array:
-        if to == "f64" and mode == "rn" and not saturate:
-            return a.astype(np.float64)
-        if to == "f64" and bits_of(origin) == 64:
-            total, error = floats.two_sum(*_parts(a))
-            found = total if mode == "rn" else f64.rounded(total, np.sign(error), mode)
-            return np.clip(found, 0.0, 1.0) if saturate else found
-        exact = _odd_double(a) if bits_of(origin) == 64 else a.astype(np.float64)
-        if saturate:
-            exact = np.clip(exact, 0.0, 1.0)
-        return floats.rounded(exact, to, mode).view(dtype)
+        value = np.clip(exact(a), 0.0, 1.0) if saturate else exact(a)
+        return floats.rounded(value, to, mode).view(DTYPES[to])
 
     return convert
-
-
-def _odd_double(a: Array) -> Array:
-    """64-bit integers as f64, rounded to odd."""
-    return floats.sum_odd(*_parts(a))
 
 
 def _parts(a: Array) -> tuple[Array, Array]:
@@ -128,13 +87,20 @@ def _parts(a: Array) -> tuple[Array, Array]:
     return (a - low).astype(np.float64), low.astype(np.float64)
 
 
-def _between_floats(bound: Bindings) -> Callable[[Array], Array]:
+@computes("cvt.float")
+def between_floats(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A float as another, or rounded to a whole number. Some conversions move words, NaNs and all."""
+    if not any(bound.get(name) for name in ("WHOLE", "FTZ", "SAT", "RELU")):
+        if (bound["S"], bound["D"]) == ("bf16", "f32"):
+            return lambda a: floats.single(a, "bf16")
+        if bound["S"] == bound["D"] in ("f32", "f64"):
+            return identity
     origin, to, mode = bound["S"], bound["D"], bound.get("ROUND") or "rn"
     whole, ftz, saturate, relu, satfinite = (bound.get(n) for n in ("WHOLE", "FTZ", "SAT", "RELU", "FINITE"))
     dtype = DTYPES[to]
 
     def convert(a: Array) -> Array:
-        values = floats.value(a.view(floats.WORDS[origin]), origin)
+        values = floats.value(a, origin)
         if ftz and origin in ("f32", "bf16") and to != "f16":
             values = floats.flush(np.where(values == values, values, _FLUSHED_NAN), origin)
         if whole:
@@ -158,7 +124,7 @@ def _between_floats(bound: Bindings) -> Callable[[Array], Array]:
 def _keep_payload(values: Array, to: str) -> Array:
     """Quiet NaN words with the sign and upper bits of those of f64: what the machine makes of f64 NaNs."""
     words = values.view(np.uint64)
-    exponent, mantissa = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23)}[to]
+    exponent, mantissa = ELEMENT_TYPES[to].exponent, ELEMENT_TYPES[to].mantissa
     top = np.uint64(((1 << exponent) - 1) << mantissa | 1 << (mantissa - 1))
     sign = words >> np.uint64(63) << np.uint64(exponent + mantissa)
     payload = words >> np.uint64(52 - mantissa) & np.uint64((1 << mantissa) - 1)
@@ -168,42 +134,29 @@ def _keep_payload(values: Array, to: str) -> Array:
 _FLUSHED_NAN = floats.value(np.array([floats.NAN["f32"]], np.uint32), "f32")[0]
 
 
-def _same(a: Array) -> Array:
-    return a
-
-
-_BY_SHIFT: dict[tuple[str, str], Callable[[Array], Array]] = {
-    ("bf16", "f32"): lambda a: floats.single(a, "bf16"),
-    ("f32", "f32"): _same,
-    ("f64", "f64"): _same,
-}
-"""Conversions that move words, NaNs and all."""
-
-
 def _finite(values: Array, type: str) -> Array:
     """At most the largest finite value; NaN stays."""
     largest = ELEMENT_TYPES[type].largest
     return np.clip(values, -largest, largest)
 
 
-@meaning("cvt.pair")
-def pair(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.pair")
+def pair(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Two f32 into one register: a above, b below. With `.rs` each takes its half of the random bits."""
     to, mode = bound["D"].removesuffix("x2"), bound["ROUND"]
 
-    def half(values: Array, bits: Array) -> Array:
+    def half(values: Array, bits: Array | None) -> Array:
         exact = values.astype(np.float64)
         exact = _finite(exact, to) if bound.get("FINITE") else exact
         exact = floats.relu(exact) if bound.get("RELU") else exact
-        words = stochastic(exact, to, bits & np.uint32(0xFFFF)) if mode == "rs" else floats.rounded(exact, to, mode)
+        words = floats.rounded(exact, to, mode) if bits is None else stochastic(exact, to, bits & np.uint32(0xFFFF))
         return words.astype(np.uint32)
 
-    def pack(upper: Array, low: Array, bits: Array) -> Array:
-        return half(upper, bits >> np.uint32(16)) << np.uint32(16) | half(low, bits)
+    def pack(upper: Array, low: Array, *random: Array) -> Array:
+        above, below = (random[0] >> np.uint32(16), random[0]) if random else (None, None)
+        return half(upper, above) << np.uint32(16) | half(low, below)
 
-    d, a, b, *random = ctx.operands
-    bits = ctx.source(random[0], "b32") if random else constant(np.uint32(0))
-    return elementwise(pack, ctx.dest(d, "b32"), ctx.source(a, "f32"), ctx.source(b, "f32"), bits)
+    return pack
 
 
 def stochastic(exact: Array, to: str, bits: Array) -> Array:
@@ -235,26 +188,20 @@ def _held(element: ElementType) -> int:
     return 4 if element.bits == 4 else 8
 
 
-def _packed(ctx: Context, bound: Bindings, encode: Callable[[Array], Array]) -> Action:
+def _packed(bound: Bindings, encode: Callable[[Array], Array]) -> ArrayFunction:
     """Two f32 (a above, b below), or the halves of a register, into a pair of codes."""
     bits, half = _held(_element(bound["D"])), bound["S"].removesuffix("x2")
 
-    def pair(upper: Array, low: Array) -> Array:
-        return encode(upper) << bits | encode(low)
+    def pair(*values: Array) -> Array:
+        if len(values) == 1:
+            values = tuple(floats.value((values[0] >> np.uint32(s)).astype(np.uint16), half) for s in (16, 0))
+        return encode(values[0]) << bits | encode(values[1])
 
-    def halves(word: Array) -> Array:
-        low, upper = (floats.value((word >> np.uint32(s)).astype(np.uint16), half) for s in (0, 16))
-        return pair(upper, low)
-
-    d, *operands = ctx.operands
-    dest = ctx.dest(d, f"b{2 * bits}")
-    if bound["S"] == "f32":
-        return elementwise(pair, dest, *(ctx.source(o, "f32") for o in operands))
-    return elementwise(halves, dest, ctx.source(operands[0], "b32"))
+    return pair
 
 
-@meaning("cvt.narrow")
-def to_narrow(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.narrow")
+def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of floats of 8, 6 or 4 bits."""
     element = _element(bound["D"])
 
@@ -262,11 +209,11 @@ def to_narrow(ctx: Context, bound: Bindings) -> Action:
         exact = values.astype(np.float64)
         return _encoded(floats.relu(exact) if bound.get("RELU") else exact, element)
 
-    return _packed(ctx, bound, encode)
+    return _packed(bound, encode)
 
 
-@meaning("cvt.scale")
-def to_scale(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.scale")
+def to_scale(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of powers of two, from 2^-127 on: of magnitudes, toward zero or up. Too large, and a NaN, is 255 or,
     with `.satfinite`, a magnitude 254."""
 
@@ -278,18 +225,18 @@ def to_scale(ctx: Context, bound: Bindings) -> Action:
         code = np.minimum(code, 254) if bound.get("FINITE") else code
         return np.where(size != size, 255, code)
 
-    return _packed(ctx, bound, encode)
+    return _packed(bound, encode)
 
 
-@meaning("cvt.four")
-def to_four(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.four")
+def to_four(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Four f32 into one register, the first above. Each takes a byte of the random bits, the first the upper one: which
     takes which is assumed, the text shows it in a figure alone."""
     element = _element(bound["D"])
     width = _held(element)
-    d, vector, random = ctx.operands
 
-    def together(bits: Array, *values: Array) -> Array:
+    def together(*operands: Array) -> Array:
+        *values, bits = operands
         word = np.zeros(bits.shape, np.uint32)
         for i, value in enumerate(values):
             exact = value.astype(np.float64)
@@ -298,8 +245,7 @@ def to_four(ctx: Context, bound: Bindings) -> Action:
             word = word << np.uint32(width) | code.astype(np.uint32)
         return word
 
-    sources = [ctx.source(item, "f32") for item in ctx.items(vector)]
-    return elementwise(together, ctx.dest(d, f"b{4 * width}"), ctx.source(random, "b32"), *sources)
+    return together
 
 
 def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
@@ -336,8 +282,8 @@ def _magnitudes(element: ElementType) -> tuple[Array, int]:
     return finite, (1 << (element.bits - 1)) - 1 if finite.size < values.size else finite.size - 1
 
 
-@meaning("cvt.widen")
-def from_narrow(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.widen")
+def from_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
     """A pair as halves; every value there is."""
     element, to = _element(bound["S"]), bound["D"].removesuffix("x2")
     bits = _held(element)
@@ -345,11 +291,7 @@ def from_narrow(ctx: Context, bound: Bindings) -> Action:
     table = floats.rounded(floats.relu(values) if bound.get("RELU") else values, to).astype(np.uint32)
     mask = (1 << element.bits) - 1
 
-    def widen(pair: Array) -> Array:
-        return table[pair & mask] | table[pair >> bits & mask] << np.uint32(16)
-
-    d, a = ctx.operands
-    return elementwise(widen, ctx.dest(d, "b32"), ctx.source(a, f"b{2 * bits}"))
+    return lambda pair: table[pair & mask] | table[pair >> bits & mask] << np.uint32(16)
 
 
 def _powers() -> Array:
@@ -357,8 +299,8 @@ def _powers() -> Array:
     return np.append(np.ldexp(1.0, np.arange(-127, 128)), np.nan)
 
 
-@meaning("cvt.tf32")
-def to_tf32(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.tf32")
+def to_tf32(ctx: Context, bound: Bindings) -> ArrayFunction:
     """f32 with 10 bits of mantissa; the low 13 bits are 0."""
     mode, relu = bound["ROUND"], bound.get("RELU")
     ones = np.uint32((1 << 13) - 1)
@@ -375,12 +317,11 @@ def to_tf32(ctx: Context, bound: Bindings) -> Action:
             found, sign = np.where(sign != 0, np.uint32(0), found), np.uint32(0)
         return np.where(values != values, np.uint32(floats.NAN["f32"]), found | sign)
 
-    d, a = ctx.operands
-    return elementwise(convert, ctx.dest(d, "b32"), ctx.source(a, "f32"))
+    return convert
 
 
-@meaning("cvt.pack")
-def pack(ctx: Context, bound: Bindings) -> Action:
+@computes("cvt.pack")
+def pack(ctx: Context, bound: Bindings) -> ArrayFunction:
     """`cvt.pack.sat`: a above b, both clamped; of types below 16 bits, c moves up by both."""
     to = bound["D"]
     bits = int(to[1:])
@@ -394,6 +335,4 @@ def pack(ctx: Context, bound: Bindings) -> Action:
         word = code(a) << np.uint32(bits) | code(b)
         return word | above[0] << np.uint32(2 * bits) if above else word
 
-    d, a, b, *c = ctx.operands
-    sources = [ctx.source(a, "s32"), ctx.source(b, "s32"), *(ctx.source(o, "b32") for o in c)]
-    return elementwise(together, ctx.dest(d, "b32"), *sources)
+    return together

@@ -18,7 +18,7 @@ from ...numerics.floats import ArrayFunction
 from ..machine.decode import Context, meaning
 from ..machine.names import DTYPES
 from ..machine.state import Action, Source
-from .actions import elementwise, several
+from .actions import computes, elementwise, several
 
 # Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
 #
@@ -27,7 +27,7 @@ from .actions import elementwise, several
 # rounded once, and rcp correctly.
 
 
-class _Form:
+class _Format:
     """The type and the common modifiers of a floating-point instruction."""
 
     def __init__(self, bound: Bindings) -> None:
@@ -40,145 +40,135 @@ class _Form:
         """The type of one element."""
         return self.type.removesuffix("x2")
 
-    def plain(self) -> bool:
-        """Whether numpy's own f32 or f64 arithmetic is all there is to it."""
-        return self.type in ("f32", "f64") and self.mode == "rn" and not (self.ftz or self.saturate or self.relu)
+    @property
+    def is_native(self) -> bool:
+        """Whether numpy's own f32 or f64 arithmetic is all there is to it, but for `.ftz`."""
+        return self.type in ("f32", "f64") and self.mode == "rn" and not (self.saturate or self.relu)
 
-    def read(self, words: Array) -> Array:
+    def _read(self, words: Array) -> Array:
         """Values as f64."""
         values = floats.value(words, self.scalar)
         return floats.flush(values, self.scalar) if self.ftz else values
 
-    def write(self, exact: Array) -> Array:
+    def _write(self, exact: Array) -> Array:
         """Words of the result."""
         words = floats.rounded(exact, self.scalar, self.mode)
-        if self.ftz or self.saturate or self.relu:
-            words = floats.rounded(self._bounded(floats.value(words, self.scalar)), self.scalar)
-        return words
+        if not (self.ftz or self.saturate or self.relu):
+            return words
+        values = floats.value(words, self.scalar)
+        values = floats.flush(values, self.scalar) if self.ftz else values
+        values = floats.saturated(values) if self.saturate else values
+        return floats.rounded(floats.relu(values) if self.relu else values, self.scalar)
 
-    def _bounded(self, values: Array) -> Array:
-        if self.ftz:
-            values = floats.flush(values, self.scalar)
-        if self.saturate:
-            values = floats.saturated(values)
-        return floats.relu(values) if self.relu else values
-
-    def over_words(self, function: ArrayFunction) -> ArrayFunction:
-        """A function of f64 values, exact or rounded to odd, as one of words."""
-
+    def on_values(self, function: ArrayFunction) -> ArrayFunction:
+        """A function of f64 values, whose results are exact or rounded to odd."""
         compute = cast(Callable[..., Array], function)
 
         def on_words(*words: Array) -> Array:
-            return self.write(compute(*map(self.read, words)))
+            return self._write(compute(*map(self._read, words)))
 
-        return floats.halves(on_words, bits_of(self.scalar)) if self.type.endswith("x2") else on_words
+        packed = self.type.endswith("x2")
+        return self.on_words(floats.halves(on_words, bits_of(self.scalar)) if packed else on_words)
 
-    def action(self, ctx: Context, function: ArrayFunction) -> Action:
-        """d = function(...) on values, whose results are exact or rounded to odd."""
-        d, *operands = ctx.operands
-        inputs = [ctx.source(o, self.type) for o in operands]
-        if self.type in ("f32", "f64"):
-            inputs = [_as_words(i, self.type) for i in inputs]
-        return elementwise(self.over_words(function), _as_words(ctx.dest(d, self.type), self.type), *inputs)
+    def on_words(self, function: ArrayFunction) -> ArrayFunction:
+        """A function of words."""
+        word, dtype = np.dtype(f"u{bits_of(self.type) // 8}"), DTYPES[self.type]
+        compute = cast(Callable[..., Array], function)
 
+        def on_values(*values: Array) -> Array:
+            return compute(*(v.view(word) for v in values)).view(dtype)
 
-def _as_words(source: Source, type: str) -> Source:
-    word = np.dtype(f"u{bits_of(type) // 8}")
-    return lambda state: source(state).view(word)
+        return on_values
 
+    def natively(self, function: Callable[..., Array]) -> ArrayFunction:
+        """numpy's own arithmetic, to nearest; subnormal numbers are flushed where the instruction says so."""
+        type, ftz = self.type, self.ftz
+        word, nan = floats.WORDS[type], floats.NAN.get(type)
 
-def _native(ctx: Context, form: _Form, function: ArrayFunction) -> Action:
-    """f32 and f64 to nearest, by numpy's own arithmetic."""
-    type = form.type
-    word, nan, native = floats.WORDS[type], floats.NAN.get(type), cast(Callable[..., Array], function)
+        def compute(*values: Array) -> Array:
+            result = (
+                floats.flush(function(*(floats.flush(v, type) for v in values)), type) if ftz else function(*values)
+            )
+            if nan is not None:
+                bad = result != result
+                if bad.any():
+                    result.view(word)[bad] = nan
+            return result
 
-    def compute(*values: Array) -> Array:
-        result = native(*values)
-        if nan is not None:
-            bad = result != result
-            if bad.any():
-                result.view(word)[bad] = nan
-        return result
-
-    d, *operands = ctx.operands
-    return elementwise(compute, ctx.dest(d, type), *(ctx.source(o, type) for o in operands))
+        return compute
 
 
-def _directed(ctx: Context, form: _Form, function: Callable[..., Array]) -> Action:
-    """f64 rounded by the mode of the form, which `function` takes behind its operands."""
-    d, *operands = ctx.operands
-
-    def compute(*values: Array) -> Array:
-        return function(*values, form.mode)
-
-    return elementwise(compute, ctx.dest(d, "f64"), *(ctx.source(o, "f64") for o in operands))
-
-
-_DIRECTED: dict[str, Callable[..., Array]] = {
-    "add": f64.add,
-    "sub": f64.subtract,
-    "mul": f64.multiply,
-}
-_BINARY: dict[str, tuple[ArrayFunction, Callable[[str], ArrayFunction]]] = {
-    "add": (np.add, lambda mode: lambda a, b: floats.sum_odd(a, b, mode)),
-    "sub": (np.subtract, lambda mode: lambda a, b: floats.sum_odd(a, -b, mode)),
-    "mul": (np.multiply, lambda mode: np.multiply),
-}
-
-
-@meaning("add.float", "sub.float", "mul.float")
-def binary(ctx: Context, bound: Bindings) -> Action:
-    """Sum, difference, product."""
-    form, root = _Form(bound), ctx.row.root
-    native, exact = _BINARY[root]
-    if form.type == "f64" and form.mode != "rn":
-        return _directed(ctx, form, _DIRECTED[root])
-    return _native(ctx, form, native) if form.plain() else form.action(ctx, exact(form.mode))
-
-
-@meaning("fma.float", "mad.float")
-def fma(ctx: Context, bound: Bindings) -> Action:
-    """a * b + c, rounded once."""
-    form = _Form(bound)
-    if form.plain():
-        return _native(ctx, form, floats.fma32 if form.type == "f32" else floats.fma64)
-    if form.type == "f64":
-        return _directed(ctx, form, f64.directed_fma)
-    return form.action(ctx, lambda a, b, c: floats.fma_odd(a, b, c, form.mode))
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    return (floats.fma32 if a.dtype == np.float32 else f64.fused)(a, b, c)
 
 
 def _difference(a: Array, b: Array, mode: str) -> Array:
     return floats.sum_odd(a, -b, mode)
 
 
-_MIXED: dict[str, tuple[int, Callable[..., Array]]] = {
-    "add.mixed": (1, floats.sum_odd),
-    "sub.mixed": (1, _difference),
-    "fma.mixed": (2, floats.fma_odd),
+def _product(a: Array, b: Array, mode: str) -> Array:
+    return a * b
+
+
+def _quotient(a: Array, b: Array, mode: str) -> Array:
+    return f64.odd_quotient(a, b)
+
+
+def _reciprocal(a: Array, mode: str) -> Array:
+    return f64.odd_quotient(np.ones_like(a), a)
+
+
+def _root(a: Array, mode: str) -> Array:
+    return f64.odd_root(a)
+
+
+_Rounded: TypeAlias = Callable[..., Array]
+"""Takes the operands, and a rounding mode behind them."""
+
+_ROUNDED: dict[str, tuple[Callable[..., Array], _Rounded, _Rounded]] = {
+    "add": (np.add, floats.sum_odd, f64.add),
+    "sub": (np.subtract, _difference, f64.subtract),
+    "mul": (np.multiply, _product, f64.multiply),
+    "fma": (_fma, floats.fma_odd, f64.fused),
+    "mad": (_fma, floats.fma_odd, f64.fused),
+    "div": (np.divide, _quotient, f64.divide),
+    "rcp": (np.reciprocal, _reciprocal, f64.reciprocal),
+    "sqrt": (np.sqrt, _root, f64.root),
 }
+"""Correctly rounded operations: numpy's own to nearest, that on f64 values rounded to odd, that of f64 by mode."""
 
 
-def _mixed(name: str) -> Callable[[Context, Bindings], Action]:
-    narrow, function = _MIXED[name]
-
-    def action(ctx: Context, bound: Bindings) -> Action:
-        """f32 with operands of 16 bits in front of the last, rounded once."""
-        type, mode = bound["T"], bound["ROUND"] or "rn"
-
-        def compute(*words: Array) -> Array:
-            values = [floats.value(w, t) for w, t in zip(words, (*[type] * narrow, "f32"), strict=True)]
-            result = floats.rounded(function(*values, mode), "f32", mode)
-            return floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound["SAT"] else result
-
-        d, *operands, c = ctx.operands
-        sources = (*(ctx.source(o, "b16") for o in operands), ctx.source(c, "b32"))
-        return elementwise(compute, ctx.dest(d, "b32"), *sources)
-
-    return action
+@computes(*(f"{root}.float" for root in _ROUNDED))
+def rounded(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Exact with a rounding; `div`, `rcp` and `sqrt` may be as an H200 approximates them."""
+    format, root = _Format(bound), ctx.row.root
+    if mode := bound.get("MODE"):
+        return format.on_words(partial(approximations.quotient, full=mode == "full", ftz=format.ftz))
+    if root in ("rcp", "sqrt") and not bound.get("ROUND") and (known := _approximation(root, format)):
+        return format.on_words(known)
+    nearest, odd, directed = _ROUNDED[root]
+    if format.is_native:
+        return format.natively(nearest)
+    by_mode = partial(directed if format.type == "f64" else odd, mode=format.mode)
+    return by_mode if format.type == "f64" else format.on_values(by_mode)
 
 
-for _name in _MIXED:
-    meaning(_name)(_mixed(_name))
+_MIXED: dict[str, _Rounded] = {"add.mixed": floats.sum_odd, "sub.mixed": _difference, "fma.mixed": floats.fma_odd}
+
+
+@computes(*_MIXED)
+def mixed(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """f32 with operands of 16 bits in front of the last, rounded once."""
+    function, narrow, mode = _MIXED[ctx.row.means], bound["T"], bound["ROUND"] or "rn"
+
+    def compute(*operands: Array) -> Array:
+        *others, last = operands
+        values = (*(floats.value(w, narrow) for w in others), floats.value(last, "f32"))
+        result = floats.rounded(function(*values, mode), "f32", mode)
+        result = floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound["SAT"] else result
+        return result.view(np.float32)
+
+    return compute
 
 
 @meaning("fma.oob")
@@ -187,114 +177,55 @@ def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
     ctx.fail("not supported: the word of the out-of-bounds NaN is not known")
 
 
-@meaning("div.float")
-def divide(ctx: Context, bound: Bindings) -> Action:
-    """Exact with a rounding, or as an H200 approximates it."""
-    form = _Form(bound)
-    if mode := bound.get("MODE"):
-        quotient = partial(approximations.quotient, full=mode == "full", ftz=form.ftz)
-        return _on_words(ctx, "f32", quotient)
-    if form.mode != "rn" and form.type == "f64":
-        return _directed(ctx, form, f64.divide)
-    if form.mode != "rn":
-        return form.action(ctx, f64.odd_quotient)
-    return _flushed(ctx, form, np.divide) if form.ftz else _native(ctx, form, np.divide)
-
-
-def _on_words(ctx: Context, type: str, function: ArrayFunction) -> Action:
-    """d = function(...) on words."""
-    d, *operands = ctx.operands
-    inputs = [ctx.source(o, type) for o in operands]
-    if type == "f32":
-        inputs = [_as_words(i, type) for i in inputs]
-    return elementwise(function, _as_words(ctx.dest(d, type), type), *inputs)
-
-
-def _flushed(ctx: Context, form: _Form, function: ArrayFunction) -> Action:
-    """A correctly rounded f32 operation whose operands and result are flushed."""
-    type, native = form.type, cast(Callable[..., Array], function)
-
-    def compute(*values: Array) -> Array:
-        result = native(*(floats.flush(v, type) for v in values))
-        return floats.canonical(floats.flush(result, type).view(floats.WORDS[type]), result, type)
-
-    d, *operands = ctx.operands
-    return elementwise(compute, _as_words(ctx.dest(d, type), type), *(ctx.source(o, type) for o in operands))
-
-
-@meaning("min.float", "max.float")
-def minimum_maximum(ctx: Context, bound: Bindings) -> Action:
+@computes("min.float", "max.float")
+def minimum_maximum(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The least or greatest of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.
 
     `.abs` takes magnitudes, and `.xorsign` gives the result the sign that the product would have.
     """
-    form = _Form(bound)
     nan, signed, magnitudes = (bool(bound.get(name)) for name in ("NAN", "SIGN", "ABS"))
     pick = floats.smaller if ctx.row.root == "min" else floats.larger
 
     def chosen(*values: Array) -> Array:
-        given = [np.abs(v) for v in values] if magnitudes else values
-        result = given[0]
-        for other in given[1:]:
+        result, *others = [np.abs(v) for v in values] if magnitudes else values
+        for other in others:
             picked = pick(result, other)
             result = np.where((result != result) | (other != other), np.nan, picked) if nan else picked
         if signed:
             return np.copysign(result, np.where(np.signbit(values[0]) ^ np.signbit(values[1]), -1.0, 1.0))
         return result
 
-    return form.action(ctx, chosen)
+    return _Format(bound).on_values(chosen)
 
 
-@meaning("abs.float", "neg.float")
-def absolute_negative(ctx: Context, bound: Bindings) -> Action:
+@computes("abs.float", "neg.float")
+def absolute_negative(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Of the sign, but a NaN becomes the machine's own or, in f64, stays and is quiet."""
-    form, function = _Form(bound), np.abs if ctx.row.root == "abs" else np.negative
-    if form.type == "f64":
-        return form.action(ctx, lambda a: np.where(a == a, function(a), a + 0.0))
-    return form.action(ctx, function)
+    format, function = _Format(bound), np.abs if ctx.row.root == "abs" else np.negative
+    return format.on_values((lambda a: np.where(a == a, function(a), a + 0.0)) if format.type == "f64" else function)
 
 
-@meaning("copysign.float")
-def copysign(ctx: Context, bound: Bindings) -> Action:
+@computes("copysign.float")
+def copysign(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The sign of a with the magnitude of b."""
-    type = bound["T"]
-    d, a, b = ctx.operands
-    return elementwise(lambda x, y: np.copysign(y, x), ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
+    return lambda a, b: np.copysign(b, a)
 
 
-def _approximation(root: str, form: _Form) -> ArrayFunction | None:
+def _approximation(root: str, format: _Format) -> ArrayFunction | None:
     """What a function gives on an H200; None in f64."""
-    if form.type == "f32":
-        return (approximations.FLUSHED if form.ftz else approximations.FULL).get(root)
-    known = approximations.NARROW.get((root, form.scalar))
-    return floats.halves(known, 16) if known and form.type.endswith("x2") else known
+    if format.type == "f32":
+        return (approximations.FLUSHED if format.ftz else approximations.FULL).get(root)
+    known = approximations.NARROW.get((root, format.scalar))
+    return floats.halves(known, 16) if known and format.type.endswith("x2") else known
 
 
-@meaning(*(f"{root}.float" for root in ("ex2", "lg2", "sin", "cos", "tanh", "rsqrt")))
-def approximate(ctx: Context, bound: Bindings) -> Action:
+@computes(*(f"{root}.float" for root in ("ex2", "lg2", "sin", "cos", "tanh", "rsqrt")))
+def approximate(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Functions the ISA defines up to a bound."""
-    form = _Form(bound)
-    if known := _approximation(ctx.row.root, form):
-        return _on_words(ctx, form.type, known)
-    return form.action(ctx, lambda x: 1.0 / np.sqrt(x))
-
-
-_ROOTS: dict[str, tuple[np.ufunc, Callable[[Array], Array], Callable[..., Array]]] = {
-    "rcp": (np.reciprocal, lambda a: f64.odd_quotient(np.ones_like(a), a), f64.reciprocal),
-    "sqrt": (np.sqrt, f64.odd_root, f64.root),
-}
-
-
-@meaning(*(f"{root}.float" for root in _ROOTS))
-def root(ctx: Context, bound: Bindings) -> Action:
-    """Exact with a rounding, or approximate."""
-    form = _Form(bound)
-    if not bound.get("ROUND") and (known := _approximation(ctx.row.root, form)):
-        return _on_words(ctx, form.type, known)
-    nearest, odd, other = _ROOTS[ctx.row.root]
-    if form.mode != "rn":
-        return _directed(ctx, form, other) if form.type == "f64" else form.action(ctx, odd)
-    return _native(ctx, form, nearest) if form.plain() else _flushed(ctx, form, nearest)
+    format = _Format(bound)
+    if known := _approximation(ctx.row.root, format):
+        return format.on_words(known)
+    return format.on_values(lambda x: 1.0 / np.sqrt(x))
 
 
 # Comparison and selection: PTX ISA 9.7.6, and 9.7.7 for halves.
@@ -412,13 +343,10 @@ def selp(ctx: Context, bound: Bindings) -> Action:
     return elementwise(np.where, ctx.dest(d, type), condition, ctx.source(yes, type), ctx.source(no, type))
 
 
-@meaning("slct")
-def slct(ctx: Context, bound: Bindings) -> Action:
+@computes("slct")
+def slct(ctx: Context, bound: Bindings) -> ArrayFunction:
     """a if c is at least 0 (-0 is, a NaN is not), else b."""
-    type, by = bound["T"], bound["C"]
-    d, a, b, c = ctx.operands
-    sources = (ctx.source(c, by), ctx.source(a, type), ctx.source(b, type))
-    return elementwise(lambda x, yes, no: np.where(x >= 0, yes, no), ctx.dest(d, type), *sources)
+    return lambda a, b, c: np.where(c >= 0, a, b)
 
 
 _TESTS: dict[str, Callable[[Array, float], Array]] = {
@@ -431,10 +359,8 @@ _TESTS: dict[str, Callable[[Array, float], Array]] = {
 }
 
 
-@meaning("testp.float")
-def testp(ctx: Context, bound: Bindings) -> Action:
+@computes("testp.float")
+def testp(ctx: Context, bound: Bindings) -> ArrayFunction:
     """What kind of number a is. Zeros count as normal."""
-    test, type = _TESTS[bound["TEST"]], bound["T"]
-    least = floats.SMALLEST_NORMAL[type]
-    p, a = ctx.operands
-    return elementwise(lambda v: test(v, least), ctx.dest(p, "pred"), ctx.source(a, type))
+    test, least = _TESTS[bound["TEST"]], floats.SMALLEST_NORMAL[bound["T"]]
+    return lambda a: test(a, least)

@@ -1,9 +1,9 @@
-"""Integer arithmetic: PTX ISA 9.7.1."""
+"""Integer arithmetic, logic, shifts, and carries: PTX ISA 9.7.1, 9.7.2, 9.7.8."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -13,57 +13,119 @@ from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..machine.decode import Context, meaning
 from ..machine.names import DTYPES
-from ..machine.state import Action
-from .actions import elementwise
+from ..machine.state import Action, Source
+from .actions import computes, elementwise, operands, several
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_ALL = np.uint32(0xFFFFFFFF)
 
 
-def unsigned(type: str) -> str:
-    """The unsigned type of the same width: wrapping arithmetic does not depend on the sign."""
-    return f"u{bits_of(type)}"
+def _unsigned(type: str) -> type[np.generic]:
+    """The unsigned words of a type: wrapping arithmetic does not depend on the sign."""
+    return DTYPES[f"u{bits_of(type)}"]
 
 
-def binary(ctx: Context, type: str, function: ArrayFunction) -> Action:
-    """d = function(a, b), all of one type."""
-    d, a, b = ctx.operands
-    return elementwise(function, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, type))
+def quotient(a: Array, b: Array) -> Array:
+    """Toward zero. Division by zero gives all ones, as the machine's own routine does."""
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    result = a // divisor if a.dtype.kind == "u" else (a - np.fmod(a, divisor)) // divisor
+    return np.where(b == 0, ~b, result)
 
 
-def pairs(ctx: Context, type: str, function: Callable[[Array, Array], Array]) -> Action:
-    """d = function(a, b) on each half of 32 bits."""
-    half = DTYPES[type.removesuffix("x2")]
+def remainder(a: Array, b: Array) -> Array:
+    """With the sign of the dividend; all ones for a divisor of zero."""
+    return np.where(b == 0, ~b, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
+
+
+def _count_leading_zeros(value: Array) -> Array:
+    bits = value.dtype.itemsize * 8
+    shift = 1
+    while shift < bits:
+        value = value | (value >> value.dtype.type(shift))
+        shift *= 2
+    return (bits - np.bitwise_count(value)).astype(np.uint32)
+
+
+def _reverse(value: Array) -> Array:
+    bits = value.dtype.itemsize * 8
+    mask, shift = (1 << bits) - 1, bits // 2
+    kind = value.dtype.type
+    while shift:
+        mask ^= (mask << shift) & ((1 << bits) - 1)
+        value = ((value >> kind(shift)) & kind(mask)) | ((value & kind(mask)) << kind(shift))
+        shift //= 2
+    return value
+
+
+def _find_set(mask: Array, base: Array, n: Array) -> Array:
+    """The place of the n-th one bit from bit `base` on, upwards or, where n is negative, downwards; all ones if there
+    is none. For n = 0, bit `base` itself."""
+    n = n.view(np.int32)
+    found, left = np.full(mask.shape, _ALL), np.maximum(np.abs(n.astype(np.int64)), 1)
+    left = np.where(base < 32, left, 33)
+    step, place = np.where(n < 0, -1, 1), base.astype(np.int64)
+    for distance in range(32):
+        inside = (place >= 0) & (place < 32) & ((n != 0) | (distance == 0))
+        one = inside & (mask >> (place & 31).astype(np.uint32) & np.uint32(1) != 0)
+        left -= one
+        found = np.where(one & (left == 0), place, found)
+        place = place + step
+    return found
+
+
+_PLAIN: dict[str, ArrayFunction] = {
+    "div": quotient,
+    "rem": remainder,
+    "abs": np.abs,  # the least integer stays itself
+    "neg": np.negative,
+    "sad": lambda a, b, c: np.where(a < b, b - a, a - b) + c,
+    "popc": np.bitwise_count,
+    "clz": _count_leading_zeros,
+    "brev": _reverse,
+    "fns": _find_set,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "cnot": lambda a: a == 0,
+}
+
+
+@computes(*_PLAIN)
+def plain(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """What does not depend on the qualifiers."""
+    return _PLAIN[ctx.row.root]
+
+
+_BY_HALVES: dict[str, np.ufunc] = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}
+
+
+@computes(*_BY_HALVES)
+def by_halves(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Of integers, or of pairs of 16 bits; `.sat` clamps those of s32, `.relu` makes negative ones 0."""
+    function = _BY_HALVES[ctx.row.root]
+
+    def compute(a: Array, b: Array) -> Array:
+        return np.maximum(function(a, b), 0) if bound.get("RELU") else _saturated(function(a.astype(np.int64), b))
+
+    chosen = compute if bound.get("RELU") or bound.get("SAT") else function
+    if not bound["T"].endswith("x2"):
+        return chosen
+    half = DTYPES[bound["T"].removesuffix("x2")]
 
     def on_halves(a: Array, b: Array) -> Array:
         x, y = (np.ascontiguousarray(v).view(half) for v in (a, b))
-        return np.ascontiguousarray(function(x, y)).view(np.uint32)
+        return np.ascontiguousarray(chosen(x, y)).view(np.uint32)
 
-    return binary(ctx, type, on_halves)
-
-
-def unary(ctx: Context, type: str, function: ArrayFunction) -> Action:
-    """d = function(a), both of one type."""
-    d, a = ctx.operands
-    return elementwise(function, ctx.dest(d, type), ctx.source(a, type))
+    return on_halves
 
 
-_ADDED = {"add": np.add, "sub": np.subtract}
-
-
-@meaning(*_ADDED)
-def add_sub(ctx: Context, bound: Bindings) -> Action:
-    """Sum and difference; `.sat` clamps those of s32."""
-    type, function = bound["T"], _ADDED[ctx.row.root]
-    if type.endswith("x2"):
-        return pairs(ctx, type, function)
-    if bound.get("SAT"):
-        return binary(ctx, type, lambda a, b: _saturate(function(a.astype(np.int64), b)))
-    return binary(ctx, unsigned(type), function)
-
-
-def _saturate(value: Array) -> Array:
+def _saturated(value: Array) -> Array:
     return np.clip(value, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+# Products
 
 
 def high(a: Array, b: Array) -> Array:
@@ -86,13 +148,6 @@ def _high64(a: Array, b: Array) -> Array:
     return a1 * b1 + (middle >> _HALF) + (other >> _HALF)
 
 
-def wide(type: str) -> tuple[str, Callable[[Array, Array], Array]]:
-    """The type twice as wide as `type`, and the exact product in it."""
-    result = f"{type[0]}{bits_of(type) * 2}"
-    dtype = np.dtype(f"{'i' if type[0] == 's' else 'u'}{bits_of(type) // 4}")
-    return result, lambda a, b: np.multiply(a, b, dtype=dtype)
-
-
 def _product24(part: str, type: str) -> Callable[[Array, Array], Array]:
     """Bits 31 to 0 (lo) or 47 to 16 (hi) of the product of the low 24 bits of two words; an s32 has bit 23 as sign."""
     wider = np.int64 if type == "s32" else np.uint64
@@ -104,154 +159,61 @@ def _product24(part: str, type: str) -> Callable[[Array, Array], Array]:
     return product
 
 
-@meaning("mul24")
-def mul24(ctx: Context, bound: Bindings) -> Action:
-    """Half of the product of 24-bit numbers."""
-    return binary(ctx, bound["T"], _product24(bound["PART"], bound["T"]))
+def _product(ctx: Context, bound: Bindings) -> Callable[[Array, Array], Array]:
+    """The part of a product that the qualifiers name."""
+    part, type = bound["PART"], bound["T"]
+    if ctx.row.root.endswith("24"):
+        return _product24(part, type)
+    if part == "wide":
+        return partial(np.multiply, dtype=DTYPES[f"{type[0]}{2 * bits_of(type)}"])
+    return high if part == "hi" else np.multiply
 
 
-@meaning("mad24")
-def mad24(ctx: Context, bound: Bindings) -> Action:
-    """Half of the product of 24-bit numbers, and a sum; with `.sat` it is clamped."""
-    type, saturated = bound["T"], bound.get("SAT")
-    d, a, b, c = ctx.operands
-    product = _product24(bound["PART"], type)
-
-    def fused(x: Array, y: Array, z: Array) -> Array:
-        half = product(x, y)
-        return _saturate(half.astype(np.int64) + z) if saturated else half + z
-
-    return elementwise(fused, ctx.dest(d, type), *(ctx.source(o, type) for o in (a, b, c)))
+@computes("mul", "mul24")
+def multiply(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A part of the product of integers, or of their low 24 bits."""
+    return _product(ctx, bound)
 
 
-def _product(part: str, type: str) -> tuple[str, str, Callable[[Array, Array], Array]]:
-    """The types of the factors and of a part of their product, and how it is computed."""
-    if part == "lo":
-        return unsigned(type), unsigned(type), np.multiply
-    return (type, type, high) if part == "hi" else (type, *wide(type))
+@computes("mad", "mad24")
+def multiply_add(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A part of a product, and a sum; with `.sat` it is clamped."""
+    product = _product(ctx, bound)
+    if bound.get("SAT"):
+        return lambda a, b, c: _saturated(product(a, b).astype(np.int64) + c)
+    return lambda a, b, c: product(a, b) + c
 
 
-@meaning("mul")
-def multiply(ctx: Context, bound: Bindings) -> Action:
-    """`mul.lo`, `mul.hi`, `mul.wide` of integers."""
-    type, result, product = _product(bound["PART"], bound["T"])
-    d, a, b = ctx.operands
-    return elementwise(product, ctx.dest(d, result), ctx.source(a, type), ctx.source(b, type))
+@computes("dp4a", "dp2a")
+def dot_product(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Products of the bytes of b with bytes of a, or with halves of a, summed with c."""
+    upper = bound.get("HALF") == "hi"
+    wide = np.dtype(f"{'i' if bound['A'] == 's32' else 'u'}{2 if 'HALF' in bound else 1}")
+    narrow = np.dtype(f"{'i' if bound['B'] == 's32' else 'u'}1")
+
+    def dot(a: Array, b: Array, c: Array) -> Array:
+        left = np.ascontiguousarray(a).view(wide).reshape(a.size, -1).astype(np.int64)
+        right = np.ascontiguousarray(b).view(narrow).reshape(b.size, -1).astype(np.int64)
+        n = left.shape[1]
+        return (left * (right[:, n:] if upper else right[:, :n])).sum(axis=1) + c
+
+    return dot
 
 
-@meaning("mad")
-def multiply_add(ctx: Context, bound: Bindings) -> Action:
-    """`mad.lo`, `mad.hi`, `mad.wide` of integers."""
-    type, result, product = _product(bound["PART"], bound["T"])
-    d, a, b, c = ctx.operands
-
-    def fused(x: Array, y: Array, z: Array) -> Array:
-        if bound.get("SAT"):
-            return _saturate(product(x, y).astype(np.int64) + z)
-        return product(x, y) + z
-
-    sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, result))
-    return elementwise(fused, ctx.dest(d, result), *sources)
+# Fields of bits
 
 
-def quotient(a: Array, b: Array) -> Array:
-    """Toward zero. Division by zero gives all ones, as the machine's own routine does."""
-    divisor = np.where(b == 0, b.dtype.type(1), b)
-    result = a // divisor if a.dtype.kind == "u" else (a - np.fmod(a, divisor)) // divisor
-    return np.where(b == 0, ~b, result)
-
-
-def remainder(a: Array, b: Array) -> Array:
-    """With the sign of the dividend; all ones for a divisor of zero."""
-    return np.where(b == 0, ~b, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
-
-
-_DIVIDED = {"div": quotient, "rem": remainder}
-
-
-@meaning(*_DIVIDED)
-def divide(ctx: Context, bound: Bindings) -> Action:
-    """Quotient and remainder."""
-    return binary(ctx, bound["T"], _DIVIDED[ctx.row.root])
-
-
-def _count_leading_zeros(value: Array) -> Array:
-    bits = value.dtype.itemsize * 8
-    shift = 1
-    while shift < bits:
-        value = value | (value >> value.dtype.type(shift))
-        shift *= 2
-    return (bits - np.bitwise_count(value)).astype(np.uint32)
-
-
-def _count_ones(value: Array) -> Array:
-    return np.bitwise_count(value).astype(np.uint32)
-
-
-def _reverse(value: Array) -> Array:
-    bits = value.dtype.itemsize * 8
-    mask, shift = (1 << bits) - 1, bits // 2
-    kind = value.dtype.type
-    while shift:
-        mask ^= (mask << shift) & ((1 << bits) - 1)
-        value = ((value >> kind(shift)) & kind(mask)) | ((value & kind(mask)) << kind(shift))
-        shift //= 2
-    return value
-
-
-_COUNTED = {"popc": _count_ones, "clz": _count_leading_zeros}
-
-
-@meaning(*_COUNTED)
-def count_bits(ctx: Context, bound: Bindings) -> Action:
-    """Counts of ones and of leading zeros: a 32-bit result."""
-    d, a = ctx.operands
-    return elementwise(_COUNTED[ctx.row.root], ctx.dest(d, "u32"), ctx.source(a, bound["T"]))
-
-
-@meaning("fns")
-def find_set(ctx: Context, bound: Bindings) -> Action:
-    """The place of the n-th one bit of a from bit b on, upwards or, where n is negative, downwards; all ones if there
-    is none. For n = 0, bit b itself."""
-
-    def find(mask: Array, base: Array, n: Array) -> Array:
-        found, left = np.full(mask.shape, 0xFFFFFFFF, np.uint32), np.maximum(np.abs(n.astype(np.int64)), 1)
-        left = np.where(base < 32, left, 33)
-        step, place = np.where(n < 0, -1, 1), base.astype(np.int64)
-        for distance in range(32):
-            inside = (place >= 0) & (place < 32) & ((n != 0) | (distance == 0))
-            one = inside & (mask >> (place & 31).astype(np.uint32) & np.uint32(1) != 0)
-            left -= one
-            found = np.where(one & (left == 0), place, found)
-            place = place + step
-        return found
-
-    d, a, b, c = ctx.operands
-    sources = (ctx.source(a, "b32"), ctx.source(b, "b32"), ctx.source(c, "s32"))
-    return elementwise(find, ctx.dest(d, "b32"), *sources)
-
-
-@meaning("brev")
-def brev(ctx: Context, bound: Bindings) -> Action:
-    """Bits in reverse order."""
-    return unary(ctx, bound["T"], _reverse)
-
-
-@meaning("bfind")
-def bfind(ctx: Context, bound: Bindings) -> Action:
+@computes("bfind")
+def bfind(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The position of the leading bit that is not a sign bit; all ones if there is none."""
-    as_shift, type = bound["SHIFT"], bound["T"]
-    bits = bits_of(type)
-    word = np.uint32 if bits == 32 else np.uint64
-    d, a = ctx.operands
+    bits, word = bits_of(bound["T"]), _unsigned(bound["T"])
 
     def find(value: Array) -> Array:
         plain = np.where(value < 0, ~value, value).astype(word)
         zeros = _count_leading_zeros(plain)
-        place = zeros if as_shift else np.uint32(bits - 1) - zeros
-        return np.where(plain == 0, np.uint32(0xFFFFFFFF), place)
+        return np.where(plain == 0, _ALL, zeros if bound["SHIFT"] else np.uint32(bits - 1) - zeros)
 
-    return elementwise(find, ctx.dest(d, "u32"), ctx.source(a, type))
+    return find
 
 
 def _field(start: Array, length: Array, bits: int) -> tuple[Array, Array]:
@@ -267,12 +229,11 @@ def _ones(length: Array) -> Array:
     return (one << length) - one
 
 
-@meaning("bfe")
-def bfe(ctx: Context, bound: Bindings) -> Action:
+@computes("bfe")
+def bfe(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Bit field extract: beyond the operand's top bit, the sign (or zero) goes on."""
     type = bound["T"]
     bits = bits_of(type)
-    d, a, b, c = ctx.operands
 
     def extract(value: Array, start: Array, length: Array) -> Array:
         start, length = _field(start, length, bits)
@@ -284,77 +245,24 @@ def bfe(ctx: Context, bound: Bindings) -> Action:
         kept = (shifted.view(np.uint64) << left).view(np.int64) >> np.minimum(left, np.uint64(63)).astype(np.int64)
         return np.where(top == 0, 0, kept)
 
-    return elementwise(extract, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"), ctx.source(c, "u32"))
+    return extract
 
 
-@meaning("bfi")
-def bfi(ctx: Context, bound: Bindings) -> Action:
+@computes("bfi")
+def bfi(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Bit field insert: the low bits of a into b."""
-    type = bound["T"]
-    bits = bits_of(type)
-    f, a, b, c, d = ctx.operands
+    bits = bits_of(bound["T"])
 
     def insert(field: Array, into: Array, start: Array, length: Array) -> Array:
         start, length = _field(start, length, bits)
         mask = _ones(length) << start
         return (into & ~mask) | ((field.astype(np.uint64) << start) & mask)
 
-    sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, "u32"), ctx.source(d, "u32"))
-    return elementwise(insert, ctx.dest(f, type), *sources)
+    return insert
 
 
-_PICKED = {"min": np.minimum, "max": np.maximum}
-
-
-@meaning(*_PICKED)
-def minimum_maximum(ctx: Context, bound: Bindings) -> Action:
-    """The least or greatest integer, or pair of them; `.relu` makes negative results 0."""
-    type, function = bound["T"], _PICKED[ctx.row.root]
-
-    def compute(a: Array, b: Array) -> Array:
-        return np.maximum(function(a, b), 0)
-
-    return (pairs if type.endswith("x2") else binary)(ctx, type, compute if bound.get("RELU") else function)
-
-
-_SIGNED: dict[str, Any] = {"abs": np.abs, "neg": np.negative}
-
-
-@meaning(*_SIGNED)
-def absolute_negative(ctx: Context, bound: Bindings) -> Action:
-    """Magnitude and negation of signed integers; the least integer stays itself."""
-    return unary(ctx, bound["T"], _SIGNED[ctx.row.root])
-
-
-@meaning("sad")
-def sum_of_differences(ctx: Context, bound: Bindings) -> Action:
-    """c + |a - b|."""
-    type = bound["T"]
-    d, a, b, c = ctx.operands
-    sources = (ctx.source(a, type), ctx.source(b, type), ctx.source(c, type))
-    return elementwise(lambda x, y, z: np.where(x < y, y - x, x - y) + z, ctx.dest(d, type), *sources)
-
-
-@meaning("dp4a", "dp2a")
-def dot_product(ctx: Context, bound: Bindings) -> Action:
-    """Products of the bytes of b with bytes of a, or with halves of a, summed with c."""
-    upper = bound.get("HALF") == "hi"
-    d, a, b, c = ctx.operands
-    wide = np.dtype(f"{'i' if bound['A'] == 's32' else 'u'}{2 if 'HALF' in bound else 1}")
-    narrow = np.dtype(f"{'i' if bound['B'] == 's32' else 'u'}1")
-
-    def dot(x: Array, y: Array, z: Array) -> Array:
-        left = np.ascontiguousarray(x).view(wide).reshape(x.size, -1).astype(np.int64)
-        right = np.ascontiguousarray(y).view(narrow).reshape(y.size, -1).astype(np.int64)
-        n = left.shape[1]
-        total = (left * right[:, n:] if upper else left * right[:, :n]).sum(axis=1)
-        return (total + z).astype(np.uint32)
-
-    return elementwise(dot, ctx.dest(d, "b32"), *(ctx.source(o, "b32") for o in (a, b, c)))
-
-
-@meaning("bmsk")
-def bit_mask(ctx: Context, bound: Bindings) -> Action:
+@computes("bmsk")
+def bit_mask(ctx: Context, bound: Bindings) -> ArrayFunction:
     """b ones from bit a on; both are clamped to 32 bits, or taken modulo 32."""
     wrap = bound["RANGE"] == "wrap"
 
@@ -362,20 +270,110 @@ def bit_mask(ctx: Context, bound: Bindings) -> Action:
         first, count = (v & 31 if wrap else np.minimum(v, 32) for v in (start, length))
         return _ones(count.astype(np.uint64)) << first.astype(np.uint64)
 
-    return binary(ctx, "u32", mask)
+    return mask
 
 
-@meaning("szext")
-def sign_extend(ctx: Context, bound: Bindings) -> Action:
+@computes("szext")
+def sign_extend(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The low b bits of a, extended by their sign or by zeros."""
-    wrap, type = bound["RANGE"] == "wrap", bound["T"]
+    wrap, signed = bound["RANGE"] == "wrap", bound["T"] == "s32"
 
     def extend(value: Array, length: Array) -> Array:
-        bits = length.view(np.uint32)
-        count = (bits & 31 if wrap else np.minimum(bits, 32)).astype(np.int64)
+        count = (length & 31 if wrap else np.minimum(length, 32)).astype(np.int64)
         low = value.astype(np.int64) & ((1 << count) - 1)
         sign = np.where(count > 0, 1 << np.maximum(count - 1, 0), 0)
-        return (low ^ sign) - sign if type == "s32" else low
+        return (low ^ sign) - sign if signed else low
 
-    d, a, b = ctx.operands
-    return elementwise(extend, ctx.dest(d, type), ctx.source(a, type), ctx.source(b, "u32"))
+    return extend
+
+
+# Logic and shifts
+
+
+@meaning("lop3")
+def lop3(ctx: Context, bound: Bindings) -> Action:
+    """Any function of three bits, by its truth table; whether the result is not 0 may go to a predicate."""
+    first, a, b, c, table, *rest = ctx.operands
+    lut = ctx.integer(table)
+
+    def combine(x: Array, y: Array, z: Array) -> Array:
+        result = np.zeros_like(x)
+        for row in range(8):
+            if lut >> row & 1:
+                result |= (x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z)
+        return result
+
+    sources = [ctx.source(s, "b32") for s in (a, b, c)]
+    if "OP" not in bound:
+        return elementwise(combine, ctx.dest(first, "b32"), *sources)
+    merge: np.ufunc = {"and": np.logical_and, "or": np.logical_or}[bound["OP"]]
+    other, negated = ctx.predicate(rest[0])
+
+    def both(x: Array, y: Array, z: Array, q: Array) -> tuple[Array, Array]:
+        result = combine(x, y, z)
+        return result, merge(result != 0, ~q if negated else q)
+
+    d, p = ctx.pair(first)
+    return several(both, [ctx.dest(d, "b32"), ctx.dest(p, "pred")], *sources, other)
+
+
+@computes("shl", "shr")
+def shift(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Amounts from the width on give zeros or, for signed types, signs: as numpy's own shifts do."""
+    ufunc, dtype = np.left_shift if ctx.row.root == "shl" else np.right_shift, DTYPES[bound["T"]]
+    if dtype is np.uint32:
+        return ufunc
+    return lambda value, amount: ufunc(value, np.minimum(amount, np.uint32(64)).astype(dtype))
+
+
+@computes("shf")
+def funnel(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Funnel shift of the 64 bits {b, a}."""
+    left, wrap = bound["TO"] == "l", bound["RANGE"] == "wrap"
+
+    def shifted(low: Array, upper: Array, amount: Array) -> Array:
+        both = (upper.astype(np.uint64) << np.uint64(32)) | low
+        n = (amount & np.uint32(31) if wrap else np.minimum(amount, np.uint32(32))).astype(np.uint64)
+        return (both << n) >> np.uint64(32) if left else both >> n
+
+    return shifted
+
+
+# Sums and products with a carry: PTX ISA 9.7.2. One flag in each thread, CC.CF, is the carry out of an adder.
+#
+# A difference is the sum of a, the complement of b, and 1, so that a borrow is a flag of 0. Where only differences
+# follow differences nobody can tell; nvcc's division of 128 bits reads the flag of `subc.cc` with `addc`, and relies
+# on it.
+
+
+@meaning("add.cc", "addc", "sub.cc", "subc", "mad.cc", "madc")
+def with_carry(ctx: Context, bound: Bindings) -> Action:
+    """A sum, a difference, or half of a product and a sum: what is written goes by the bits alone."""
+    root, word = ctx.row.root, _unsigned(bound["T"])
+    takes, gives = root in ("addc", "subc", "madc"), bool(bound["CC"])
+    subtracts, product = root in ("sub", "subc"), np.multiply if bound.get("PART") == "lo" else high
+    dest, *sources = operands(ctx, bound)
+    carry = ctx.carry()
+    ctx.reads += [carry] * takes
+    ctx.writes += [carry] * gives
+    unread = np.full(1, subtracts)
+
+    def compute(*values: Array) -> tuple[Array, ...]:
+        *given, last, flag = values if takes else (*values, unread)
+        first = product(*given) if len(given) > 1 else given[0]
+        a: Array = first.view(word)
+        b: Array = last.view(word)
+        part = a + (~b if subtracts else b)
+        total = part + flag.astype(word)
+        return (total, (part < a) | (total < part))[: 1 + gives]
+
+    flags: list[Source] = [lambda state: state.banks[1][carry.index]]
+    return several(compute, [dest, *flags * gives], *sources, *flags * takes)
+
+
+@meaning("carry.untold")
+def untold(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("ptxas takes this with a carry, and the text does not say what it computes")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TypeVar
+from functools import cache, partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,10 +23,11 @@ from ...numerics.array import Array
 from ...numerics.fused_sum import scales
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, BoundStep, Selection
+from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable
 from ..machine.state import Action, Source, State
 from .access import Locate, locate
+from .actions import acting
 
 # Fragments in registers, as matrices and back.
 #
@@ -150,6 +151,25 @@ def chosen(register: Array, warps: Array | None) -> Array:
     return register if warps is None else register[:, warps]
 
 
+def files_of(sources: Sequence[Source]) -> Callable[[State], list[Array]]:
+    """The registers of a fragment, each as rows of warps."""
+    return lambda state: [rows_of(source(state)) for source in sources]
+
+
+def whole_warps(ctx: Context, work: Callable[..., None], *bound: Callable[[State], Any]) -> Action:
+    """An action of whole warps: `work` takes, behind what a step takes, the numbers of those warps (None: all).
+
+    Raises:
+        FaultError: if some lanes of a warp do not execute it.
+    """
+    what = ctx.instruction.opcode
+
+    def step(state: State, *operands: Any) -> None:
+        work(state, *operands, state.flow.check_whole_warps(operands[-1], what))
+
+    return acting(step, *bound)
+
+
 def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
     """Writes the registers of a fragment."""
     for out, value in zip(outs, values, strict=True):
@@ -204,27 +224,26 @@ def mma(ctx: Context, bound: Bindings) -> Action:
     sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
     compute = model(ctx, row)
 
-    def bind(state: State) -> BoundStep:
-        files = {role: [rows_of(s(state)) for s in items] for role, items in sources.items()}
-        more = _extras(row, state, sparse, scaled)
+    def matrix(files: list[Array], role: str, warps: Array | None) -> Array:
+        registers = [chosen(file, warps) for file in files]
+        return gather(registers, row.layout(role), row.container_bits(role), role == "a")
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            a, b, c = (
-                gather([chosen(r, warps) for r in files[role]], row.layout(role), row.container_bits(role), role == "a")
-                for role in "abc"
-            )
-            d = compute(a, b, c, more(warps))
-            put(files["d"], scatter(d, row.layout("d"), row.d.bits), warps)
+    def work(
+        state: State, d: list[Array], a: list[Array], b: list[Array], c: list[Array], more: ReadSides, sel: Selection,
+        warps: Array | None,
+    ) -> None:  # fmt: skip
+        left, right, addend = (matrix(files, role, warps) for files, role in ((a, "a"), (b, "b"), (c, "c")))
+        put(d, scatter(compute(left, right, addend, more(warps)), row.layout("d"), row.d.bits), warps)
 
-        return step
-
-    return bind
+    extras = partial(_extras, row, sparse, scaled)
+    return whole_warps(ctx, work, *(files_of(sources[role]) for role in "dabc"), extras)
 
 
-def _extras(
-    row: Mma, state: State, sparse: tuple[Source, int] | None, scaled: list[_Scales]
-) -> Callable[[Array | None], SideOperands | None]:
+ReadSides: TypeAlias = Callable[["Array | None"], "SideOperands | None"]
+"""The metadata and scales of some warps (None: all)."""
+
+
+def _extras(row: Mma, sparse: tuple[Source, int] | None, scaled: list[_Scales], state: State) -> ReadSides:
     """Reads metadata and scales."""
     if sparse is None and not scaled:
         return lambda warps: None
@@ -261,20 +280,17 @@ def ldmatrix(ctx: Context, bound: Bindings) -> Action:
     row = form(ctx, LoadMatrix)
     d, where = ctx.operands
     dests = [ctx.dest(item, "b32") for item in ctx.items(d)]
-    place = locate(ctx, where, _space(row), "load")
 
-    def bind(state: State) -> BoundStep:
-        outs, find = [rows_of(dest(state)) for dest in dests], place(state)
-        givers = np.arange(state.threads) < row.addresses * state.warps
+    def work(state: State, outs: list[Array], find: Locate, givers: Array, sel: Selection, warps: Array | None) -> None:
+        given = sel if row.addresses == LANES else sel.where(givers)
+        put(outs, _arrange(_read(find, given), row), warps)
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            given = sel if row.addresses == LANES else sel.where(givers)
-            put(outs, _arrange(_read(find, given), row), warps)
+    return whole_warps(ctx, work, files_of(dests), locate(ctx, where, _space(row), "load"), _givers(row))
 
-        return step
 
-    return bind
+def _givers(row: LoadMatrix | StoreMatrix) -> Source:
+    """A mask of the threads that give addresses."""
+    return lambda state: np.arange(state.threads) < row.addresses * state.warps
 
 
 def _read(find: Locate, sel: Selection) -> Array:
@@ -327,23 +343,17 @@ def stmatrix(ctx: Context, bound: Bindings) -> Action:
     row = form(ctx, StoreMatrix)
     where, r = ctx.operands
     sources = [ctx.source(item, "b32") for item in ctx.items(r)]
-    place = locate(ctx, where, _space(row), "store")
 
-    def bind(state: State) -> BoundStep:
-        files, find = [rows_of(source(state)) for source in sources], place(state)
-        givers = np.arange(state.threads) < row.addresses * state.warps
+    def work(
+        state: State, files: list[Array], find: Locate, givers: Array, sel: Selection, warps: Array | None
+    ) -> None:
+        rows = _rows([chosen(file, warps) for file in files], row)
+        parts = find(sel if row.addresses == LANES else sel.where(givers), _ROW_BYTES)
+        check_writable(parts)
+        for part in parts:
+            part.buffer.view(8, 2)[part.index] = rows if part.chosen is None else rows[part.chosen]
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            rows = _rows([chosen(file, warps) for file in files], row)
-            parts = find(sel if row.addresses == LANES else sel.where(givers), _ROW_BYTES)
-            check_writable(parts)
-            for part in parts:
-                part.buffer.view(8, 2)[part.index] = rows if part.chosen is None else rows[part.chosen]
-
-        return step
-
-    return bind
+    return whole_warps(ctx, work, files_of(sources), locate(ctx, where, _space(row), "store"), _givers(row))
 
 
 def _rows(registers: list[Array], row: StoreMatrix) -> Array:
@@ -362,16 +372,9 @@ def movmatrix(ctx: Context, bound: Bindings) -> Action:
     """Transposes an 8x8 matrix of 16-bit elements."""
     row = form(ctx, MoveMatrix)
     d, a = ctx.operands
-    dest, source = ctx.dest(d, "b32"), ctx.source(a, "b32")
 
-    def bind(state: State) -> BoundStep:
-        out, register = rows_of(dest(state)), rows_of(source(state))
+    def work(state: State, outs: list[Array], files: list[Array], sel: Selection, warps: Array | None) -> None:
+        matrix = gather([chosen(file, warps) for file in files], row.source, 16, False)
+        put(outs, scatter(matrix, row.layout, 16), warps)
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            matrix = gather([chosen(register, warps)], row.source, 16, False)
-            put([out], scatter(matrix, row.layout, 16), warps)
-
-        return step
-
-    return bind
+    return whole_warps(ctx, work, files_of([ctx.dest(d, "b32")]), files_of([ctx.source(a, "b32")]))

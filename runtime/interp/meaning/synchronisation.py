@@ -10,8 +10,8 @@ import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Symbol
-from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
+from ...numerics.floats import ArrayFunction
 from ..machine import mbarriers
 from ..machine.calls import return_
 from ..machine.decode import Context, meaning
@@ -20,6 +20,7 @@ from ..machine.flow import Complete
 from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part
 from ..machine.state import Action, Source, State
 from .access import locate, space_of
+from .actions import absent, acting, computes
 
 # Barriers of a CTA, a warp and a cluster: PTX ISA 9.7.13.1 to .3.
 
@@ -133,19 +134,13 @@ def _values(sel: Selection, values: Array) -> list[int]:
 @meaning("barrier.cluster.arrive")
 def cluster_arrive(ctx: Context, bound: Bindings) -> Action:
     """These threads come to the cluster's barrier, and go on."""
-    return lambda state: state.cluster_barrier.arrive
+    return lambda state: lambda sel: state.cluster_barrier.arrive(sel, ctx.pc)
 
 
 @meaning("barrier.cluster.wait")
 def cluster_wait(ctx: Context, bound: Bindings) -> Action:
     """These threads wait until all of the cluster have come."""
-    pc = ctx.pc
-
-    def bind(state: State) -> BoundStep:
-        barrier = state.cluster_barrier
-        return lambda sel: barrier.wait(sel, pc)
-
-    return bind
+    return lambda state: lambda sel: state.cluster_barrier.wait(sel, ctx.pc)
 
 
 def _first(sel: Selection) -> int:
@@ -188,25 +183,21 @@ def in_shared(parts: tuple[Part, ...], shared: Buffer, sel: Selection, what: str
 def init(ctx: Context, bound: Bindings) -> Action:
     """Makes an object."""
     where, n = ctx.operands
-    place, count = objects(ctx, where, space_of(bound), "store"), ctx.source(n, "u32")
 
-    def bind(state: State) -> BoundStep:
-        find, counts, barriers = place(state), count(state), state.mbarriers
-        return lambda sel: barriers.init(find(sel), sel.pick(counts).astype(np.int64), sel)
+    def step(state: State, find: Find, counts: Array, sel: Selection) -> None:
+        state.mbarriers.init(find(sel), sel.pick(counts).astype(np.int64), sel)
 
-    return bind
+    return acting(step, objects(ctx, where, space_of(bound), "store"), ctx.source(n, "u32"))
 
 
 @meaning("mbarrier.inval")
 def inval(ctx: Context, bound: Bindings) -> Action:
     """Ends an object."""
-    place = objects(ctx, ctx.operands[0], space_of(bound), "store")
 
-    def bind(state: State) -> BoundStep:
-        find, barriers = place(state), state.mbarriers
-        return lambda sel: barriers.inval(find(sel), sel)
+    def step(state: State, find: Find, sel: Selection) -> None:
+        state.mbarriers.inval(find(sel), sel)
 
-    return bind
+    return acting(step, objects(ctx, ctx.operands[0], space_of(bound), "store"))
 
 
 @meaning("mbarrier.arrive")
@@ -214,93 +205,66 @@ def arrive(ctx: Context, bound: Bindings) -> Action:
     """Takes arrivals off a phase. The state that the object had before is what the threads can wait with."""
     operands, form = ctx.operands, bound.get("F", "")
     drop, complete, expects = bound["K"] == "arrive_drop", form != "noComplete", form == "expect_tx"
-    dropped = operands[0] == Symbol("_")
-    dest = None if dropped else ctx.dest(operands[0], "b64")
+    dest = absent if operands[0] == Symbol("_") else ctx.dest(operands[0], "b64")
     place = objects(ctx, operands[1], space_of(bound))
-    given = ctx.source(operands[2], "u32") if len(operands) == 3 else None
+    given = ctx.source(operands[2], "u32") if len(operands) == 3 else absent
 
-    def bind(state: State) -> BoundStep:
-        find, barriers = place(state), state.mbarriers
-        out, numbers = dest(state) if dest else None, given(state) if given else None
+    def step(state: State, out: Array | None, find: Find, numbers: Array | None, sel: Selection) -> None:
+        ones = np.ones(sel.count, np.int64)
+        number = ones if numbers is None else sel.pick(numbers).astype(np.int64)
+        arrivals, transactions = (ones, number) if expects else (number, None)
+        before = state.mbarriers.arrive(find(sel), sel, arrivals, transactions, drop, complete)
+        if out is not None:
+            sel.put(out, before)
 
-        def step(sel: Selection) -> None:
-            ones = np.ones(sel.count, np.int64)
-            number = ones if numbers is None else sel.pick(numbers).astype(np.int64)
-            arrivals, transactions = (ones, number) if expects else (number, None)
-            found = barriers.arrive(find(sel), sel, arrivals, transactions, drop, complete)
-            if out is not None:
-                sel.put(out, found)
-
-        return step
-
-    return bind
+    return acting(step, dest, place, given)
 
 
 @meaning("mbarrier.expect_tx")
 def transact(ctx: Context, bound: Bindings) -> Action:
     """More transactions to wait for, or fewer."""
     where, n = ctx.operands
-    place, count = objects(ctx, where, space_of(bound)), ctx.source(n, "u32")
     sign = 1 if bound["K"] == "expect_tx" else -1
 
-    def bind(state: State) -> BoundStep:
-        find, counts, barriers = place(state), count(state), state.mbarriers
-        return lambda sel: barriers.transact(find(sel), sel, sign * sel.pick(counts).astype(np.int64))
+    def step(state: State, find: Find, counts: Array, sel: Selection) -> None:
+        state.mbarriers.transact(find(sel), sel, sign * sel.pick(counts).astype(np.int64))
 
-    return bind
+    return acting(step, objects(ctx, where, space_of(bound)), ctx.source(n, "u32"))
 
 
 @meaning("mbarrier.test_wait")
 def wait(ctx: Context, bound: Bindings) -> Action:
     """Whether a phase is complete. The time that `try_wait` may take has no meaning here."""
-    operands, parity, pc = ctx.operands, "F" in bound, ctx.pc
+    operands, parity = ctx.operands, "F" in bound
     dest, place = ctx.dest(operands[0], "pred"), objects(ctx, operands[1], space_of(bound))
     given: Source = ctx.source(operands[2], "u32" if parity else "b64")
     if len(operands) == 4:
         ctx.source(operands[3], "u32")
 
-    def bind(state: State) -> BoundStep:
-        out, find, values, barriers = dest(state), place(state), given(state), state.mbarriers
+    def step(state: State, out: Array, find: Find, values: Array, sel: Selection) -> int | None:
+        return state.mbarriers.wait(find(sel), sel, sel.pick(values).astype(np.uint64), parity, out, ctx.pc)
 
-        def step(sel: Selection) -> int | None:
-            return barriers.wait(find(sel), sel, sel.pick(values).astype(np.uint64), parity, out, pc)
-
-        return step
-
-    return bind
+    return acting(step, dest, place, given)
 
 
-@meaning("mbarrier.pending_count")
-def pending_count(ctx: Context, bound: Bindings) -> Action:
+@computes("mbarrier.pending_count")
+def pending_count(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The arrivals that were missing when a state was taken."""
-    d, a = ctx.operands
-    dest, source = ctx.dest(d, "u32"), ctx.source(a, "b64")
-
-    def bind(state: State) -> BoundStep:
-        out, states = dest(state), source(state)
-        return lambda sel: sel.put(out, mbarriers.pending(sel.pick(states)))
-
-    return bind
+    return mbarriers.pending
 
 
 @meaning("cp.async.mbarrier.arrive")
 def arrive_later(ctx: Context, bound: Bindings) -> Action:
     """An arrival when copies are complete. Without `.noinc` the phase waits for one arrival more, which is this one."""
     more = not bound["F"]
-    place = objects(ctx, ctx.operands[0], space_of(bound))
 
-    def bind(state: State) -> BoundStep:
-        find, barriers = place(state), state.mbarriers
+    def step(state: State, find: Find, sel: Selection) -> None:
+        index = find(sel)
+        if more:
+            state.mbarriers.expect_more(index, sel)
+        state.mbarriers.arrive_later(index, sel)
 
-        def step(sel: Selection) -> None:
-            index = find(sel)
-            if more:
-                barriers.expect_more(index, sel)
-            barriers.arrive_later(index, sel)
-
-        return step
-
-    return bind
+    return acting(step, objects(ctx, ctx.operands[0], space_of(bound)))
 
 
 # Control flow and fences: PTX ISA 9.7.12 and 9.7.13.4.
@@ -326,14 +290,11 @@ def leave(ctx: Context, bound: Bindings) -> Action:
 def trap(ctx: Context, bound: Bindings) -> Action:
     """Ends the launch with an error."""
 
-    def bind(state: State) -> BoundStep:
-        def step(sel: Selection) -> int | None:
-            thread = _first(sel)
-            raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)
+    def step(state: State, sel: Selection) -> NoReturn:
+        thread = _first(sel)
+        raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)
 
-        return step
-
-    return bind
+    return acting(step)
 
 
 @meaning("brkpt", "membar", "fence")
@@ -355,25 +316,17 @@ def mapa(ctx: Context, bound: Bindings) -> Action:
     d, a, rank = ctx.operands
     if generic and isinstance(a, Symbol):
         ctx.fail("expected a generic address in a 64-bit register; others are for .shared::cluster")
-    dest, source, ranks = ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32")
-    word = np.dtype(f"u{bits_of(type) // 8}")
 
-    def bind(state: State) -> BoundStep:
-        out, values, numbers = dest(state), source(state), ranks(state)
-        most = state.geometry.cluster_size
+    def step(state: State, out: Array, values: Array, ranks: Array, sel: Selection) -> None:
+        window, offset = _in_window(sel, values, generic)
+        number, size = sel.pick(ranks).astype(np.uint64), state.geometry.cluster_size
+        if int(number.max(initial=0)) >= size:
+            message = f"expected a CTA from 0 to {size - 1} of the cluster, got {{}}"
+            _fail_first(number >= size, sel, message, number)
+        plain = offset & np.uint64((1 << RANK_BITS) - 1)
+        sel.put(out, window + plain + (number << np.uint64(RANK_BITS)))
 
-        def step(sel: Selection) -> None:
-            address, number = sel.pick(values).view(word).astype(np.uint64), sel.pick(numbers).astype(np.uint64)
-            _check_rank(number, most, sel)
-            window = np.uint64(SHARED_WINDOW if generic else 0)
-            if generic and not np.all(_in_shared(address)):
-                _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
-            plain = address - window & np.uint64((1 << RANK_BITS) - 1)
-            sel.put(out, window + plain + (number << np.uint64(RANK_BITS)))
-
-        return step
-
-    return bind
+    return acting(step, ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32"))
 
 
 @meaning("getctarank")
@@ -381,30 +334,22 @@ def getctarank(ctx: Context, bound: Bindings) -> Action:
     """The rank of the CTA whose shared memory an address is of."""
     generic, type = not bound["P"], bound["T"]
     d, a = ctx.operands
-    dest, source = ctx.dest(d, "u32"), ctx.source(a, type)
-    word = np.dtype(f"u{bits_of(type) // 8}")
 
-    def bind(state: State) -> BoundStep:
-        out, values = dest(state), source(state)
+    def step(state: State, out: Array, values: Array, sel: Selection) -> None:
+        _, offset = _in_window(sel, values, generic)
+        sel.put(out, offset >> np.uint64(RANK_BITS))
 
-        def step(sel: Selection) -> None:
-            address = sel.pick(values).view(word).astype(np.uint64)
-            if generic and not np.all(_in_shared(address)):
-                _fail_first(~_in_shared(address), sel, "expected an address of shared memory, got {:#x}", address)
-            sel.put(out, address - np.uint64(SHARED_WINDOW if generic else 0) >> np.uint64(RANK_BITS))
-
-        return step
-
-    return bind
+    return acting(step, ctx.dest(d, "u32"), ctx.source(a, type))
 
 
-def _in_shared(address: Array) -> Array:
-    return address >> np.uint64(32) == np.uint64(SHARED_WINDOW >> 32)
-
-
-def _check_rank(number: Array, most: int, sel: Selection) -> None:
-    if int(number.max(initial=0)) >= most:
-        _fail_first(number >= most, sel, f"expected a CTA from 0 to {most - 1} of the cluster, got {{}}", number)
+def _in_window(sel: Selection, values: Array, generic: bool) -> tuple[np.uint64, Array]:
+    """Where the window of shared memory begins, and how far behind it addresses lie, which must be there."""
+    address = sel.pick(values).view(f"u{values.itemsize}").astype(np.uint64)
+    outside = address >> np.uint64(32) != np.uint64(SHARED_WINDOW >> 32)
+    if generic and outside.any():
+        _fail_first(outside, sel, "expected an address of shared memory, got {:#x}", address)
+    window = np.uint64(SHARED_WINDOW if generic else 0)
+    return window, address - window
 
 
 def _fail_first(bad: Array, sel: Selection, message: str, values: Array) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,12 +26,14 @@ from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import AccessKind, BoundStep, MemoryAccess, Selection, tell
+from ..machine.events import AccessKind, Selection, tell, tell_of_one
+from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable
 from ..machine.state import Action, Source, State
 from .access import Locate, locate, seen_as, space_of, updates
+from .actions import absent, acting
 from .bulk import one_by_one, shifts
-from .synchronisation import objects
+from .synchronisation import Find, objects
 
 # Where a copy of a box of a tensor reads and writes: the map, the coordinates, global and shared memory.
 #
@@ -97,6 +99,10 @@ class Box(NamedTuple):
         return MatrixDescriptor(0, 0, 0, fields.swizzle).swizzled((rows[:, None] + row).reshape(-1))
 
 
+ReadBox: TypeAlias = Callable[[int], Box]
+"""The box that a thread names."""
+
+
 @dataclass(frozen=True)
 class BoxOperand:
     """The operand `[map, {c0, ...}]`: whose address and where the box begins, fastest dimension first; for a copy in
@@ -123,7 +129,7 @@ class BoxOperand:
         coordinates = tuple(ctx.source(c, "b32") for c in ctx.items(where))
         return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None)
 
-    def bind(self, state: State) -> Callable[[int], Box]:
+    def bind(self, state: State) -> ReadBox:
         """Reads the map, the coordinates and the offsets of a thread."""
         addresses, starts = self.address(state), [c(state) for c in self.coordinates]
         offsets = None if self.offsets is None else [o(state) for o in self.offsets]
@@ -228,32 +234,24 @@ def load(ctx: Context, bound: Bindings) -> Action:
     """A box to shared memory, of this CTA or of those of the cluster that a mask names."""
     target, where, barrier, *rest = ctx.operands
     offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
-    mask = ctx.source(rest[0], "u16") if bound.get("C") else None
+    ctas = ctx.source(rest[0], "u16") if bound.get("C") else absent
     operand = BoxOperand.of(ctx, where, bound["MODE"], offsets)
-    space = space_of(bound)
-    put, arrive, pc = locate(ctx, target, space, None), objects(ctx, barrier, space), ctx.pc
+    space, pc = space_of(bound), ctx.pc
 
-    def bind(state: State) -> BoundStep:
-        read, place, find = operand.bind(state), put(state), arrive(state)
-        masks = mask(state) if mask else None
+    def step(state: State, read: ReadBox, place: Locate, find: Find, masks: Array | None, sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            box = read(thread)
+            (part,) = place(one, UNIT)
+            home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+            data = _read(state, box, pc, thread)
+            units = box.units(home.address) + home.base
+            wanted, index = None if masks is None else int(masks[thread]), find(one)
+            for shift in shifts(state, part.buffer, home.base, wanted, thread):
+                tell_of_one(state.observer, pc, "copy", part.buffer, units + shift, UNIT, thread)
+                copy = BulkCopy(pc, thread, index + shift // 8, part.buffer, units + shift, data)
+                state.mbarriers.complete_later(copy, one)
 
-        def step(sel: Selection) -> None:
-            for one, thread in one_by_one(sel):
-                box = read(thread)
-                (part,) = place(one, UNIT)
-                home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
-                data = _read(state, box, pc, thread)
-                units = box.units(home.address) + home.base
-                wanted, index = None if masks is None else int(masks[thread]), find(one)
-                for shift in shifts(state, part.buffer, home.base, wanted, thread):
-                    if state.observer is not None:
-                        by = np.full(units.size, thread)
-                        state.observer.access(MemoryAccess(pc, "copy", part.buffer, units + shift, UNIT, by))
-                    state.mbarriers.complete_later(index + shift // 8, one, part.buffer, units + shift, data)
-
-        return step
-
-    return bind
+    return acting(step, operand.bind, locate(ctx, target, space, None), objects(ctx, barrier, space), ctas)
 
 
 def _read(state: State, box: Box, pc: int, thread: int) -> Array:
@@ -289,8 +287,7 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
         data = None if words is None else np.ascontiguousarray(words[chosen]).view(np.uint8).reshape(-1, width)
         for part in _parts(state, found, width, thread) if found.size else ():
             some = data if data is None or part.chosen is None else data[part.chosen]
-            by = np.full(part.index.size, thread)
-            state.observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, by, some))
+            tell_of_one(state.observer, pc, kind, part.buffer, part.index * width, width, thread, some)
 
 
 def _converted(type: str, words: Array) -> Array:
@@ -309,27 +306,19 @@ def _converted(type: str, words: Array) -> Array:
 def store(ctx: Context, bound: Bindings) -> Action:
     """A box from shared memory; what lies outside the tensor is not written. With an operation it is combined."""
     operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"])
-    take, operation, pc = locate(ctx, ctx.operands[1], "shared", None), bound.get("OP", ""), ctx.pc
+    operation, pc = bound.get("OP", ""), ctx.pc
 
-    def bind(state: State) -> BoundStep:
-        read, place = operand.bind(state), take(state)
+    def step(state: State, read: ReadBox, place: Locate, sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            box = read(thread)
+            _check_stored(box, thread)
+            (part,) = place(one, UNIT)
+            home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+            units = box.units(home.address) + home.base
+            tell_of_one(state.observer, pc, "load", part.buffer, units, UNIT, thread)
+            _write(state, box, part.buffer.view(8, 2)[units // UNIT], operation, pc, thread)
 
-        def step(sel: Selection) -> None:
-            for one, thread in one_by_one(sel):
-                box = read(thread)
-                _check_stored(box, thread)
-                (part,) = place(one, UNIT)
-                home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
-                units = box.units(home.address) + home.base
-                if state.observer is not None:
-                    state.observer.access(
-                        MemoryAccess(pc, "load", part.buffer, units, UNIT, np.full(units.size, thread))
-                    )
-                _write(state, box, part.buffer.view(8, 2)[units // UNIT], operation, pc, thread)
-
-        return step
-
-    return bind
+    return acting(step, operand.bind, locate(ctx, ctx.operands[1], "shared", None))
 
 
 def _check_stored(box: Box, thread: int) -> None:
@@ -395,16 +384,11 @@ def prefetch(ctx: Context, bound: Bindings) -> Action:
     offsets = ctx.operands[1] if bound["MODE"] == "im2col" else None
     operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"], offsets)
 
-    def bind(state: State) -> BoundStep:
-        read = operand.bind(state)
+    def step(state: State, read: ReadBox, sel: Selection) -> None:
+        for _, thread in one_by_one(sel):
+            read(thread)
 
-        def step(sel: Selection) -> None:
-            for _, thread in one_by_one(sel):
-                read(thread)
-
-        return step
-
-    return bind
+    return acting(step, operand.bind)
 
 
 # Tensor maps that a kernel makes of others: PTX ISA 9.7.9.27, 9.7.13.16.1.
@@ -420,20 +404,14 @@ def replace(ctx: Context, bound: Bindings) -> Action:
     where, *more = ctx.operands
     ordinal = ctx.integer(more.pop(0)) if field in ORDERED else 0
     _check(ctx, field, ordinal, more[0])
-    place, value = locate(ctx, where, space_of(bound), None), ctx.source(more[0], bound["T"])
 
-    def bind(state: State) -> BoundStep:
-        find, values = place(state), value(state)
+    def step(state: State, find: Locate, values: Array, sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            _aligned(find(one, UNIT)[0], thread)
+            for edit in edits(field, ordinal, int(values[thread])):
+                _write_edit(state, ctx.pc, find, one, edit)
 
-        def step(sel: Selection) -> None:
-            for one, thread in one_by_one(sel):
-                _aligned(find(one, UNIT)[0], thread)
-                for edit in edits(field, ordinal, int(values[thread])):
-                    _write_edit(state, ctx.pc, find, one, edit)
-
-        return step
-
-    return bind
+    return acting(step, locate(ctx, where, space_of(bound), None), ctx.source(more[0], bound["T"]))
 
 
 @meaning("tensor.replace later")
@@ -469,27 +447,21 @@ def _write_edit(state: State, pc: int, find: Locate, one: Selection, edit: Edit)
 @meaning("tensor.copy map")
 def copy(ctx: Context, bound: Bindings) -> Action:
     """A map from shared to global memory, once by each warp."""
-    target, source, _ = ctx.operands
-    put, take = locate(ctx, target, "global", None), locate(ctx, source, "shared", None)
+    target, origin, _ = ctx.operands
 
-    def bind(state: State) -> BoundStep:
-        into, of = put(state), take(state)
+    def step(state: State, into: Locate, of: Locate, sel: Selection) -> None:
+        warps: set[int] = set()
+        for one, thread in one_by_one(sel):
+            if thread % state.warps in warps:
+                continue
+            warps.add(thread % state.warps)
+            for shift in range(0, SIZE, UNIT):
+                source, parts = of(one, UNIT, shift), into(one, UNIT, shift)
+                _aligned(into(one, UNIT)[0], thread)
+                check_writable(parts)
+                words = source[0].buffer.view(8, 2)[source[0].index]
+                tell(state.observer, ctx.pc, "load", source, UNIT, one)
+                tell(state.observer, ctx.pc, "store", parts, UNIT, one, words)
+                parts[0].buffer.view(8, 2)[parts[0].index] = words
 
-        def step(sel: Selection) -> None:
-            warps: set[int] = set()
-            for one, thread in one_by_one(sel):
-                if thread % state.warps in warps:
-                    continue
-                warps.add(thread % state.warps)
-                for shift in range(0, SIZE, UNIT):
-                    held, parts = of(one, UNIT, shift), into(one, UNIT, shift)
-                    _aligned(into(one, UNIT)[0], thread)
-                    check_writable(parts)
-                    words = held[0].buffer.view(8, 2)[held[0].index]
-                    tell(state.observer, ctx.pc, "load", held, UNIT, one)
-                    tell(state.observer, ctx.pc, "store", parts, UNIT, one, words)
-                    parts[0].buffer.view(8, 2)[parts[0].index] = words
-
-        return step
-
-    return bind
+    return acting(step, locate(ctx, target, "global", None), locate(ctx, origin, "shared", None))

@@ -19,10 +19,11 @@ from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
 from ...numerics.product import MatrixProduct, SideOperands
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, BoundStep, MemoryAccess, Selection
+from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State
+from .actions import acting
 from .matrix import elements, form, gather, model, packed, rows_of, stored_columns
 
 
@@ -59,13 +60,10 @@ def fence(ctx: Context, bound: Bindings) -> Action:
     """Orders registers before the products that follow: there is nothing to do, as those take them later."""
     what = ctx.instruction.opcode
 
-    def bind(state: State) -> BoundStep:
-        def step(sel: Selection) -> None:
-            _groups(state, sel, what)
+    def step(state: State, sel: Selection) -> None:
+        _groups(state, sel, what)
 
-        return step
-
-    return bind
+    return acting(step)
 
 
 @meaning("setmaxnreg")
@@ -74,13 +72,10 @@ def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
     instructions in what Triton makes: the machine takes warp by warp, and a check looks at what they have."""
     what = ctx.instruction.opcode
 
-    def bind(state: State) -> BoundStep:
-        def step(sel: Selection) -> None:
-            state.flow.check_whole_warps(sel, what)
+    def step(state: State, sel: Selection) -> None:
+        state.flow.check_whole_warps(sel, what)
 
-        return step
-
-    return bind
+    return acting(step)
 
 
 @meaning("wgmma.commit_group")
@@ -102,16 +97,11 @@ def mma_async(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + D, later."""
     instruction = _Instruction.of(ctx)
 
-    def bind(state: State) -> BoundStep:
-        run = instruction.bind(state)
+    def step(state: State, run: Callable[[Array], Callable[[Array], None]], sel: Selection) -> None:
+        groups = _groups(state, sel, instruction.opcode)
+        state.warpgroups.issue(groups, run(groups))
 
-        def step(sel: Selection) -> None:
-            groups = _groups(state, sel, instruction.opcode)
-            state.warpgroups.issue(groups, run(groups))
-
-        return step
-
-    return bind
+    return acting(step, instruction.bind)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ members takes part all the same, as on an H200, where such masks give a result o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,37 +16,43 @@ from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics import floats
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, LEFT, BoundStep, Selection
+from ..machine.events import LANES, LEFT, Selection
 from ..machine.names import integer_range
 from ..machine.state import Action, State
+from .actions import absent, acting
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 
-Work: TypeAlias = Callable[[State], Callable[[Selection, Array], None]]
-"""Gets the threads that have met, and for each thread in flight the lanes that it has met, as 32 bits."""
 
+def _collective(
+    ctx: Context, mask: Operand | None, work: Callable[..., None], *bound: Callable[[State], Any]
+) -> Action:
+    """An instruction for which the member lanes of a warp wait for each other; without a mask, none waits for others.
 
-def _collective(ctx: Context, mask: Operand, work: Work) -> Action:
-    """An instruction for which the member lanes of a warp wait for each other."""
+    `work` takes the operands, the threads that have met, and for each thread in flight the lanes that it has met, as 32
+    bits.
+    """
+    if mask is None:
+
+        def together(state: State, *operands: Any) -> None:
+            work(*operands, _spread(_lane_bits(state.flow.mask(operands[-1]))))
+
+        return acting(together, *bound)
     members, alike, pc = ctx.source(mask, "u32"), isinstance(mask, Immediate), ctx.pc
 
-    def bind(state: State) -> BoundStep:
-        named, do, flow = members(state), work(state), state.flow
-
-        def step(sel: Selection) -> int | None:
-            met = flow.meet(sel, named, pc, alike)
-            if met is None:
-                return LEFT
-            threads, lanes = met
-            do(threads, lanes)
-            if threads is sel:
-                return None
-            flow.go(pc + 1, flow.mask(threads))
+    def step(state: State, named: Array, *operands: Any) -> int | None:
+        *values, sel = operands
+        met = state.flow.meet(sel, named, pc, alike)
+        if met is None:
             return LEFT
+        threads, lanes = met
+        work(*values, threads, lanes)
+        if threads is sel:
+            return None
+        state.flow.go(pc + 1, state.flow.mask(threads))
+        return LEFT
 
-        return step
-
-    return bind
+    return acting(step, members, *bound)
 
 
 @meaning("bar.warp.sync")
@@ -54,11 +60,13 @@ def warp_barrier(ctx: Context, bound: Bindings) -> Action:
     """Nothing but the waiting."""
     (members,) = ctx.operands
 
-    def work(state: State) -> Callable[[Selection, Array], None]:
+    def anywhere(state: State) -> None:
         state.flow.anywhere.add(ctx.pc)
-        return lambda sel, lanes: None
 
-    return _collective(ctx, members, work)
+    def work(_: None, sel: Selection, lanes: Array) -> None:
+        pass
+
+    return _collective(ctx, members, work, anywhere)
 
 
 def _lane_bits(flags: Array) -> Array:
@@ -73,24 +81,11 @@ def _spread(per_warp: Array) -> Array:
 @meaning("activemask")
 def activemask(ctx: Context, bound: Bindings) -> Action:
     """The lanes that execute this together."""
-    (d,) = ctx.operands
-    dest = ctx.dest(d, "u32")
 
-    def bind(state: State) -> BoundStep:
-        out = dest(state)
-        return lambda sel: sel.put(out, sel.pick(_spread(_lane_bits(state.flow.mask(sel)))))
+    def work(out: Array, sel: Selection, here: Array) -> None:
+        sel.put(out, sel.pick(here))
 
-    return bind
-
-
-def _without_sync(work: Work) -> Action:
-    """As the lanes that execute it together do it: nobody waits."""
-
-    def bind(state: State) -> BoundStep:
-        do = work(state)
-        return lambda sel: do(sel, _spread(_lane_bits(state.flow.mask(sel))))
-
-    return bind
+    return _collective(ctx, None, work, ctx.dest(ctx.operands[0], "u32"))
 
 
 @meaning("vote")
@@ -101,17 +96,12 @@ def vote(ctx: Context, bound: Bindings) -> Action:
     source, negated = ctx.predicate(a)
     dest = ctx.dest(d, "u32" if mode == "ballot" else "pred")
 
-    def work(state: State) -> Callable[[Selection, Array], None]:
-        values, out = source(state), dest(state)
+    def work(out: Array, values: Array, sel: Selection, here: Array) -> None:
+        yes = _spread(_lane_bits(values ^ negated)) & here
+        answer = {"ballot": yes, "any": yes != 0, "all": yes == here, "uni": (yes == here) | (yes == 0)}[mode]
+        sel.put(out, sel.pick(answer))
 
-        def do(sel: Selection, here: Array) -> None:
-            yes = _spread(_lane_bits(values ^ negated)) & here
-            answer = {"ballot": yes, "any": yes != 0, "all": yes == here, "uni": (yes == here) | (yes == 0)}[mode]
-            sel.put(out, sel.pick(answer))
-
-        return do
-
-    return _collective(ctx, mask[0], work) if mask else _without_sync(work)
+    return _collective(ctx, mask[0] if mask else None, work, dest, source)
 
 
 @meaning("shfl")
@@ -120,25 +110,19 @@ def shfl(ctx: Context, bound: Bindings) -> Action:
     first, a, b, c, *mask = ctx.operands
     targets = ctx.pair(first)
     dest = ctx.dest(targets[0], "b32")
-    valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
-    value, lane, clamp = (ctx.source(o, t) for o, t in ((a, "b32"), (b, "u32"), (c, "u32")))
+    valid = ctx.dest(targets[1], "pred") if len(targets) == 2 else absent
+    operands = (ctx.source(o, t) for o, t in ((a, "b32"), (b, "u32"), (c, "u32")))
 
-    def work(state: State) -> Callable[[Selection, Array], None]:
-        out, flag = dest(state), valid(state) if valid else None
-        values, lanes, bounds = value(state), lane(state), clamp(state)
-        own = state.geometry.lane()
-        warp = np.tile(np.arange(state.warps), LANES)
+    def work(
+        out: Array, flag: Array | None, values: Array, lanes: Array, bounds: Array, own: Array, warp: Array,
+        sel: Selection, _: Array,
+    ) -> None:  # fmt: skip
+        source, inside = shuffle_source(bound["MODE"], own, lanes, bounds)
+        sel.put(out, sel.pick(values[source * (sel.total // LANES) + warp]))
+        if flag is not None:
+            sel.put(flag, sel.pick(inside))
 
-        def do(sel: Selection, here: Array) -> None:
-            source, inside = shuffle_source(bound["MODE"], own, lanes, bounds)
-            found = values[source * state.warps + warp]
-            sel.put(out, sel.pick(found))
-            if flag is not None:
-                sel.put(flag, sel.pick(inside))
-
-        return do
-
-    return _collective(ctx, mask[0], work) if mask else _without_sync(work)
+    return _collective(ctx, mask[0] if mask else None, work, dest, valid, *operands, _lane, _warp)
 
 
 def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Array]:
@@ -174,24 +158,19 @@ def redux(ctx: Context, bound: Bindings) -> Action:
     source, dest = ctx.source(a, type), ctx.dest(d, type)
     reduce = _floats(name, bound) if type == "f32" else _integers(name, type)
 
-    def work(state: State) -> Callable[[Selection, Array], None]:
-        values, out = source(state), dest(state)
+    def work(out: Array, values: Array, sel: Selection, here: Array) -> None:
+        rows, groups = values.reshape(LANES, -1), here.reshape(LANES, -1)
+        total, left = np.empty_like(rows), np.ones(rows.shape, np.bool_)
+        if sel.mask is not None:
+            left &= sel.mask.reshape(LANES, -1)
+        while left.any():
+            group = np.take_along_axis(groups, left.argmax(axis=0)[None], axis=0)
+            inside = (group & _BIT) != 0
+            np.copyto(total, reduce(rows, inside), where=inside)
+            left &= ~inside
+        sel.put(out, sel.pick(total.reshape(-1)))
 
-        def do(sel: Selection, here: Array) -> None:
-            rows, groups = values.reshape(LANES, -1), here.reshape(LANES, -1)
-            total, left = np.empty_like(rows), np.ones(rows.shape, np.bool_)
-            if sel.mask is not None:
-                left &= sel.mask.reshape(LANES, -1)
-            while left.any():
-                group = np.take_along_axis(groups, left.argmax(axis=0)[None], axis=0)
-                inside = (group & _BIT) != 0
-                np.copyto(total, reduce(rows, inside), where=inside)
-                left &= ~inside
-            sel.put(out, sel.pick(total.reshape(-1)))
-
-        return do
-
-    return _collective(ctx, mask, work)
+    return _collective(ctx, mask, work, dest, source)
 
 
 Reduction: TypeAlias = Callable[[Array, Array], Array]
@@ -229,24 +208,16 @@ def match(ctx: Context, bound: Bindings) -> Action:
     first, a, mask = ctx.operands
     targets = ctx.pair(first)
     dest = ctx.dest(targets[0], "b32")
-    flag = ctx.dest(targets[1], "pred") if len(targets) == 2 else None
-    value = ctx.source(a, bound["T"])
+    flag = ctx.dest(targets[1], "pred") if len(targets) == 2 else absent
 
-    def work(state: State) -> Callable[[Selection, Array], None]:
-        values, out = value(state), dest(state)
-        all_alike = flag(state) if flag else None
+    def work(out: Array, every: Array | None, values: Array, sel: Selection, here: Array) -> None:
+        rows = values.reshape(LANES, -1)
+        alike = np.stack([_lane_bits(rows == rows[lane]) for lane in range(LANES)]).reshape(-1) & here
+        sel.put(out, sel.pick(alike if mode == "any" else np.where(alike == here, here, np.uint32(0))))
+        if every is not None:
+            sel.put(every, sel.pick(alike == here))
 
-        def do(sel: Selection, here: Array) -> None:
-            rows = values.reshape(LANES, -1)
-            alike = np.stack([_lane_bits(rows == rows[lane]) for lane in range(LANES)]).reshape(-1) & here
-            whole = alike == here
-            sel.put(out, sel.pick(alike if mode == "any" else np.where(whole, here, np.uint32(0))))
-            if all_alike is not None:
-                sel.put(all_alike, sel.pick(whole))
-
-        return do
-
-    return _collective(ctx, mask, work)
+    return _collective(ctx, mask, work, dest, flag, ctx.source(a, bound["T"]))
 
 
 @meaning("elect")
@@ -254,16 +225,18 @@ def elect(ctx: Context, bound: Bindings) -> Action:
     """One lane of the members, the lowest, and who it is."""
     both, mask = ctx.operands
     lane_of, elected = ctx.pair(both)
-    dest, flag = ctx.dest(lane_of, "b32"), ctx.dest(elected, "pred")
 
-    def work(state: State) -> Callable[[Selection, Array], None]:
-        out, chosen, lane = dest(state), flag(state), state.geometry.lane()
+    def work(out: Array, chosen: Array, lane: Array, sel: Selection, here: Array) -> None:
+        leader = np.bitwise_count((here & (~here + np.uint32(1))) - np.uint32(1))
+        sel.put(out, sel.pick(leader))
+        sel.put(chosen, sel.pick(lane == leader))
 
-        def do(sel: Selection, here: Array) -> None:
-            leader = np.bitwise_count((here & (~here + np.uint32(1))) - np.uint32(1))
-            sel.put(out, sel.pick(leader))
-            sel.put(chosen, sel.pick(lane == leader))
+    return _collective(ctx, mask, work, ctx.dest(lane_of, "b32"), ctx.dest(elected, "pred"), _lane)
 
-        return do
 
-    return _collective(ctx, mask, work)
+def _lane(state: State) -> Array:
+    return state.geometry.lane()
+
+
+def _warp(state: State) -> Array:
+    return _spread(np.arange(state.warps))

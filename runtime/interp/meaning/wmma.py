@@ -12,21 +12,21 @@ H200's recorded words of all forms replay without a difference.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.isa.types import ElementType
 from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
-from ....dialect.ptx.text.syntax import Operand
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, BoundStep, Selection, tell
-from ..machine.memory import FaultError, GlobalBuffers, Part, Window, check_writable
+from ..machine.events import LANES, Selection, tell
+from ..machine.memory import FaultError, Part, check_writable
 from ..machine.state import Action, Source, State
-from .matrix import chosen, elements, form, model, packed, put, rows_of, words_of
+from .matrix import chosen, elements, files_of, form, model, packed, put, whole_warps, words_of
 
 _WORDS: dict[int, type[np.generic]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -109,87 +109,71 @@ def multiply(ctx: Context, bound: Bindings) -> Action:
     compute = model(ctx, row)
     fragments = {role: _Fragment(row.shape, role, row.element(role)) for role in "abcd"}
 
-    def bind(state: State) -> BoundStep:
-        files = {role: [rows_of(s(state)) for s in items] for role, items in sources.items()}
+    def work(
+        state: State, d: list[Array], a: list[Array], b: list[Array], c: list[Array], sel: Selection,
+        warps: Array | None,
+    ) -> None:  # fmt: skip
+        left, right, addend = (
+            fragments[role].matrix([chosen(file, warps) for file in files])
+            for role, files in (("a", a), ("b", b), ("c", c))
+        )
+        put(d, fragments["d"].files(compute(left, right, addend)), warps)
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            a, b, c = (fragments[role].matrix([chosen(r, warps) for r in files[role]]) for role in "abc")
-            put(files["d"], fragments["d"].files(compute(a, b, c)), warps)
-
-        return step
-
-    return bind
+    return whole_warps(ctx, work, *(files_of(sources[role]) for role in "dabc"))
 
 
 # Memory
 
 
-def _addresses(ctx: Context, row: WmmaLoad | WmmaStore, role: str, operands: tuple[Operand, ...]) -> _Walk:
-    """Where the elements lie: the address, and the stride of rows or columns."""
-    stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
-    space = row.space.partition("::")[0] or "generic"
-    where = operands[0 if isinstance(row, WmmaStore) else 1]
-    address = ctx.address(where, np.uint32 if space == "shared" else np.uint64)
-    return _Walk(ctx, row, role, space, address, stride)
+FindAll: TypeAlias = Callable[[Selection], "list[tuple[Part, ...]]"]
+"""The accesses of some threads, one element of each after the other."""
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """The addresses of a fragment's elements."""
+    """Where the elements of a fragment lie: the address, and the stride of rows or columns."""
 
     ctx: Context
     row: WmmaLoad | WmmaStore
-    role: str
-    space: str
-    address: Any
+    fragment: _Fragment
+    address: Callable[[State], Callable[[Selection], Array]]
     stride: Source | None
 
-    @property
-    def fragment(self) -> _Fragment:
-        return _Fragment(self.row.shape, self.role, self.row.type)
+    @staticmethod
+    def of(ctx: Context, row: WmmaLoad | WmmaStore, fragment: _Fragment) -> _Walk:
+        """That of a decoded instruction."""
+        operands = ctx.operands
+        where = operands[0 if isinstance(row, WmmaStore) else 1]
+        address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
+        stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
+        return _Walk(ctx, row, fragment, address, stride)
 
-    def bind(self, state: State) -> _Bound:
-        home = state.memory.shared if self.space == "shared" else state.memory.memory
-        stride = None if self.stride is None else self.stride(state)
-        return _Bound(self, state, home, self.address(state), stride)
-
-
-@dataclass(frozen=True)
-class _Bound:
-    walk: _Walk
-    state: State
-    home: Window | GlobalBuffers
-    address: Any
-    stride: Array | None
-
-    def parts(self, sel: Selection) -> list[tuple[Part, ...]]:
+    def bind(self, state: State) -> FindAll:
         """The accesses of the selected threads, one element after the other.
 
         Raises:
             FaultError: if the address is not aligned for the fragment, or an element lies out of bounds.
         """
-        walk, fragment = self.walk, self.walk.fragment
-        base, steps = self._base(sel), self._steps(sel)
-        lanes = np.repeat(np.arange(LANES), self.state.warps)
-        lanes = lanes if sel.lanes is None else lanes[sel.lanes]
-        place = fragment.place()
-        along_rows = walk.row.layout == "row"
-        major, minor = (place.rows, place.columns) if along_rows else (place.columns, place.rows)
-        bytes_ = fragment.bits // 8
-        kind = "load" if isinstance(walk.row, WmmaLoad) else "store"
-        found: list[tuple[Part, ...]] = []
-        for i in range(len(major)):
-            offset = major[i][lanes] * steps + minor[i][lanes] * bytes_
-            parts = self.home.parts(base + offset.astype(base.dtype), bytes_, sel.lanes)
-            tell(self.state.observer, walk.ctx.pc, kind, parts, bytes_, sel)
-            found.append(parts)
-        return found
+        address, stride = self.address(state), None if self.stride is None else self.stride(state)
+        home = state.memory.shared if self.row.space.startswith("shared") else state.memory.memory
+        kind = "load" if isinstance(self.row, WmmaLoad) else "store"
+        place, size = self.fragment.place(), self.fragment.bits // 8
+        major, minor = (place.rows, place.columns) if self.row.layout == "row" else (place.columns, place.rows)
 
-    def _base(self, sel: Selection) -> Array:
-        row, role = self.walk.row, self.walk.role
-        base = self.address(sel)
-        multiple = alignment(row.shape, role, row.type)
+        def parts(sel: Selection) -> list[tuple[Part, ...]]:
+            base, steps = self._aligned(address(sel), sel), self._steps(stride, sel)
+            lanes = sel.pick(state.geometry.lane())
+            every: list[tuple[Part, ...]] = []
+            for line, at in zip(major, minor, strict=True):
+                offset = line[lanes] * steps + at[lanes] * size
+                every.append(home.parts(base + offset.astype(base.dtype), size, sel.lanes))
+                tell(state.observer, self.ctx.pc, kind, every[-1], size, sel)
+            return every
+
+        return parts
+
+    def _aligned(self, base: Array, sel: Selection) -> Array:
+        multiple = alignment(self.row.shape, self.fragment.role, self.row.type)
         bad = np.flatnonzero(base % base.dtype.type(multiple))
         if bad.size:
             thread = int(bad[0]) if sel.lanes is None else int(sel.lanes[bad[0]])
@@ -197,12 +181,12 @@ class _Bound:
             raise FaultError(f"address {address:#x} is not a multiple of {multiple} bytes", thread, address)
         return base
 
-    def _steps(self, sel: Selection) -> Array | np.int64:
+    def _steps(self, stride: Array | None, sel: Selection) -> Array | np.int64:
         """Bytes from one row, or column, to the next."""
-        row, role = self.walk.row, self.walk.role
-        if self.stride is None:
-            return np.int64(default_stride(row.shape, role, row.layout) * row.type.bits // 8)
-        return sel.pick(self.stride).astype(np.int64) * row.type.bits // 8
+        row = self.row
+        if stride is None:
+            return np.int64(default_stride(row.shape, self.fragment.role, row.layout) * row.type.bits // 8)
+        return sel.pick(stride).astype(np.int64) * row.type.bits // 8
 
 
 @meaning("wmma.load")
@@ -212,20 +196,13 @@ def load(ctx: Context, bound: Bindings) -> Action:
     fragment = _Fragment(row.shape, row.role, row.type)
     register = "b64" if row.type.bits == 64 else "b32"
     dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
-    walk = _addresses(ctx, row, row.role, operands)
 
-    def bind(state: State) -> BoundStep:
-        outs, bound = [rows_of(dest(state)) for dest in dests], walk.bind(state)
+    def work(state: State, outs: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
+        rows = [_read(parts, sel.count, fragment.bits) for parts in find(sel)]
+        words = np.stack(rows).reshape(len(rows) * LANES, -1)
+        put(outs, packed(words, fragment.bits), warps)
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            rows = [_read(parts, sel.count, fragment.bits) for parts in bound.parts(sel)]
-            words = np.stack(rows).reshape(len(rows) * LANES, -1)
-            put(outs, packed(words, fragment.bits), warps)
-
-        return step
-
-    return bind
+    return whole_warps(ctx, work, files_of(dests), _Walk.of(ctx, row, fragment).bind)
 
 
 def _read(parts: tuple[Part, ...], count: int, bits: int) -> Array:
@@ -242,21 +219,13 @@ def store(ctx: Context, bound: Bindings) -> Action:
     fragment = _Fragment(row.shape, "d", row.type)
     (wanted,) = (o for o in row.operands if o.name == "r")
     sources = words_of(ctx, operands[1], wanted)
-    walk = _addresses(ctx, row, "d", operands)
 
-    def bind(state: State) -> BoundStep:
-        files, bound = [rows_of(source(state)) for source in sources], walk.bind(state)
+    def work(state: State, files: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
+        words = elements([chosen(file, warps) for file in files], fragment.bits).reshape(-1, sel.count)
+        for parts, values in zip(find(sel), words, strict=True):
+            check_writable(parts)
+            for part in parts:
+                view = part.buffer.view(fragment.bits // 8)
+                view[part.index] = values if part.chosen is None else values[part.chosen]
 
-        def step(sel: Selection) -> None:
-            warps = state.flow.check_whole_warps(sel, ctx.instruction.opcode)
-            words = elements([chosen(file, warps) for file in files], fragment.bits)
-            words = words.reshape(-1, sel.count)
-            for parts, values in zip(bound.parts(sel), words, strict=True):
-                check_writable(parts)
-                for part in parts:
-                    view = part.buffer.view(fragment.bits // 8)
-                    view[part.index] = values if part.chosen is None else values[part.chosen]
-
-        return step
-
-    return bind
+    return whole_warps(ctx, work, files_of(sources), _Walk.of(ctx, row, fragment).bind)

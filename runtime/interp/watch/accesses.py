@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Immediate, Register, Symbol
-from ....dialect.ptx.traits import BULK, PRODUCTS
+from ....dialect.ptx.text.syntax import Address, Symbol
+from ....dialect.ptx.traits import PRODUCTS
 from ..machine.copies import OperationGroups
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...numerics.array import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.memory import Buffer
     from ..machine.state import State
 
 # Shared memory that is written through the generic proxy and read through the asynchronous one.
@@ -134,15 +133,11 @@ class InitialisedObjects(SharedCheck):
         self.creates = [t.name == "mbarrier.init" for t in traits]
         self.asynchronous = [t.asynchronous for t in traits]
         self.any = any(self.creates)
-        self.issued: dict[int, int] = {}
-        self.landing = False
 
     def watch(self, pc: int) -> Look | None:
         traits = self.kernel.code[pc].traits
         if not self.any:
             return None
-        if traits.completes_transactions and traits.asynchronous:
-            return lambda sel: self.issued.update(dict.fromkeys(sel.threads.tolist(), pc))
         fences = traits.fences_objects or traits.fences_asynchronous("shared")
         releases = traits.fences_objects or traits.releases_to_cluster
         return (lambda sel: self._fence(pc, sel, fences, releases)) if fences or releases else None
@@ -187,15 +182,11 @@ class InitialisedObjects(SharedCheck):
     def _cta(self, threads: Array) -> Array:
         return threads % self.state.warps // self.state.geometry.warps_per_cta
 
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        self.landing = self.any
-
-    def arrive(self, start: Array, threads: Array) -> None:
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """A copy to several CTAs arrives at objects that its instruction does not name."""
-        landing, self.landing = self.landing, False
-        thread, place = int(threads[0]), int(start[0])
-        if landing and thread in self.issued and (one := self.objects.get(place)) is not None:
-            self._use(self.issued[thread], place, thread, one)
+        place = int(start[0])
+        if copy is not None and self.asynchronous[copy] and (one := self.objects.get(place)) is not None:
+            self._use(copy, place, int(threads[0]), one)
 
     def _use(self, pc: int, start: int, thread: int, one: _Object) -> None:
         """A thread uses an object."""
@@ -242,44 +233,26 @@ class _Read:
 class _Readers:
     """Those that read asynchronously in one way: warpgroups, of `warps` each, or threads."""
 
-    def __init__(self, agents: int, warps: int, units: int, each: int) -> None:
-        self.queue = OperationGroups(agents)
+    def __init__(self, queue: OperationGroups, warps: int, units: int, each: int) -> None:
+        self.queue = queue
         self.warps = warps
         self.done = np.zeros((units, -(-each // warps)), np.int32)
         """When each warpgroup, or warp, of a cluster last was done with a unit."""
 
 
 class PendingReads(AsynchronousCheck):
-    """Follows what is being read."""
+    """Follows what is being read, in the machine's own groups of operations."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         each = self.shared.clocks.each
         self.pending = np.zeros(self.units, np.int16)
         self.reads: list[_Read] = []
-        self.products = _Readers(-(-state.warps // WARPS), WARPS, self.units, each)
-        self.stores = _Readers(state.threads, 1, self.units, each)
+        self.products = _Readers(state.warpgroups, WARPS, self.units, each)
+        self.stores = _Readers(state.bulk_groups, 1, self.units, each)
         self.multiplies = [d.traits.root == PRODUCTS for d in kernel.code]
         if self.units:
             state.flow.on_exit.append(self._exits)
-
-    # Groups of operations
-
-    def watch(self, pc: int) -> Look | None:
-        decoded = self.kernel.code[pc]
-        commits, awaits = decoded.traits.commits, decoded.traits.awaits
-        if (commits or awaits) not in (PRODUCTS, BULK):
-            return None
-        product = PRODUCTS in (commits, awaits)
-        queue = (self.products if product else self.stores).queue
-        agents: Callable[[Selection], Array] = self._warpgroups if product else lambda sel: sel.threads
-        if commits:
-            return lambda sel: queue.commit(agents(sel))
-        (keep,) = (int(o.value) for o in decoded.source.operands if isinstance(o, Immediate))
-        return lambda sel: queue.wait(agents(sel), keep)
-
-    def _warpgroups(self, sel: Selection) -> Array:
-        return np.unique(sel.threads % self.state.warps // WARPS)
 
     def access(self, access: MemoryAccess) -> None:
         if access.buffer is not self.buffer or not self.pending.size or not access.start.size:
@@ -445,11 +418,10 @@ def _of_addresses(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> frozen
     """The variables that the addresses of an instruction can come from; none where one is not known."""
     found: set[VariablePlace] = set()
     for operand in decoded.source.operands:
-        if isinstance(operand, Address) and isinstance(operand.base, Register):
-            name = operand.base.name
-            slot = next((s for s in decoded.reads if s.name == name), None)
-            found |= (known.get(slot) if slot is not None else None) or frozenset()
-        elif isinstance(operand, Address) and isinstance(operand.base, Symbol):
-            name = operand.base.name
-            found |= {place for place in decoded.places if place.name == name}
+        if not isinstance(operand, Address):
+            continue
+        if (slot := decoded.slot(operand.base)) is not None:
+            found |= known.get(slot) or frozenset()
+        elif isinstance(operand.base, Symbol):
+            found |= {place for place in decoded.places if place.name == operand.base.name}
     return frozenset(found)

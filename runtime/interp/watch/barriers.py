@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +18,8 @@ from .shared import SharedCheck
 if TYPE_CHECKING:
     from ...numerics.array import Array
     from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.flow import Barrier
     from ..machine.kernel import DecodedKernel
-    from ..machine.memory import Buffer
     from ..machine.state import State
 
 # Bytes that arrive at mbarrier objects, and that nobody expects: a phase then completes before its data is there.
@@ -32,43 +31,20 @@ class Transactions(Check):
     name = "barriers"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self._too_many()
         super().begin(state, kernel)
-        self.issued: dict[int, int] = {}
-        self.landing = False
         self.arrived: dict[int, tuple[int, int]] = {}
 
-    def end(self) -> None:
-        self._too_many()
-
-    def watch(self, pc: int) -> Look | None:
-        if not self.kernel.code[pc].traits.completes_transactions:
-            return None
-
-        def look(sel: Selection) -> None:
-            threads = sel.threads
-            self.issued.update(dict.fromkeys(threads.tolist(), pc))
-
-        return look
-
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        self.landing = True
-
-    def arrive(self, start: Array, threads: Array) -> None:
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """Keeps the last copy that arrived at an object: its instruction and thread."""
-        landing, self.landing = self.landing, False
-        thread = int(threads[0])
-        if landing and thread in self.issued:
-            self.arrived[int(start[0])] = (self.issued[thread], thread)
+        if copy is not None:
+            self.arrived[int(start[0])] = (copy, int(threads[0]))
 
-    def _too_many(self) -> None:
-        if not hasattr(self, "state"):
-            return
+    def end(self) -> None:
         flying: Counter[int] = Counter()
         for copy in self.state.mbarriers.bulk:
             start = int(copy.index[0]) * 8
             flying[start] += copy.data.size
-            self.arrived[start] = (self.issued.get(copy.thread, 0), copy.thread)
+            self.arrived[start] = (copy.pc, copy.thread)
         for start, (pc, thread) in self.arrived.items():
             word = self.state.mbarriers.words[start // 8 : start // 8 + 1]
             more = flying[start] - int(Phases.of(word).transactions[0])
@@ -76,7 +52,6 @@ class Transactions(Check):
                 address = start % (self.state.memory.shared.buffer.size // self.state.geometry.ctas)
                 text = f"{more} bytes more than were expected have arrived at the mbarrier object at {address:#x}"
                 self.report(pc, text, thread, address, about="bytes")
-        self.arrived = {}
 
 
 # CTAs that leave their cluster while others still access their shared memory. PTX ISA 9.7.13.3, 5.1.5.
@@ -161,15 +136,11 @@ class RegisterPool(Check):
     name = "barriers"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self._too_many()
         super().begin(state, kernel)
         self.entry = at_entry(kernel, state.geometry.threads_per_cta)
         self.has = np.full(state.warps, self.entry or 0)
         self.asked: dict[int, tuple[int, int]] = {}
         self.last = np.full(state.warps, -1)
-
-    def end(self) -> None:
-        self._too_many()
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -191,30 +162,26 @@ class RegisterPool(Check):
 
         return look
 
-    def _too_many(self) -> None:
+    def end(self) -> None:
         """Once all have let go what they do, the CTA must not have more than it began with."""
-        for cta, (pc, warp) in getattr(self, "asked", {}).items():
-            each = self.state.geometry.warps_per_cta
+        each = self.state.geometry.warps_per_cta
+        for cta, (pc, warp) in self.asked.items():
             total, pool = int(self.has[cta * each : (cta + 1) * each].sum()), (self.entry or 0) * each
             if total > pool:
                 text = f"waits for ever: the warps ask for {total * LANES} registers, the CTA has {pool * LANES}"
                 self.report(pc, text, warp, about="pool")
-        self.asked = {}
-        self._alike()
+        self._alike(each)
 
-    def _alike(self) -> None:
+    def _alike(self, each: int) -> None:
         """The warps of a warpgroup must have executed the same instructions."""
-        last: Array = getattr(self, "last", np.zeros(0, np.int64))
-        per_cta = self.state.geometry.warps_with_threads if last.size else 1
-        for first in range(0, last.size, WARPS):
+        for first in range(0, self.last.size, WARPS):
             has = self.has[first : first + WARPS]
             apart = np.flatnonzero(has != has[0])
-            if apart.size and first % self.state.geometry.warps_per_cta + WARPS <= per_cta:
-                at = first + int(np.argmax(last[first : first + WARPS]))
-                warp = (first + int(apart[0])) % self.state.geometry.warps_per_cta
+            if apart.size and first % each + WARPS <= self.state.geometry.warps_with_threads:
+                at = first + int(np.argmax(self.last[first : first + WARPS]))
+                warp = (first + int(apart[0])) % each
                 text = f"the warps of a warpgroup have {has[0]} and, from warp {warp} on, {has[apart[0]]} registers"
-                self.report(int(last[at]), text, at, about="alike")
-        self.last = last[:0]
+                self.report(int(self.last[at]), text, at, about="alike")
 
 
 def _immediate_count(operand: object) -> int:
@@ -227,15 +194,6 @@ def _immediate_count(operand: object) -> int:
 # What leaves threads waiting for ever, or divides a warp at an `.aligned` barrier, is a fault without this check.
 
 
-@dataclass
-class _Pending:
-    """Of one barrier: who came, where they came to it, and how many threads they expect (0: all)."""
-
-    here: Array
-    pc: Array
-    expected: Array
-
-
 class Barriers(Check):
     """Follows who comes to which barrier."""
 
@@ -243,19 +201,10 @@ class Barriers(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        self.pc = 0
         self.cta = state.geometry.cta()
         self.there = state.live.copy()
-        self.pending: dict[int, _Pending] = {}
-
-    def watch(self, pc: int) -> Look | None:
-        if not self.kernel.code[pc].traits.is_barrier:
-            return None
-
-        def look(sel: Selection) -> None:
-            self.pc = pc
-
-        return look
+        self.last = (0, 0)
+        """The instruction at which threads came to a barrier last, and how many it expects."""
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         """Lanes that are not their own members, and members that have exited."""
@@ -277,68 +226,58 @@ class Barriers(Check):
             )
             self.report(pc, text, thread, about="gone", count=int(np.count_nonzero(gone)), note=True)
 
-    def come(self, number: int, expected: int, threads: Array) -> None:
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         if number == CLUSTER_BARRIER:
             return
-        known = self.pending.get(number)
-        if known is None:
-            empty = np.zeros(threads.size, np.int32)
-            known = self.pending[number] = _Pending(np.zeros_like(threads), empty, empty.copy())
-        self._again(number, known, threads)
-        self._expectations(number, expected, known, threads)
-        known.here |= threads
-        known.pc[threads] = self.pc
-        known.expected[threads] = expected
-        if expected:
-            self._too_many(number, expected, known, threads)
+        self.last = pc, expected
+        here = np.logical_or.reduce([b.mask for b in self._waiting(number)] or [np.zeros_like(threads)])
+        self._again(pc, number, here & threads)
+        self._expectations(pc, number, expected, threads)
+        count = self._per_cta(here | threads)
+        over = threads & (count > expected)[self.cta]
+        if expected and over.any():
+            thread = int(np.flatnonzero(over)[0])
+            text = f"{int(count[self.cta[thread]])} threads come to barrier {number}, which expects {expected}"
+            self.report(pc, text, thread, about=("many", number))
 
-    def _again(self, number: int, known: _Pending, threads: Array) -> None:
-        again = threads & known.here
+    def _waiting(self, number: int) -> list[Barrier]:
+        """Who has come to a barrier that is not complete, those that came last first."""
+        return [barrier for barrier in reversed(self.state.flow.barriers) if barrier.number == number]
+
+    def _came(self, number: int, thread: int) -> tuple[int, int]:
+        """At which instruction a thread came to a barrier, and how many threads are expected there."""
+        return next(((b.pc, b.expected) for b in self._waiting(number) if b.mask[thread]), self.last)
+
+    def _again(self, pc: int, number: int, again: Array) -> None:
         if again.any():
             thread = int(np.flatnonzero(again)[0])
-            line = self._line(int(known.pc[thread]))
+            line = self.line(self._came(number, thread)[0])
             text = f"comes to barrier {number} again before it is complete; it came there at line {line}"
-            self.report(self.pc, text, thread, about=("again", number), count=int(again.sum()))
+            self.report(pc, text, thread, about=("again", number), count=int(again.sum()))
 
-    def _expectations(self, number: int, expected: int, known: _Pending, threads: Array) -> None:
+    def _expectations(self, pc: int, number: int, expected: int, threads: Array) -> None:
         """Whether those that wait there want as many, and whether there can be so many."""
-        most = self.state.geometry.warps_with_threads * LANES
-        first = int(np.flatnonzero(threads)[0])
-        if expected > most:
+        if expected > self.state.geometry.warps_with_threads * LANES:
             text = f"barrier {number} expects {expected} threads, the CTA has {int(self._per_cta(self.there)[0])}"
-            self.report(self.pc, text, first, about=("more", number))
-        different = known.here & (known.expected != expected)
+            self.report(pc, text, int(np.flatnonzero(threads)[0]), about=("more", number))
+        others = [barrier.mask for barrier in self._waiting(number) if barrier.expected != expected]
+        different = np.logical_or.reduce(others or [np.zeros_like(threads)])
         clash = threads & (self._per_cta(different) > 0)[self.cta]
         if clash.any():
             thread = int(np.flatnonzero(clash)[0])
-            other = int(np.flatnonzero(different & (self.cta == self.cta[thread]))[0])
-            theirs = f"{_count(int(known.expected[other]))} at line {self._line(int(known.pc[other]))}"
+            at, wanted = self._came(number, int(np.flatnonzero(different & (self.cta == self.cta[thread]))[0]))
+            theirs = f"{_count(wanted)} at line {self.line(at)}"
             text = f"barrier {number} expects {_count(expected)} here and {theirs}"
-            self.report(self.pc, text, thread, about=("different", number))
-
-    def _too_many(self, number: int, expected: int, known: _Pending, threads: Array) -> None:
-        count = self._per_cta(known.here)
-        over = threads & (count > expected)[self.cta]
-        if over.any():
-            thread = int(np.flatnonzero(over)[0])
-            came = int(count[self.cta[thread]])
-            text = f"{came} threads come to barrier {number}, which expects {expected}"
-            self.report(self.pc, text, thread, about=("many", number))
+            self.report(pc, text, thread, about=("different", number))
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        known = self.pending.get(number)
-        if known is None:
-            return
-        known.here &= ~arrived
-        thread = int(np.flatnonzero(arrived)[0])
-        if known.expected[thread] == 0:
-            self._exited(number, arrived, known)
-
-    def _exited(self, number: int, arrived: Array, known: _Pending) -> None:
         """A barrier for all threads of the CTA that some can never come to."""
+        if number == CLUSTER_BARRIER:
+            return
         missing = self._per_cta(self.there) - self._per_cta(arrived)
         short = arrived & (missing > 0)[self.cta]
-        if short.any():
+        _, expected = self._came(number, int(np.flatnonzero(arrived)[0]))
+        if expected == 0 and short.any():
             thread = int(np.flatnonzero(short)[0])
             gone = self.there & ~arrived & (self.cta == self.cta[thread])
             _, warp, lane = self.state.geometry.place(int(np.flatnonzero(gone)[0]))
@@ -346,10 +285,7 @@ class Barriers(Check):
                 f"barrier {number} is for all threads of the CTA, of which {int(gone.sum())} have exited, "
                 f"the first of them warp {warp}, lane {lane}; they are not waited for"
             )
-            self.report(int(known.pc[thread]), text, thread, about=("exited", number), note=True)
-
-    def _line(self, pc: int) -> int:
-        return self.kernel.code[pc].source.line
+            self.report(self._came(number, thread)[0], text, thread, about=("exited", number), note=True)
 
     def _per_cta(self, mask: Array) -> Array:
         return np.bincount(self.cta[mask], minlength=self.state.geometry.ctas)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from ...base.errors import ArgumentError
-from ..machine.kernel import Observer, Observers
+from ..machine.events import Observer, Observers
 from .accesses import Bounds, InitialisedObjects, PendingReads, Proxies
 from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings
@@ -32,33 +32,36 @@ CHECKS = {
     "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
 }
 """What each check looks for."""
+STRICT = "strict"
+"""Named among checks, it makes errors of notes; alone, of those of all checks."""
 
 
 def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The checks that names mean: one, several (in one string, with commas between), or "all". The beginning of a
-    name will do.
+    """The checks that names mean: one, several (in one string, with commas between), or "all"; and "strict" behind them
+    if it is named. The beginning of a name will do.
 
     Raises:
         ArgumentError: for a name that means no check, or several.
     """
     if not isinstance(cast("object", names), str | Sequence):
-        raise ArgumentError(f"expected checks among {', '.join(CHECKS)} and all, got {names!r}")
+        raise ArgumentError(f"expected checks among {', '.join((*CHECKS, STRICT))} and all, got {names!r}")
     words = names.split(",") if isinstance(names, str) else names
     found: list[str] = []
     for word in words:
-        fits = list(CHECKS) if word == "all" else [name for name in CHECKS if word and name.startswith(word)]
+        fits = list(CHECKS) if word == "all" else [n for n in (*CHECKS, STRICT) if word and n.startswith(word)]
         if not fits or (len(fits) > 1 and word != "all"):
-            raise ArgumentError(f"expected checks among {', '.join(CHECKS)} and all, got '{word}'")
+            raise ArgumentError(f"expected checks among {', '.join((*CHECKS, STRICT))} and all, got '{word}'")
         found += fits
-    return tuple(dict.fromkeys(found))
+    checks = [name for name in dict.fromkeys(found) if name != STRICT]
+    return (*(checks or CHECKS), STRICT) if STRICT in found else tuple(checks)
 
 
 class CheckObserver(Observers):
     """An observer that makes the checks named, and keeps what they find."""
 
     def __init__(self, names: str | Sequence[str]) -> None:
-        self.findings = Findings()
         wanted = chosen(names)
+        self.findings = Findings(strict=STRICT in wanted)
         members: list[Observer] = []
         registers = UninitialisedRegisters(self.findings) if "uninitialised" in wanted else None
         if registers is not None:
@@ -83,4 +86,4 @@ class CheckObserver(Observers):
         super().__init__(members)
 
 
-__all__ = ["CHECKS", "CheckError", "CheckObserver", "chosen"]
+__all__ = ["CHECKS", "STRICT", "CheckError", "CheckObserver", "chosen"]

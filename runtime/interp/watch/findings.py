@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..machine.kernel import Observer
+from ..machine.events import Observer
 from ..machine.memory import Finding, InterpreterError
 
 if TYPE_CHECKING:
@@ -22,9 +22,10 @@ class CheckError(InterpreterError):
 
 
 class Findings:
-    """Findings by what they are about: one that is seen again is counted."""
+    """Findings by what they are about: one that is seen again is counted. If `strict`, notes are errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
         self._found: dict[Hashable, Finding] = {}
         self._places: dict[Hashable, set[tuple[int, int]]] = {}
 
@@ -73,6 +74,10 @@ class Check(Observer):
         self.state = state
         self.kernel = kernel
 
+    def line(self, pc: int) -> int:
+        """Where an instruction stands."""
+        return self.kernel.code[pc].source.line
+
     def report(
         self,
         pc: int,
@@ -92,4 +97,5 @@ class Check(Observer):
         finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
         place = None if together else (finding.line, finding.column)
         key = (finding.check, self.kernel.name, place, about, note)
-        self.findings.add(key, replace(finding, count=count, severity="note" if note else "error"))
+        severity = "note" if note and not self.findings.strict else "error"
+        self.findings.add(key, replace(finding, count=count, severity=severity))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..machine.kernel import Observer, Observers
+from ..machine.events import Observer, Observers
 
 if TYPE_CHECKING:
     from .report import LaunchReport
@@ -17,13 +17,21 @@ class LaunchObservers:
     """The observers of a number of launches, none where nothing is asked for."""
 
     def __init__(self, launches: int, report: bool, trace: bool) -> None:
-        self._reporters = _reporters(launches) if report else []
-        self._tracers = _tracers(launches) if trace else []
+        self._reporters: list[Reporter] = []
+        self._tracers: list[Tracer] = []
+        if report:
+            from .reporter import Reporter
+
+            self._reporters = [Reporter() for _ in range(launches)]
+        if trace:
+            from .tracer import Tracer
+
+            self._tracers = [Tracer() for _ in range(launches)]
 
     def of(self, launch: int) -> Observer | None:
         """The observer of the launch of a number."""
-        found: list[Observer] = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1]]
-        return Observers(found) if len(found) > 1 else next(iter(found), None)
+        own = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1]]
+        return Observers(own) if len(own) > 1 else next(iter(own), None)
 
     @property
     def reports(self) -> tuple[LaunchReport, ...]:
@@ -34,15 +42,3 @@ class LaunchObservers:
     def traces(self) -> tuple[LaunchTrace, ...]:
         """What each launch did over time, if that was asked for."""
         return tuple(tracer.trace() for tracer in self._tracers)
-
-
-def _reporters(launches: int) -> list[Reporter]:
-    from .reporter import Reporter
-
-    return [Reporter() for _ in range(launches)]
-
-
-def _tracers(launches: int) -> list[Tracer]:
-    from .tracer import Tracer
-
-    return [Tracer() for _ in range(launches)]

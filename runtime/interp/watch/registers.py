@@ -248,7 +248,7 @@ class _Exchange:
     def look(self, sel: Selection, met: Array) -> None:
         check, state = self.check, self.check.state
         _, value, lane, clamp, _ = self.decoded.source.operands
-        slot = next((s for s in self.decoded.reads if value == Register(s.name)), None)
+        slot = self.decoded.slot(value)
         for other in self.decoded.reads:
             if other != slot and other not in check.full:
                 bad = sel.pick(check.lacking(other))
@@ -291,5 +291,5 @@ def _values(state: State, decoded: Decoded, operand: Operand) -> Array:
     """What an operand is in each thread."""
     if isinstance(operand, Immediate):
         return np.full(state.threads, int(operand.value) & 0xFFFFFFFF, np.uint32)
-    slot = next((s for s in decoded.reads if operand == Register(s.name)), None)
+    slot = decoded.slot(operand)
     return np.zeros(state.threads, np.uint32) if slot is None else state.banks[slot.bits][slot.index]

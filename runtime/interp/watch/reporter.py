@@ -14,8 +14,8 @@ from ....dialect.ptx.traits import traits
 from ...base.launch import Dim3, Problem
 from ...numerics.array import Array
 from ..machine.calls import RETURN
-from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel, Observer
+from ..machine.events import LANES, Look, MemoryAccess, Observer, Selection
+from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import SPAN_BITS
 from ..machine.state import State
 from .report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess

@@ -113,7 +113,7 @@ class SharedMemory(Check):
             return None
         return lambda sel: self.clocks.fence(np.unique(sel.threads % self.clocks.warps))
 
-    def come(self, number: int, expected: int, threads: Array) -> None:
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         self.clocks.come(number, threads)
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
@@ -125,7 +125,7 @@ class SharedMemory(Check):
         else:
             self.clocks.gather(pc, threads.mask)
 
-    def arrive(self, start: Array, threads: Array) -> None:
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
 
     def passed(self, start: Array, threads: Array) -> None:

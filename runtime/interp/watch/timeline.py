@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,8 +18,8 @@ from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.array import Array
 from ..machine import mbarriers
-from ..machine.events import LANES, Look, Selection
-from ..machine.kernel import DecodedKernel, Observer
+from ..machine.events import LANES, Look, Observer, Selection
+from ..machine.kernel import DecodedKernel
 from ..machine.state import State
 
 # What the warps of an interpreted launch do over time, and the same in the Chrome trace format.
@@ -278,18 +278,6 @@ TRACED = 16
 """CTAs that are followed, from the first on; of clusters, whole ones, and one at least."""
 
 
-@dataclass
-class _Run:
-    """Instructions of one kind that a warp issues one after the other."""
-
-    kind: TraceKind
-    name: str
-    pc: int
-    start: int
-    end: int
-    details: dict[str, int]
-
-
 class Timeline(Observer):
     """The clocks of the warps that are followed, numbered as in the state; `warps` is how many they are."""
 
@@ -298,7 +286,8 @@ class Timeline(Observer):
         self.events: list[TraceEvent] = []
         self.places: list[tuple[int, int, int]] = []
         self.warps = 0
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, TraceEvent] = {}
+        """Of each warp, the instructions of one kind that it issues one after the other."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         """The CTAs of every batch begin at cycle 0."""
@@ -332,14 +321,17 @@ class Timeline(Observer):
 
     def of(self, sel: Selection) -> Array:
         """The numbers of the selected threads' warps."""
-        if sel.mask is None:
-            return np.arange(self.warps)
-        return np.flatnonzero(sel.mask.reshape(LANES, -1)[:, : self.warps].any(axis=0))
+        return np.arange(self.warps) if sel.mask is None else self.of_mask(sel.mask)
 
-    def of_threads(self, threads: Array) -> Array:
-        """The numbers of the warps of threads, each once."""
-        warps = np.unique(threads % self.state.warps)
-        return warps[warps < self.warps]
+    def of_mask(self, mask: Array) -> Array:
+        """The numbers of the warps of masked threads."""
+        return np.flatnonzero(mask.reshape(LANES, -1)[:, : self.warps].any(axis=0))
+
+    def of_threads(self, threads: Array) -> Iterator[tuple[int, int]]:
+        """The warp of each thread, by its number in the state, where it is followed; with the thread's place here."""
+        for i, warp in enumerate((threads % self.state.warps).tolist()):
+            if warp < self.warps:
+                yield i, warp
 
     def cta(self, warp: int) -> int:
         """The number of a warp's CTA among those in flight."""
@@ -377,37 +369,32 @@ class Timeline(Observer):
     def run(self, warp: int, kind: TraceKind, name: str, pc: int, start: int, details: dict[str, int]) -> None:
         """A warp issues an instruction that joins those of its kind before it; `details` are added up."""
         run = self._runs.get(warp)
-        if run is not None and (run.kind, run.name) == (kind, name):
-            run.end = start + 1
-            for key, value in details.items():
-                run.details[key] += value
-            return
-        self._settle(warp)
-        self._runs[warp] = _Run(kind, name, pc, start, start + 1, dict(details))
+        if run is None or (run.kind, run.name) != (kind, name):
+            self._settle(warp)
+            self._runs[warp] = self._event(warp, kind, name, pc, start, start + 1, details)
+        else:
+            summed = {key: run.details[key] + value for key, value in details.items()}
+            self._runs[warp] = replace(run, end=start + 1, details=summed)
 
     def _settle(self, warp: int) -> None:
         """The run of a warp is over."""
-        run = self._runs.pop(warp, None)
-        if run is not None:
-            self.record(warp, run.kind, run.name, run.pc, run.start, run.end, run.details)
+        if (run := self._runs.pop(warp, None)) is not None:
+            self.events.append(run)
 
     def record(
-        self,
-        warp: int,
-        kind: TraceKind,
-        name: str,
-        pc: int,
-        start: int,
-        end: int,
-        details: dict[str, int] | None = None,
-        asynchronous: bool = False,
-    ) -> None:
+        self, warp: int, kind: TraceKind, name: str, pc: int, start: int, end: int,
+        details: dict[str, int] | None = None, asynchronous: bool = False,
+    ) -> None:  # fmt: skip
         """Writes an event down."""
+        self.events.append(self._event(warp, kind, name, pc, start, end, details or {}, asynchronous))
+
+    def _event(
+        self, warp: int, kind: TraceKind, name: str, pc: int, start: int, end: int, details: dict[str, int],
+        asynchronous: bool = False,
+    ) -> TraceEvent:  # fmt: skip
         cta, within = divmod(warp, self.per_cta)
         line = 0 if self.kernel is None else self.kernel.code[pc].source.line
-        self.events.append(
-            TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details or {})
-        )
+        return TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details)
 
 
 class Traced(Observer):

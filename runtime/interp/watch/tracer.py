@@ -17,10 +17,8 @@ from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.array import Array
 from ..machine.copies import BARRIER
-from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.kernel import DecodedKernel, Observers
+from ..machine.events import Look, MemoryAccess, Observers, Selection
 from ..machine.memory import Buffer
-from ..machine.state import State
 from .timeline import (
     LATENCY,
     SCHEDULERS,
@@ -132,10 +130,15 @@ class TracedGroups(Traced, ABC):
 
     def bytes_of_warps(self, access: MemoryAccess) -> Iterator[tuple[int, int]]:
         """The warps of an access that are followed, and how much each accesses."""
-        warps, counts = np.unique(access.threads % self.timeline.state.warps, return_counts=True)
-        for warp, count in zip(warps.tolist(), counts.tolist(), strict=True):
-            if warp < self.timeline.warps:
-                yield warp, count * access.width
+        threads, counts = np.unique(access.threads % self.timeline.state.warps, return_counts=True)
+        for i, warp in self.timeline.of_threads(threads):
+            yield warp, int(counts[i]) * access.width
+
+    def bytes_of_threads(self, access: MemoryAccess) -> Iterator[tuple[int, int, int]]:
+        """The warps of the threads of an access that are followed; first byte and size of what each thread accesses."""
+        threads, first, counts = np.unique(access.threads, return_index=True, return_counts=True)
+        for i, warp in self.timeline.of_threads(threads):
+            yield warp, int(access.start[first[i]]), int(counts[i]) * access.width
 
     def end(self) -> None:
         """What nobody waits for is over as well."""
@@ -222,11 +225,9 @@ class TracedCopies(TracedGroups):
     # Bulk copies
 
     def _bulk_copy(self, access: MemoryAccess) -> None:
-        for start, thread, size in _of_threads(access):
-            warp = thread % self.timeline.state.warps
-            if warp < self.timeline.warps:
-                to = start // (access.buffer.size // self.timeline.state.geometry.ctas)
-                self.flying[start, warp].append(self._fly(warp, to, access.pc, size))
+        for warp, start, size in self.bytes_of_threads(access):
+            to = start // (access.buffer.size // self.timeline.state.geometry.ctas)
+            self.flying[start, warp].append(self._fly(warp, to, access.pc, size))
 
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
         """The oldest copy of that thread to that place."""
@@ -246,13 +247,6 @@ class TracedCopies(TracedGroups):
         self.timeline.record(warp, "tensor copy", name, copy.pc, copy.start, copy.end, {"bytes": copy.amount}, True)
 
 
-def _of_threads(access: MemoryAccess) -> Iterator[tuple[int, int, int]]:
-    """First byte, thread and size of what each thread copies."""
-    for thread in np.unique(access.threads).tolist():
-        starts = access.start[access.threads == thread]
-        yield int(starts[0]), thread, starts.size * access.width
-
-
 # Waits for other warps: at barriers of a CTA and of a cluster, and at mbarrier objects.
 
 POLLING = 64
@@ -266,16 +260,16 @@ class TracedBarriers(Traced):
         self.came: dict[tuple[int, int], tuple[int, int]] = {}
         self.complete: defaultdict[tuple[int, int], int] = defaultdict(int)
 
-    def come(self, number: int, expected: int, threads: Array) -> None:
-        for warp in self._warps(threads):
-            self.came[number, warp] = self.timeline.pc, self.timeline.now(warp)
+    def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
+        for warp in self.timeline.of_mask(threads).tolist():
+            self.came[number, warp] = pc, self.timeline.now(warp)
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
         line = self.timeline
-        for warp in self._warps(arrived):
+        for warp in line.of_mask(arrived).tolist():
             scope = number, self._scope(number, warp)
             self.complete[scope] = max(self.complete[scope], self.came[number, warp][1])
-        for warp in self._warps(waiting):
+        for warp in line.of_mask(waiting).tolist():
             pc, _ = self.came[number, warp]
             name = line.traits(pc).first(2)
             line.wait(warp, pc, name, self.complete[number, self._scope(number, warp)])
@@ -284,9 +278,6 @@ class TracedBarriers(Traced):
         """The CTA, or cluster, of a warp."""
         cta = self.timeline.cta(warp)
         return cta // self.timeline.state.geometry.cluster_size if number == BARRIER else cta
-
-    def _warps(self, mask: Array) -> list[int]:
-        return np.flatnonzero(mask.reshape(LANES, -1)[:, : self.timeline.warps].any(axis=0)).tolist()
 
 
 class TracedMbarriers(Traced):
@@ -322,24 +313,23 @@ class TracedMbarriers(Traced):
             for start in access.start.tolist():
                 self.phases.begin(start)
         elif means == "cp.async.mbarrier.arrive":
-            for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
-                warp = thread % self.timeline.state.warps
-                if warp < self.timeline.warps:
-                    self.deferred[start, warp] = self.copies.arriving(warp)
+            for i, warp in self.timeline.of_threads(access.threads):
+                self.deferred[int(access.start[i]), warp] = self.copies.arriving(warp)
 
-    def arrive(self, start: Array, threads: Array) -> None:
-        landed, self.copies.landed = self.copies.landed, None
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
+        landed = None if copy is None else self.copies.landed
         immediate = self.timeline.traits(self.timeline.pc).means == "mbarrier.arrive"
-        warps = threads % self.timeline.state.warps
-        for object_, warp in {*zip(start.tolist(), warps.tolist(), strict=True)}:
-            if warp < self.timeline.warps:
-                later = self.timeline.now(warp) if immediate else self.deferred.get((object_, warp), 0)
-                self.phases.arrive(object_, later if landed is None else landed)
+        for object_, warp in self._objects(start, threads):
+            later = self.timeline.now(warp) if immediate else self.deferred.get((object_, warp), 0)
+            self.phases.arrive(object_, later if landed is None else landed)
+
+    def _objects(self, start: Array, threads: Array) -> set[tuple[int, int]]:
+        """Each object, by its first byte, with each warp that is followed."""
+        return {(int(start[i]), warp) for i, warp in self.timeline.of_threads(threads)}
 
     def passed(self, start: Array, threads: Array) -> None:
-        warps = threads % self.timeline.state.warps
-        for object_, warp in sorted({*zip(start.tolist(), warps.tolist(), strict=True)}):
-            if warp < self.timeline.warps and warp in self.polls:
+        for object_, warp in sorted(self._objects(start, threads)):
+            if warp in self.polls:
                 pc, since, _ = self.polls.pop(warp)
                 self.timeline.clock[warp] = since  # how often a test fails is the interpreter's own matter
                 name = self.timeline.traits(pc).first(2)
@@ -435,11 +425,7 @@ class TracedStores(TracedGroups):
     # Bulk stores
 
     def _store_bulk(self, access: MemoryAccess) -> None:
-        for thread in np.unique(access.threads).tolist():
-            warp = thread % self.timeline.state.warps
-            if warp >= self.timeline.warps:
-                continue
-            size = int(np.count_nonzero(access.threads == thread)) * access.width
+        for warp, _, size in self.bytes_of_threads(access):
             now, cycles = self.timeline.now(warp), copy_cycles(size)
             read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
             self.groups.issue(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
@@ -468,11 +454,6 @@ class Tracer(Observers):
         followers = (TracedProducts(self.timeline), copies, TracedStores(self.timeline), TracedBarriers(self.timeline))
         # the timeline first, whose clocks the others read
         super().__init__((self.timeline, *followers, TracedMbarriers(self.timeline, copies)))
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        """What is left of the batch before is written down first."""
-        self.end()
-        super().begin(state, kernel)
 
     def trace(self) -> LaunchTrace:
         """What the launch did.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
-from ....dialect.ptx.text.syntax import Operand, Register, Vector
-from ....dialect.ptx.traits import PRODUCTS
-from ..machine.copies import OperationGroups
+from ....dialect.ptx.text.syntax import Vector
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot
 from .findings import Check
@@ -123,14 +121,13 @@ class WarpgroupRegisters(Check):
     name = "wgmma"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self._unfinished()
         super().begin(state, kernel)
         products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.row, Wgmma)}
-        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for d in products.values() for s in _taken(d)))}
+        taken = (slot for d in products.values() for slots in _taken(d) for slot in slots)
+        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(taken))}
         self.names = [slot.name for slot in self.slots]
         self.products = {pc: self._product(d) for pc, d in products.items()}
         shape = (len(self.slots), -(-state.warps // WARPS))
-        self.queue = OperationGroups(shape[1])
         self.writing, self.reading = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         self.holder = np.zeros(shape, np.int32)
         self.touched = np.full(shape, _NEVER, np.int32)
@@ -138,13 +135,9 @@ class WarpgroupRegisters(Check):
         self.flying: list[tuple[int, int]] = []
         self.descriptors = Descriptors(state.geometry)
 
-    def end(self) -> None:
-        self._unfinished()
-
     def _product(self, decoded: Decoded) -> _Product:
         row = decoded.row
-        number = {slot.name: self.slots[slot] for slot in _taken(decoded)}
-        d, a, e = (np.array([number[n] for n in names], np.intp) for names in _operands(decoded))
+        d, a, e = (np.array([self.slots[slot] for slot in slots], np.intp) for slots in _taken(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
         return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
 
@@ -157,11 +150,6 @@ class WarpgroupRegisters(Check):
             return lambda sel: self._issue(pc, self._groups(sel))
         if traits.name == "wgmma.fence":
             return lambda sel: self._fence(self._groups(sel))
-        if traits.commits == PRODUCTS:
-            return lambda sel: self.queue.commit(self._groups(sel))
-        if traits.awaits == PRODUCTS:
-            keep = int(getattr(decoded.source.operands[0], "value", 0))
-            return lambda sel: self.queue.wait(self._groups(sel), keep)
         return self._accesses(pc, decoded)
 
     def _groups(self, sel: Selection) -> Array:
@@ -189,7 +177,7 @@ class WarpgroupRegisters(Check):
             what = "its warpgroup has executed no wgmma.fence yet"
             if by != _NEVER:
                 what = (
-                    f"takes {self.names[bad[0]]}, which line {self._line(by - 1)} touches, with no wgmma.fence between"
+                    f"takes {self.names[bad[0]]}, which line {self.line(by - 1)} touches, with no wgmma.fence between"
                 )
             self._tell(pc, what, group, ("fence", by))
         seen = self.columns[product.accumulators, group]
@@ -207,7 +195,7 @@ class WarpgroupRegisters(Check):
         ):
             bad = mine[others[mine, group] > 0]
             if bad.size:
-                line = self._line(int(self.holder[bad[0], group]))
+                line = self.line(int(self.holder[bad[0], group]))
                 what = f"{deed} {self.names[bad[0]]}, which the product at line {line} {other} and is not waited for"
                 self._tell(pc, what, group, ("product", line))
 
@@ -227,7 +215,7 @@ class WarpgroupRegisters(Check):
             self.holder[some, group] = pc
         self.columns[product.accumulators, group] = product.columns
         self.flying.append((pc, group))
-        self.queue.issue(np.array([group]), self._finish(pc, product, group))
+        self.state.warpgroups.issue(np.array([group]), self._finish(pc, product, group))
 
     def _finish(self, pc: int, product: _Product, group: int) -> Callable[[Array], None]:
         def finish(_: Array) -> None:
@@ -237,11 +225,10 @@ class WarpgroupRegisters(Check):
 
         return finish
 
-    def _unfinished(self) -> None:
+    def end(self) -> None:
         """Products that the CTAs did not wait for before they ended."""
-        for pc, group in getattr(self, "flying", ()):
+        for pc, group in self.flying:
             self._tell(pc, "no wgmma.wait_group waits for it before the kernel ends", group, "end")
-        self.flying = []
 
     # Accesses
 
@@ -272,37 +259,21 @@ class WarpgroupRegisters(Check):
         register, group = int(numbers[number]), int(groups[place])
         threads = sel.threads
         mine = threads[threads % self.state.warps // WARPS == group]
-        line = self._line(int(self.holder[register, group]))
+        line = self.line(int(self.holder[register, group]))
         other = "writes" if self.writing[register, group] else "reads"
         what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
         self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
 
     # Telling
 
-    def _line(self, pc: int) -> int:
-        return self.kernel.code[pc].source.line
-
     def _tell(self, pc: int, what: str, group: int, about: object, *, note: bool = False) -> None:
         """A finding of a warpgroup, at the first thread of its first warp."""
         self.report(pc, what, group * WARPS, about=str(about), note=note)
 
 
-def _operands(decoded: Decoded) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The names of the registers of D, of A where it is in registers, and of the metadata of a sparse A."""
-    given = decoded.named()
-    a = [given["a"]] if isinstance(given["a"], Vector) else []
-    return tuple(_names([given["d"]])), tuple(_names(a)), tuple(_names([given["e"]] if "e" in given else []))
-
-
-def _names(operands: Iterable[Operand]) -> Iterable[str]:
-    for operand in operands:
-        if isinstance(operand, Vector):
-            yield from _names(operand.items)
-        elif isinstance(operand, Register):
-            yield operand.name
-
-
-def _taken(decoded: Decoded) -> list[RegisterSlot]:
-    """The registers of D, of A and of metadata."""
-    names = {name for some in _operands(decoded) for name in some}
-    return [slot for slot in (*decoded.writes, *decoded.reads) if slot.name in names]
+def _taken(decoded: Decoded) -> tuple[list[RegisterSlot], ...]:
+    """The registers of D, of A where it is in registers, and of the metadata of a sparse A."""
+    named = decoded.named()
+    vectors = (named["d"], named["a"] if isinstance(named["a"], Vector) else None, named.get("e"))
+    items = (v.items if isinstance(v, Vector) else (v,) for v in vectors)
+    return tuple([slot for slot in map(decoded.slot, each) if slot is not None] for each in items)

@@ -17,6 +17,8 @@ origin is lost (packed halves, values from memory).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -107,8 +109,26 @@ class WmmaFragments(Check):
         if decoded.traits.computes:
             return _Computing(self, pc, decoded).look
         if root in (*_OWN_ARRANGEMENT, "shfl"):
-            return _Arranged(self, pc, decoded, root).look
-        return _Forgetting(self, decoded).look if decoded.writes else None
+            return partial(self._arranged, pc)
+        return partial(self._put, decoded.writes, NOTHING) if decoded.writes else None
+
+    def _put(self, slots: Iterable[RegisterSlot], made: int, sel: Selection) -> None:
+        """Results of the selected warps, all of one tag."""
+        warps = self.warps_of(sel)
+        for slot in slots:
+            self.tag(slot)[warps] = made
+
+    def _arranged(self, pc: int, sel: Selection) -> None:
+        """An instruction that says which lane holds what, or moves values between lanes."""
+        warps, decoded = self.warps_of(sel), self.kernel.code[pc]
+        own = [number for number, part in enumerate(self.parts) if part is not None and not part.shape]
+        for slot in decoded.reads:
+            tags = self.tag(slot)
+            bad = warps & (tags > PLACE) & ~np.isin(tags, own)
+            if bad.any():
+                self.tell(pc, slot, bad, "takes {} whose elements lie in lanes as the GPU likes")
+        root = decoded.row.root
+        self._put(decoded.writes, NOTHING if root == "shfl" else self.number(FragmentRegister(root)), sel)
 
     def access(self, access: MemoryAccess) -> None:
         """Stores of elements, at addresses by lane."""
@@ -148,22 +168,8 @@ class WmmaFragments(Check):
 
 def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
     """The registers of an operand; literals have none."""
-    by_name = {slot.name: slot for slot in (*decoded.reads, *decoded.writes)}
     items = operand.items if isinstance(operand, Vector) else (operand,)
-    return [by_name[item.name] for item in items if isinstance(item, Register) and item.name in by_name]
-
-
-class _Forgetting:
-    """An instruction whose results are nothing of interest."""
-
-    def __init__(self, check: WmmaFragments, decoded: Decoded) -> None:
-        self.check = check
-        self.writes = decoded.writes
-
-    def look(self, sel: Selection) -> None:
-        warps = self.check.warps_of(sel)
-        for slot in self.writes:
-            self.check.tag(slot)[warps] = NOTHING
+    return [slot for slot in map(decoded.slot, items) if slot is not None]
 
 
 class _Wmma:
@@ -202,30 +208,6 @@ def _role(row: WmmaLoad | WmmaStore | WmmaMma, name: str) -> str:
     if isinstance(row, WmmaMma):
         return name
     return {"r": row.role if isinstance(row, WmmaLoad) else "d"}.get(name, "")
-
-
-class _Arranged:
-    """An instruction that says which lane holds what, or moves values between lanes."""
-
-    def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded, root: str) -> None:
-        self.check = check
-        self.pc = pc
-        self.root = root
-        self.reads = decoded.reads
-        self.writes = decoded.writes
-        self.made = NOTHING if root == "shfl" else check.number(FragmentRegister(root))
-
-    def look(self, sel: Selection) -> None:
-        warps = self.check.warps_of(sel)
-        for slot in self.reads:
-            tags = self.check.tag(slot)
-            own = [n for n, part in enumerate(self.check.parts) if part is not None and not part.shape]
-            bad = warps & (tags > PLACE) & ~np.isin(tags, own)
-            if bad.any():
-                text = "takes {} whose elements lie in lanes as the GPU likes"
-                self.check.tell(self.pc, slot, bad, text)
-        for slot in self.writes:
-            self.check.tag(slot)[warps] = self.made
 
 
 class _Computing:

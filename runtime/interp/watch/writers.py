@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....dialect.isa.tensor_map import SIZE
-from ....dialect.ptx.text.syntax import Address, Indexed, Operand, Register, Symbol
+from ....dialect.ptx.text.syntax import Address, Indexed, Operand, Symbol
 from ...numerics.array import Array
 from ..machine.events import LANES
 from ..machine.memory import PARAM_WINDOW, FaultError
@@ -371,8 +371,7 @@ class TensorMaps(Check):
         """The maps in global memory that threads name, each with these threads: the buffer and the first byte."""
         threads, state = sel.threads, self.state
         base, offset = (operand.base, operand.offset) if isinstance(operand, Address) else (operand, 0)
-        if isinstance(base, Register):
-            slot = next(s for s in decoded.reads if s.name == base.name)
+        if (slot := decoded.slot(base)) is not None:
             addresses: Array = state.banks[slot.bits][slot.index][threads].astype(np.int64) + offset
         elif isinstance(base, Symbol) and (place := next((p for p in decoded.places if p.space == "global"), None)):
             addresses = np.full(threads.size, place.address(state) + offset, np.int64)

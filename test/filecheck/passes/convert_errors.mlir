@@ -436,10 +436,24 @@ func.func @launch(%c: memref<64x64xf32>) {
 // expected-error @+6 {{arith.andi is lowered for i1 and i32, got i8}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = (memref<4x64xi8>) -> (), kernel}> ({
-^bb0(%A: memref<4x64xi8>):
-  %x = warp.load_bits %A[] {strides = array<i64>} : memref<4x64xi8> -> i8
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0:
+  %x = arith.constant 3 : i8
   %y = arith.andi %x, %x : i8
+  "gpu.return"() : () -> ()
+}) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// expected-error @+6 {{warp.pack takes matrices of static size, without gaps, at multiples of 4 bytes, got memref<5x7xf16, strided<[8, 1]>>}}
+builtin.module attributes {warp.target = #warp.target<sm_80>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+"gpu.func"() <{function_type = (memref<5x7xf16, strided<[8, 1]>>, memref<8x8xf16>) -> (), kernel}> ({
+^bb0(%A: memref<5x7xf16, strided<[8, 1]>>, %W: memref<8x8xf16>):
+  %zero = arith.constant 0 : index
+  warp.pack %A to %W share %zero {shares = 1 : i64} : memref<5x7xf16, strided<[8, 1]>> to memref<8x8xf16>
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -14,7 +14,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   %acc = warp.constant 1.0 : f32 : !acc
   // A warp's registers lie behind those of the warps before it, 16 bytes of each lane at a time.
   // CHECK:      shl.b32 [[OWN:%r[0-9]+]], %r{{[0-9]+}}, 7;
-  // CHECK-NEXT: // warp.store_registers: registers of acc 16x8 to parts
+  // CHECK-NEXT: // warp.store: registers of acc 16x8 to parts
   // CHECK-NEXT: mul.wide.s32 [[ROW:%rd[0-9]+]], %r{{[0-9]+}}, 1024;
   // CHECK:      mul.wide.s32 {{.*}}, [[OWN]], 4;
   // CHECK:      mul.wide.s32 [[MINE:%rd[0-9]+]], [[LANE:%r[0-9]+]], 16;
@@ -35,7 +35,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   // CHECK:      @![[LAST]] bra [[END:skipped_[0-9]+]];
   scf.if %last {
     %start = warp.constant 0.0 : f32 : !acc
-    // CHECK:      // warp.load_registers: registers of acc 16x8 from parts
+    // CHECK:      // warp.load: registers of acc 16x8 from parts
     // CHECK-NEXT: ld.global.v4.f32 {[[A:%f[0-9]+]], {{.*}}}, [[[AT:%rd[0-9]+]]];
     // CHECK-NEXT: add.rn.f32 [[S:%f[0-9]+]], %f{{[0-9]+}}, [[A]];
     // CHECK-COUNT-3: add.rn.f32

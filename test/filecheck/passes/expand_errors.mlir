@@ -42,17 +42,3 @@ func.func @nowhere(%acc: !whole, %s: memref<4x128xf32, 3>) {
   %part = warp.sum_sliced_k %acc via %s : !whole, memref<4x128xf32, 3> -> !part
   return
 }
-
-// -----
-
-// expected-error @+6 {{warp.pack takes matrices of static size, without gaps, at multiples of 4 bytes, got memref<5x7xf16, strided<[8, 1]>>}}
-builtin.module {
-"gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = (memref<5x7xf16, strided<[8, 1]>>, memref<8x8xf16>) -> (), kernel}> ({
-^bb0(%A: memref<5x7xf16, strided<[8, 1]>>, %W: memref<8x8xf16>):
-  %zero = arith.constant 0 : index
-  warp.pack %A to %W share %zero {shares = 1 : i64} : memref<5x7xf16, strided<[8, 1]>> to memref<8x8xf16>
-  "gpu.return"() : () -> ()
-}) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}

@@ -23,12 +23,12 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   // CHECK-NEXT: %[[UPPER:\w+]] = warp.subfragment %[[ACC]][0, 0]
   // CHECK-NEXT: %[[LOWER:\w+]] = warp.subfragment %[[ACC]][16, 0]
   // CHECK:      %[[SENT:\w+]] = arith.cmpi ne, %[[SLICE]], %{{.*}} : index
-  // CHECK-NEXT: warp.store_registers %[[UPPER]], %[[S]][%[[POSITION]], %{{.*}}] if %[[SENT]] :
-  // CHECK:      warp.store_registers %[[LOWER]], %[[S]][%{{.*}}, %{{.*}}] if %
+  // CHECK-NEXT: warp.store %[[UPPER]], %[[S]][%[[POSITION]], %{{.*}}] if %[[SENT]] {registers = "vectors"} :
+  // CHECK:      warp.store %[[LOWER]], %[[S]][%{{.*}}, %{{.*}}] if %
   // CHECK-NEXT: gpu.barrier
   // CHECK-NEXT: %[[SECOND:\w+]] = arith.cmpi eq, %[[SLICE]], %{{.*}} : index
   // CHECK-NEXT: %[[OWN:\w+]] = arith.select %[[SECOND]], %[[LOWER]], %[[UPPER]] : !warp.fragment
-  // CHECK:      %[[GOT:\w+]] = warp.load_registers %[[S]]
+  // CHECK:      %[[GOT:\w+]] = warp.load %[[S]]
   // CHECK-NEXT: %[[SUM:\w+]] = warp.elementwise add %[[OWN]], %[[GOT]]
   // CHECK-NEXT: warp.store %[[SUM]]
   // PTX-LABEL: .entry k(
@@ -52,17 +52,17 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   %acc = warp.constant 1.0 : f64 : !all
   %s = memref.alloc() : memref<4x384xf64, 3>
   // CHECK:       %[[FIRST:\w+]] = arith.subi %[[SLICE:\w+]], %{{.*}} : index
-  // CHECK:       warp.store_registers
+  // CHECK:       warp.store
   // CHECK:       %[[OTHER:\w+]] = arith.xori %[[SLICE]], %{{.*}} : index
   // CHECK-NEXT:  %[[SLOT:\w+]] = arith.subi %[[OTHER]], %{{.*}} : index
   // CHECK:       arith.muli %[[SLOT]], %{{.*}} : index
-  // CHECK-COUNT-3: warp.store_registers
+  // CHECK-COUNT-3: warp.store
   // CHECK-COUNT-2: arith.select {{.*}} : !warp.fragment
   // CHECK:       %[[OWN:\w+]] = arith.select {{.*}} : !warp.fragment
-  // CHECK:       %[[A:\w+]] = warp.load_registers
+  // CHECK:       %[[A:\w+]] = warp.load
   // CHECK-NEXT:  %[[LOW:\w+]] = warp.elementwise add %[[OWN]], %[[A]]
-  // CHECK:       %[[B:\w+]] = warp.load_registers
-  // CHECK:       %[[C:\w+]] = warp.load_registers
+  // CHECK:       %[[B:\w+]] = warp.load
+  // CHECK:       %[[C:\w+]] = warp.load
   // CHECK-NEXT:  %[[HIGH:\w+]] = warp.elementwise add %[[B]], %[[C]]
   // CHECK-NEXT:  warp.elementwise add %[[LOW]], %[[HIGH]]
   // PTX-LABEL: .entry four(

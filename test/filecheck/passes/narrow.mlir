@@ -39,13 +39,13 @@ func.func @floats(%A: memref<64x1024xf4E2M1FN>, %B: memref<32x1024xf6E3M2FN>, %C
 // CHECK: gpu.func
 // CHECK: warp.copy %SA[%{{.*}}, %{{.*}}] to %[[SA:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<64x32xf8E8M0FNU> to memref<3x32x16xf8E8M0FNU, #warp.swizzle<4>, 3 : i64>
 // CHECK: warp.copy %SB[%{{.*}}, %{{.*}}] to %[[SB:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<32x32xf8E8M0FNU> to memref<3x16x16xf8E8M0FNU, #warp.swizzle<4>, 3 : i64>
-// CHECK: warp.load_scales %[[SA]][{{.*}}] : {{.*}} -> !warp.fragment<scale, 16x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>
-// CHECK: warp.load_scales %[[SB]][{{.*}}] : {{.*}} -> !warp.fragment<scale, 2x16xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>
+// CHECK: warp.load %[[SA]][{{.*}}] : {{.*}} -> !warp.fragment<scale, 16x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>
+// CHECK: warp.load %[[SB]][{{.*}}] {swapped} : {{.*}} -> !warp.fragment<scale, 2x16xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>
 // CHECK: warp.mma m16n8k64 mxf4 {{.*}} scaled %[[W:\w+]][0, 0], %[[V:\w+]][0, 0]
 // CHECK: warp.mma m16n8k64 mxf4 {{.*}} scaled %[[W]][2, 0], %[[V]][2, 0]
 // PTX-LABEL: .entry scaled(
 // PTX: // warp.copy: a 32x16 tile of SA to stage 0
-// PTX: // warp.load_scales: scales of 16 rows of A from stage 0
+// PTX: // warp.load: fragment scale 16x2 from stage 0
 // PTX: ld.shared.b32
 // PTX: mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0 {{.*}}, {0, 0}, {{.*}}, {0, 1};
 func.func @scaled(%A: memref<64x1024xf4E2M1FN>, %B: memref<32x1024xf4E2M1FN>, %SA: memref<64x32xf8E8M0FNU>, %SB: memref<32x32xf8E8M0FNU>, %C: memref<64x32xf32>) {

@@ -17,8 +17,8 @@
 // DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warp tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
 // FIELD:   error: schedule: an attention has no choice of split_k
 // SHARED:  error: schedule: Q, O and 20 stages of K and V take 172032 bytes of shared memory, sm_89 has 101376 for a CTA; use fewer stages or a smaller tile
-// NOTHING: error: schedule: an attention has no choice of promote, group
-// TURNS:   error: schedule: consumers = pingpong: only warpgroups take turns
+// NOTHING: error: schedule: an attention has no choice of group, promote
+// TURNS:   error: schedule: consumers = pingpong is for products of warpgroups, got mma
 // STRIPS:  error: schedule: staging must be a multiple of the 16 rows of a base tile, got 8
 // O is staged where there is room.
 // FOLLOWS-NOT: staging

@@ -41,11 +41,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // FITTING: error: schedule: cta and warp must be multiples of mma = m16n8k16, got 24 along M (the next multiple is 32): cta = 24x24x16, warp = 24x8
 // DIVIDE: error: schedule: warp must divide cta, got 48 against 128 along M: cta = 128x128x32, warp = 48x64
 // THREADS: error: schedule: a CTA has at most 1024 threads, 256 warps take 8192; enlarge warp or reduce cta: cta = 256x128x16, warp = 16x8
-// SWIZZLE: error: schedule: swizzle must be one of (16, 32, 64, 128) bytes, got 48
+// SWIZZLE: error: schedule: swizzle must be one of 16, 32, 64, 128, got 48
 // STAGES: error: schedule: stages must be at least 1, got 0
-// GROUP: error: schedule: group must be at least 1, got 0
-// GROUPS: error: schedule: group must be at most 2147483647, the CTAs that a launch can have, got 2147483648
-// CTAS: error: schedule: ctas must be at most 2147483647, the CTAs that a launch can have, got 2147483648
+// GROUP: error: schedule: group must be 1 to 2147483647, got 0
+// GROUPS: error: schedule: group must be 1 to 2147483647, got 2147483648
+// CTAS: error: schedule: ctas must be 0 to 2147483647, got 2147483648
 // SLICES: error: schedule: sliced_k must divide the 4 steps of m16n8k16 in a K tile of 64, got cta = 64x64x64, warp = 32x32, sliced_k = 3
 // SLICES48: error: schedule: sliced_k: 2 slices divide the base tiles of a warp tile down, or across if it is one high, or are a multiple of a single row or column of them; got cta = 48x48x64, warp = 48x48, sliced_k = 2
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
@@ -56,7 +56,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // ADD: error: schedule: add_c must be one of auto, first, last, got never
 // PARTS: error: schedule: add_c = last: of a K that is sliced or split, C is added where partial sums meet
 // ACCESS: error: schedule: access must be one of 16, 8, 4, got 2
-// POSITIVE: error: schedule: tile sizes must be positive, got cta = 0x64x64, warp = 64x64
+// POSITIVE: error: schedule: cta must be numbers of at least 1, got 0x64x64
 // ACCUMULATE: error: schedule: sm_90a has no mma for f16 x f16 accumulated in f64
 // SHAPE: error: schedule: sm_90a has no mma m16n8k32 for f16 x f16 accumulated in f32; it has m16n8k8, m16n8k16
 // TARGET: error: schedule: sm_75 has no mma m16n8k16 for f16 x f16 accumulated in f32; it has m16n8k8

@@ -11,13 +11,13 @@
 // TILED:      %[[E:\w+]] = memref.alloc() : memref<2x32xi32, #warp.swizzle<128>, 3 : i64>
 // TILED:      scf.for
 // TILED:        warp.copy %E[{{.*}}] to %[[E]][] {in_bounds = [false, true]} : memref<7x96xi32>
-// TILED:        %[[M:\w+]] = warp.load_metadata %[[E]][{{.*}}] {padded} : memref<2x32xi32, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+// TILED:        %[[M:\w+]] = warp.load %[[E]][{{.*}}] {registers = "tiles", padded} : memref<2x32xi32, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
 // TILED-NEXT:   warp.mma m16n8k32 ordered {{.*}} sparse %[[M]][0]
 // TILED:        warp.mma m16n8k32 ordered {{.*}}[1]
 
 // PIPELINED:    warp.copy %E[{{.*}}] {async
 // PIPELINED:    scf.for
-// PIPELINED:      warp.load_metadata %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] {padded} : memref<{{[0-9]}}x2x32xi32, {{.*}}
+// PIPELINED:      warp.load %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] {registers = "tiles", padded} : memref<{{[0-9]}}x2x32xi32, {{.*}}
 // PIPELINED:      warp.copy %E[{{.*}}] {async
 // PIPELINED:      warp.mma m16n8k32 ordered
 func.func @f(%A: memref<100x96xf16>, %E: memref<7x96xi32>, %B: memref<192x320xf16>, %C: memref<100x320xf32>) {

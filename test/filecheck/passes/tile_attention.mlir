@@ -9,8 +9,8 @@
 // AHEAD-NOT:     gpu.barrier
 // AHEAD:         warp.copy %K[{{.*}}async
 // AHEAD:         warp.copy %V[{{.*}}async
-// AHEAD-NEXT:    warp.commit
-// AHEAD-NEXT:    warp.wait 0
+// AHEAD-NEXT:    warp.commit cp_async
+// AHEAD-NEXT:    warp.wait cp_async 0
 // AHEAD-NEXT:    gpu.barrier
 // AHEAD-NOT:     gpu.barrier
 // AHEAD:         warp.ldmatrix

@@ -37,13 +37,13 @@
 // TILED:       warp.store
 
 // PIPELINED:     warp.copy %A[{{.*}} {async
-// PIPELINED:     warp.commit
-// PIPELINED:     warp.wait
+// PIPELINED:     warp.commit cp_async
+// PIPELINED:     warp.wait cp_async
 // PIPELINED:     warp.ldmatrix
 // PIPELINED:     scf.for
 // PIPELINED:       warp.copy %A[{{.*}} {async
-// PIPELINED:       warp.commit
-// PIPELINED:       warp.wait
+// PIPELINED:       warp.commit cp_async
+// PIPELINED:       warp.wait cp_async
 // PIPELINED:       gpu.barrier
 // PIPELINED:       warp.mma
 // PIPELINED:       scf.yield

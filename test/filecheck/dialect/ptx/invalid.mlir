@@ -70,7 +70,7 @@ ptx.module @integer_literal version "8.0" target "sm_80" address_size 64 {
 
 // -----
 
-// expected-error @+4 {{add.u32: operand a: the special register %tid.x can be read by mov and cvt only}}
+// expected-error @+4 {{add.u32: operand a: the special register %tid.x can be read by mov and cvt of .b, .u and .s types only}}
 ptx.module @special_register version "8.0" target "sm_80" address_size 64 {
   ptx.func entry visible @k() {
     %r = ptx.reg b32 "%r"

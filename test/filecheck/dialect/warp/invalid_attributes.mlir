@@ -129,7 +129,7 @@ func.func @schedule_instruction() attributes {s = #warp.schedule<cta = 16x8x16, 
 
 // -----
 
-// expected-error @below {{tile sizes must be positive, got cta = 16x8x0, warp = 16x8}}
+// expected-error @below {{cta must be numbers of at least 1, got 16x8x0}}
 func.func @schedule_no_depth() attributes {s = #warp.schedule<cta = 16x8x0, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
@@ -164,14 +164,14 @@ func.func @schedule_stages() attributes {s = #warp.schedule<cta = 16x8x16, warp 
 
 // -----
 
-// expected-error @below {{swizzle must be one of (16, 32, 64, 128) bytes, got 8}}
+// expected-error @below {{swizzle must be one of 16, 32, 64, 128, got 8}}
 func.func @schedule_swizzle() attributes {s = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 8, group = 8, accumulate = f32>} {
   return
 }
 
 // -----
 
-// expected-error @below {{group must be at least 1, got 0}}
+// expected-error @below {{group must be 1 to 2147483647, got 0}}
 func.func @schedule_group() attributes {s = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 1, swizzle = 128, group = 0, accumulate = f32>} {
   return
 }

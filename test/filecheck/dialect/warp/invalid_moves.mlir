@@ -132,123 +132,81 @@ func.func @packed_format(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) 
 
 // -----
 
-// expected-error @+2 {{warp.movmatrix: movmatrix moves elements of 16 bits, got f32}}
-func.func @mov_width(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-  return
-}
-
-// -----
-
-// expected-error @+2 {{warp.movmatrix: expected only role and layout to change, got !warp.fragment<acc, 16x8xf16, }}
-func.func @mov_shape(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-  return
-}
-
-// -----
-
-// expected-error @+2 {{warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 moves 8x8 blocks between layouts [c1 c2 r0 r1 r2 | c0] and [r1 r2 c0 c1 c2 | r0], got [c1 c2 r0 r1 r2 | c0 r3] to [c1 c2 r0 r1 r2 | c0 r3]}}
-func.func @mov_layout(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-  return
-}
-
-// -----
-
-// expected-error @+3 {{warp.movmatrix: movmatrix.sync.aligned.m8n8.trans.b16 needs sm_75 or later, the module's target is sm_70}}
-builtin.module attributes {warp.target = #warp.target<sm_70>} {
-func.func @mov_target(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-  return
-}
-}
-
-// -----
-
-// expected-error @+2 {{warp.load_words: expected memory of 32-bit words, got memref<4x32xf16>}}
+// expected-error @+2 {{warp.load: expected memory of 32-bit words, got memref<4x32xf16>}}
 func.func @words_of_halves(%m: memref<4x32xf16>, %i: index) {
-  %e = warp.load_words %m[%i, %i] : memref<4x32xf16> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x32xf16> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_words: expected rows of at least 128 words in memory, 32 lanes' !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, got 64}}
+// expected-error @+2 {{warp.load: expected rows of at least 128 words in memory, 32 lanes' !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, got 64}}
 func.func @short_row(%m: memref<4x64xi32>, %i: index) {
-  %e = warp.load_words %m[%i, %i] : memref<4x64xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+  %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x64xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_words: expected one index for each of the 2 dimensions of the memref, got 1}}
+// expected-error @+2 {{warp.load: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @words_indices(%m: memref<4x64xi32>, %i: index) {
-  %e = warp.load_words %m[%i] : memref<4x64xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %e = warp.load %m[%i] {registers = "lanes"} : memref<4x64xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.store_words: expected memory of 32-bit words, got memref<4x32xf16>}}
+// expected-error @+2 {{warp.store: expected memory of 32-bit words, got memref<4x32xf16>}}
 func.func @store_words_of_halves(%m: memref<4x32xf16>, %i: index, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  warp.store_words %e, %m[%i, %i] : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xf16>
+  warp.store %e, %m[%i, %i] {registers = "lanes"} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xf16>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_scales: expected scales in shared memory (memory space 3), got memref<32x4xf8E8M0FNU>}}
+// expected-error @+2 {{warp.load: expected scales in shared memory (memory space 3), got memref<32x4xf8E8M0FNU>}}
 func.func @scales_space(%s: memref<32x4xf8E8M0FNU>, %i: index) {
-  %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  %x = warp.load %s[%i, %i] : memref<32x4xf8E8M0FNU> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_scales: expected memory of f8E8M0FNU, got memref<32x4xf8E4M3FN, 3}}
+// expected-error @+2 {{warp.load: expected memory of f8E8M0FNU, got memref<32x4xf8E4M3FN, 3}}
 func.func @scales_type(%s: memref<32x4xf8E4M3FN, 3>, %i: index) {
-  %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E4M3FN, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  %x = warp.load %s[%i, %i] : memref<32x4xf8E4M3FN, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_scales: expected rows of whole words of 4 scales, got 6 in memref<32x6xf8E8M0FNU, 3}}
+// expected-error @+2 {{warp.load: expected rows of whole words of 4 scales, got 6 in memref<32x6xf8E8M0FNU, 3}}
 func.func @scales_words(%s: memref<32x6xf8E8M0FNU, 3>, %i: index) {
-  %x = warp.load_scales %s[%i, %i] : memref<32x6xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  %x = warp.load %s[%i, %i] : memref<32x6xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_scales: expected a fragment of scales, one base tile deep, got !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>}}
+// expected-error @+2 {{warp.load: expected a fragment of scales, one base tile deep, got !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>}}
 func.func @scales_deep(%s: memref<32x4xf8E8M0FNU, 3>, %i: index) {
-  %x = warp.load_scales %s[%i, %i] : memref<32x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  %x = warp.load %s[%i, %i] : memref<32x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_metadata: expected metadata of 16 rows for each warp, got !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>}}
+// expected-error @+2 {{warp.load: expected metadata of 16 rows for each warp, got !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>}}
 func.func @metadata_of_warps_along_k(%s: memref<4x8x128xi32, 3>, %i: index) {
-  %x = warp.load_metadata %s[%i, %i, %i] : memref<4x8x128xi32, 3> -> !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>
+  %x = warp.load %s[%i, %i, %i] {registers = "tiles"} : memref<4x8x128xi32, 3> -> !warp.fragment<meta, 16x64xi4, [c2 r0 r1 r2 c3 | c0 c1 r3 | c4 c5]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_scales: expected scales that one warp holds, got that of 4 warps !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>}}
+// expected-error @+2 {{warp.load: expected scales that one warp holds, got that of 4 warps !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>}}
 func.func @scales_of_a_warpgroup(%s: memref<128x4xf8E8M0FNU, 3>, %i: index) {
-  %x = warp.load_scales %s[%i, %i] : memref<128x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>
-  return
-}
-
-// -----
-
-// expected-error @+2 {{warp.movmatrix: expected fragments that the same warps hold, got [c1 c2 r0 r1 r2 | c0 r3 | r4 r5] to [r1 r2 c0 c1 c2 | r0 r3]}}
-func.func @movmatrix_of_a_warpgroup(%c: !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>) {
-  %x = warp.movmatrix %c : !warp.fragment<acc, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<b, 64x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+  %x = warp.load %s[%i, %i] : memref<128x4xf8E8M0FNU, 3> -> !warp.fragment<scale, 128x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1 | r5 r6]>
   return
 }
 

@@ -20,15 +20,6 @@ func.func @stmatrix(%d: !acc, %s: !half, %i: index) {
   return
 }
 
-// CHECK-LABEL: func.func @movmatrix
-// CHECK: %t = warp.movmatrix %d : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-// GENERIC-LABEL: "movmatrix"
-// GENERIC: "warp.movmatrix"(%d) : (!warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-func.func @movmatrix(%d: !acc) {
-  %t = warp.movmatrix %d : !acc to !b
-  return
-}
-
 // Bytes: rows of 16 bytes as they are; 16x16 matrices with trans; packed elements that get a byte each.
 // CHECK-LABEL: func.func @bytes
 // CHECK: warp.ldmatrix x4 %s[%i, %i] : {{.*}} -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
@@ -49,14 +40,14 @@ func.func @bytes(%s: !bytes, %i: index, %c: !warp.fragment<acc, 16x8xi8, [c1 c2 
 }
 
 // CHECK-LABEL: func.func @words
-// CHECK: %e = warp.load_words %m[%i, %i] : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-// CHECK: warp.store_words %e, %m[%i, %i] {note} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
+// CHECK: %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+// CHECK: warp.store %e, %m[%i, %i] {note, registers = "lanes"} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
 // GENERIC-LABEL: "words"
-// GENERIC: "warp.load_words"(%m, %i, %i) :
-// GENERIC: "warp.store_words"(%e, %m, %i, %i) {note}
+// GENERIC: "warp.load"(%m, %i, %i) <{registers = "lanes"}> :
+// GENERIC: "warp.store"(%e, %m, %i, %i) <{{.*}}registers = "lanes"{{.*}}> {note}
 func.func @words(%m: memref<4x32xi32>, %i: index) {
-  %e = warp.load_words %m[%i, %i] : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-  warp.store_words %e, %m[%i, %i] {note} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
+  %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  warp.store %e, %m[%i, %i] {registers = "lanes", note} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
   return
 }
 

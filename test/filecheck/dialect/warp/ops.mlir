@@ -55,8 +55,8 @@ func.func @ldmatrix(%s: !shared, %i: index) {
 // GENERIC-LABEL: "load_and_store"
 // GENERIC: "warp.load"(%c, %i, %i) : (memref<100x77xf32>, index, index) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC: "warp.load"(%c, %i, %i) <{in_bounds = [true, false]}>
-// GENERIC: "warp.store"(%x, %c, %i, %i) : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
-// GENERIC: "warp.store"(%y, %c, %i, %i) <{in_bounds = [true, true]}>
+// GENERIC: "warp.store"(%x, %c, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
+// GENERIC: "warp.store"(%y, %c, %i, %i) <{in_bounds = [true, true]{{.*}}}>
 func.func @load_and_store(%c: memref<100x77xf32>, %i: index) {
   %x = warp.load %c[%i, %i] : memref<100x77xf32> -> !acc
   %y = warp.load %c[%i, %i] {in_bounds = [true, false]} : memref<100x77xf32> -> !acc
@@ -97,21 +97,21 @@ func.func @arithmetic(%x: !acc) {
 // CHECK-LABEL: func.func @copies
 // CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
-// CHECK: warp.commit
-// CHECK: warp.wait 0
-// CHECK: warp.wait 2 {note}
+// CHECK: warp.commit cp_async
+// CHECK: warp.wait cp_async 0
+// CHECK: warp.wait cp_async 2 {note}
 // GENERIC-LABEL: "copies"
 // GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1>}>
 // GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0>}>
-// GENERIC: "warp.commit"() : () -> ()
-// GENERIC: "warp.wait"() <{pending = 0 : i64}> : () -> ()
-// GENERIC: "warp.wait"() <{pending = 2 : i64}> {note}
+// GENERIC: "warp.commit"() <{group = "cp_async"}> : () -> ()
+// GENERIC: "warp.wait"() <{group = "cp_async", pending = 0 : i64}> : () -> ()
+// GENERIC: "warp.wait"() <{group = "cp_async", pending = 2 : i64}> {note}
 func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp.swizzle<16>, 3 : i64>, %i: index) {
   warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
   warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
-  warp.commit
-  warp.wait 0
-  warp.wait 2 {note}
+  warp.commit cp_async
+  warp.wait cp_async 0
+  warp.wait cp_async 2 {note}
   return
 }
 
@@ -121,23 +121,6 @@ func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp
 // GENERIC: "warp.pack"(%a, %w, %i) <{shares = 3 : i64}>
 func.func @pack(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index) {
   warp.pack %a to %w share %i {shares = 3 : i64} : memref<5x7xbf16> to memref<8x16xbf16>
-  return
-}
-
-// CHECK-LABEL: func.func @bits
-// CHECK: %0 = warp.load_bits %a[%i, %i] if %c {strides = array<i64: 14, -1>, offset = 4 : i64} : memref<5x7xbf16> -> i32
-// CHECK: %1 = warp.load_bits %a[] {strides = array<i64>} : memref<5x7xbf16> -> i16
-// CHECK: %2 = warp.funnel_shift %0, %0 by %i
-// CHECK: warp.store_bits %0, %2 to %w[%i] if %c {strides = array<i64: 8>} : i32, i32 to memref<8x16xbf16>
-// CHECK: warp.store_bits %1 to %w[] {strides = array<i64>, offset = 2 : i64} : i16 to memref<8x16xbf16>
-// GENERIC-LABEL: "bits"
-// GENERIC: "warp.load_bits"(%a, %i, %i, %c) <{strides = array<i64: 14, -1>, offset = 4 : i64
-func.func @bits(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index, %c: i1) {
-  %0 = warp.load_bits %a[%i, %i] if %c {strides = array<i64: 14, -1>, offset = 4 : i64} : memref<5x7xbf16> -> i32
-  %1 = warp.load_bits %a[] {strides = array<i64>} : memref<5x7xbf16> -> i16
-  %2 = warp.funnel_shift %0, %0 by %i
-  warp.store_bits %0, %2 to %w[%i] if %c {strides = array<i64: 8>} : i32, i32 to memref<8x16xbf16>
-  warp.store_bits %1 to %w[] {strides = array<i64>, offset = 2 : i64} : i16 to memref<8x16xbf16>
   return
 }
 
@@ -160,10 +143,10 @@ func.func @more_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3
 }
 
 // CHECK-LABEL: func.func @exchange
-// CHECK: %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+// CHECK: %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 // GENERIC-LABEL: "exchange"
-// GENERIC: %r = "warp.exchange"(%c, %s)
+// GENERIC: %r = "warp.convert_layout"(%c, %s)
 func.func @exchange(%c: !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x1024xf32, 3 : i64>) {
-  %r = warp.exchange %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x1024xf32, 3 : i64> -> !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+  %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
   return
 }

@@ -89,11 +89,11 @@ func.func @scales_that_share_registers(%a: !a4x2, %b: !b4x4, %c: !f32x8, %sa: !w
 }
 
 // CHECK-LABEL: func.func @load_scales
-// CHECK: %a = warp.load_scales %s[%i, %i, %i] : memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3 : i64> -> !warp.fragment<scale, 64x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+// CHECK: %a = warp.load %s[%i, %i, %i] : memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3 : i64> -> !warp.fragment<scale, 64x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
 // GENERIC-LABEL: "load_scales"
-// GENERIC: "warp.load_scales"(%s, %i, %i, %i)
+// GENERIC: "warp.load"(%s, %i, %i, %i)
 func.func @load_scales(%s: memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3>, %i: index) {
-  %a = warp.load_scales %s[%i, %i, %i] : memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3> -> !warp.fragment<scale, 64x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
+  %a = warp.load %s[%i, %i, %i] : memref<2x64x8xf8E8M0FNU, #warp.swizzle<4>, 3> -> !warp.fragment<scale, 64x1xf8E8M0FNU, [r3 r4 r0 r1 r2 | b0 b1]>
   return
 }
 

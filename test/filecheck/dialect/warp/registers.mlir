@@ -4,12 +4,12 @@
 !acc = !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
 // CHECK-LABEL: func.func @registers
-// CHECK: warp.store_registers %x, %m[%i, %j] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x256xf32, 3 : i64>
-// CHECK: warp.store_registers %x, %m[%i, %j] if %p : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x256xf32, 3 : i64>
-// CHECK: %y = warp.load_registers %m[%i, %j] : memref<4x256xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: warp.store %x, %m[%i, %j] {registers = "vectors"} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x256xf32, 3 : i64>
+// CHECK: warp.store %x, %m[%i, %j] if %p {registers = "vectors"} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x256xf32, 3 : i64>
+// CHECK: %y = warp.load %m[%i, %j] {registers = "vectors"} : memref<4x256xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 func.func @registers(%x: !acc, %m: memref<4x256xf32, 3>, %i: index, %j: index, %p: i1) {
-  warp.store_registers %x, %m[%i, %j] : !acc, memref<4x256xf32, 3>
-  warp.store_registers %x, %m[%i, %j] if %p : !acc, memref<4x256xf32, 3>
-  %y = warp.load_registers %m[%i, %j] : memref<4x256xf32, 3> -> !acc
+  warp.store %x, %m[%i, %j] {registers = "vectors"} : !acc, memref<4x256xf32, 3>
+  warp.store %x, %m[%i, %j] if %p {registers = "vectors"} : !acc, memref<4x256xf32, 3>
+  %y = warp.load %m[%i, %j] {registers = "vectors"} : memref<4x256xf32, 3> -> !acc
   return
 }

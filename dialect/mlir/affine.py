@@ -1,0 +1,122 @@
+"""Affine maps and expressions as sums of loops, which xDSL 0.74 lacks: what runs along which loop, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+
+# Maps each of whose results is a loop, or is always 0.
+
+FIXED = -1
+"""Where `loops_of` has no loop."""
+
+
+def loops_of(map_: AffineMap) -> tuple[int, ...]:
+    """The loops that a map's results run along; `FIXED` for anything but a loop alone."""
+    return tuple(e.position if isinstance(e, AffineDimExpr) else FIXED for e in map_.results)
+
+
+def map_along(loops: int, along: Iterable[int]) -> AffineMap:
+    """A map of so many loops, each of whose results is one of them; 0 where `along` has `FIXED`."""
+    return AffineMap(loops, 0, tuple(AffineConstantExpr(0) if loop == FIXED else AffineDimExpr(loop) for loop in along))
+
+
+def is_projection(map_: AffineMap) -> bool:
+    """Whether each result runs along a loop of its own, or is always 0."""
+    loops = [loop for loop in loops_of(map_) if loop != FIXED]
+    return len(set(loops)) == len(loops) and map_ == map_along(map_.num_dims, loops_of(map_))
+
+
+def is_plain(map_: AffineMap) -> bool:
+    """Whether each result runs along a loop of its own."""
+    loops = loops_of(map_)
+    return FIXED not in loops and len(set(loops)) == len(loops)
+
+
+# Maps whose results are sums of loops times constants.
+
+LinearForm: TypeAlias = tuple[dict[int, int], int]
+"""What a sum multiplies each of its loops with, and what it adds."""
+
+
+def linear(expr: AffineExpr) -> LinearForm | None:
+    """An expression as a sum of loops times constants; None if it is anything else."""
+    match expr:
+        case AffineDimExpr():
+            return {expr.position: 1}, 0
+        case AffineConstantExpr():
+            return {}, expr.value
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add | AffineBinaryOpKind.Mul):
+            left, right = linear(expr.lhs), linear(expr.rhs)
+            if left is None or right is None:
+                return None
+            return _sum(left, right) if expr.kind == AffineBinaryOpKind.Add else _product(left, right)
+        case _:
+            return None
+
+
+def _sum(left: LinearForm, right: LinearForm) -> LinearForm:
+    loops = {loop: left[0].get(loop, 0) + right[0].get(loop, 0) for loop in {**left[0], **right[0]}}
+    return loops, left[1] + right[1]
+
+
+def _product(left: LinearForm, right: LinearForm) -> LinearForm | None:
+    if left[0] and right[0]:
+        return None
+    (loops, offset), by = (left, right[1]) if left[0] else (right, left[1])
+    return {loop: factor * by for loop, factor in loops.items()}, offset * by
+
+
+def expression_of(form: LinearForm) -> AffineExpr:
+    """A sum of loops times constants as an expression."""
+    total: AffineExpr = AffineConstantExpr(form[1])
+    for loop, factor in form[0].items():
+        term = AffineDimExpr(loop) if factor == 1 else AffineDimExpr(loop) * factor
+        total = term if total == AffineConstantExpr(0) else total + term
+    return total
+
+
+def windows(map_: AffineMap) -> list[LinearForm] | None:
+    """The linear forms of a map's results; None for a map with another result, or one that runs backwards."""
+    forms = [linear(expr) for expr in map_.results]
+    linears = [form for form in forms if form is not None]
+    if len(linears) < len(forms) or any(offset < 0 or min(by.values(), default=0) < 0 for by, offset in linears):
+        return None
+    return linears
+
+
+def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int | None], int | None]:
+    """Elements from one index of each loop to the next, and those before the first, of memory with these strides."""
+    steps: list[int | None] = [0] * map_.num_dims
+    first: int | None = 0
+    for (by, offset), stride in zip(windows(map_) or (), strides, strict=True):
+        for loop, factor in by.items():
+            before = steps[loop]
+            steps[loop] = (
+                before if not factor else None if stride is None or before is None else before + factor * stride
+            )
+        first = first if not offset else None if stride is None or first is None else first + offset * stride
+    return steps, first
+
+
+def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int | None:
+    """The first dimension of memory of a shape whose end loops of these sizes would pass; None if they pass none.
+
+    Sizes that are not known, below 0, pass nothing.
+    """
+    for dimension, ((by, offset), size) in enumerate(zip(windows(map_) or (), shape, strict=True)):
+        lengths = {loop: sizes[loop] for loop in by}
+        if size < 0 or min(lengths.values(), default=1) < 1:
+            continue
+        if offset + sum(factor * (lengths[loop] - 1) for loop, factor in by.items()) >= size:
+            return dimension
+    return None

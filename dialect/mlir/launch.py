@@ -1,0 +1,192 @@
+"""`gpu.launch` as MLIR prints it: a kernel whose body stands where it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import gpu
+from xdsl.dialects.builtin import I32, IndexType, IntegerAttr, MemRefType, i32, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_result_def,
+    region_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+DIMENSIONS = 3
+ATTRIBUTIONS = "workgroup_attributions"
+"""The attribute that says how many of what follows the arguments of a body is memory of the CTA."""
+
+WHERE = ("blocks", "threads", "clusters")
+"""What the numbers of a body count, and the sizes of a launch, in the order of the body's arguments and operands."""
+
+
+@irdl_op_definition
+class LaunchOp(gpu.LaunchOp):
+    """A launch with its body: `gpu.launch blocks(%b, ...) in (%g = %n, ...) threads(%t, ...) in (%s = %m, ...) {...}`.
+
+    The body's arguments are the three numbers of its CTA, those of its thread, the sizes of the grid and of a CTA, with
+    clusters the numbers and sizes of those too, and then memory by `workgroup(...)` and `private(...)`.
+    """
+
+    name = "gpu.launch"
+
+    asyncDependencies = var_operand_def(gpu.AsyncTokenType)  # noqa: N815
+    gridSizeX = operand_def(IndexType)  # noqa: N815
+    gridSizeY = operand_def(IndexType)  # noqa: N815
+    gridSizeZ = operand_def(IndexType)  # noqa: N815
+    blockSizeX = operand_def(IndexType)  # noqa: N815
+    blockSizeY = operand_def(IndexType)  # noqa: N815
+    blockSizeZ = operand_def(IndexType)  # noqa: N815
+    clusterSizeX = opt_operand_def(IndexType)  # noqa: N815
+    clusterSizeY = opt_operand_def(IndexType)  # noqa: N815
+    clusterSizeZ = opt_operand_def(IndexType)  # noqa: N815
+    dynamicSharedMemorySize = opt_operand_def(I32)  # noqa: N815
+    asyncToken = opt_result_def(gpu.AsyncTokenType)  # noqa: N815
+    body = region_def()
+
+    @property
+    def sizes(self) -> Sequence[SSAValue]:
+        """The sizes of the grid and of a CTA, and of a cluster where there are clusters."""
+        clusters = (self.clusterSizeX, self.clusterSizeY, self.clusterSizeZ)
+        return (
+            *(self.gridSizeX, self.gridSizeY, self.gridSizeZ, self.blockSizeX, self.blockSizeY, self.blockSizeZ),
+            *(size for size in clusters if size is not None),
+        )
+
+    @property
+    def memory(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        """Memory of the CTA and of a thread that the body has."""
+        values, count = self.body.block.args[2 * len(self.sizes) :], self.attributes.get(ATTRIBUTIONS)
+        split = count.value.data if isinstance(count, IntegerAttr) else 0
+        return values[:split], values[split:]
+
+    def verify_(self) -> None:
+        if not self.body.blocks or not self.body.blocks[0].ops:
+            raise VerifyException("expected a body with operations")
+        kinds, numbers = self.body.blocks[0].arg_types, 2 * len(self.sizes)
+        if kinds[:numbers] != (IndexType(),) * numbers or not all(isinstance(k, MemRefType) for k in kinds[numbers:]):
+            raise VerifyException(f"expected a body of {numbers} indices and then memory, got {len(kinds)} arguments")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LaunchOp:
+        is_async = parser.parse_optional_keyword("async") is not None
+        waits = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        clusters = parser.parse_optional_keyword("clusters") is not None
+        parts = [_parse_sizes(parser)] if clusters else []
+        for word in WHERE[:2]:
+            parser.parse_keyword(word)
+            parts.append(_parse_sizes(parser))
+        parts = [*parts[clusters:], *parts[:clusters]]
+        shared: list[SSAValue] = []
+        if parser.parse_optional_keyword("dynamic_shared_memory_size") is not None:
+            shared = [parser.resolve_operand(parser.parse_unresolved_operand(), i32)]
+        workgroup, private = (_parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
+        first = [*parts[0][0], *parts[1][0], *parts[0][1], *parts[1][1]]
+        last = [argument for part in parts[2:] for arguments in part[:2] for argument in arguments]
+        body = parser.parse_region([*(a.resolve(IndexType()) for a in (*first, *last)), *workgroup, *private])
+        attributes: dict[str, Attribute] = {ATTRIBUTIONS: IntegerAttr(len(workgroup), i64)} if workgroup else {}
+        attributes |= parser.parse_optional_attr_dict()
+        sizes = [[parser.resolve_operand(size, IndexType())] for part in parts for size in part[2]]
+        tokens = [parser.resolve_operand(wait, gpu.AsyncTokenType()) for wait in waits or ()]
+        return cls.build(
+            operands=[tokens, *sizes, *([] for _ in range(3 * DIMENSIONS - len(sizes))), shared],
+            result_types=[[gpu.AsyncTokenType()] if is_async else []],
+            attributes=attributes,
+            regions=[body],
+        )
+
+    def print(self, printer: Printer) -> None:
+        if self.asyncToken is not None:
+            printer.print_string(" async")
+        if self.asyncDependencies:
+            printer.print_string(" ")
+            with printer.in_square_brackets():
+                printer.print_list(self.asyncDependencies, printer.print_ssa_value)
+        arguments, sizes = list(self.body.block.args), self.sizes
+        parts = {
+            "blocks": (arguments[0:3], arguments[6:9], sizes[0:3]),
+            "threads": (arguments[3:6], arguments[9:12], sizes[3:6]),
+        }
+        if len(sizes) > 2 * DIMENSIONS:
+            parts = {"clusters": (arguments[12:15], arguments[15:18], sizes[6:9]), **parts}
+        for word, part in parts.items():
+            _print_sizes(printer, word, part)
+        if self.dynamicSharedMemorySize is not None:
+            printer.print_string(" dynamic_shared_memory_size ")
+            printer.print_ssa_value(self.dynamicSharedMemorySize)
+        for keyword, values in zip(("workgroup", "private"), self.memory, strict=True):
+            if values:
+                printer.print_string(f" {keyword}")
+                with printer.in_parens():
+                    printer.print_list(values, lambda value: _print_typed(printer, value))
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_op_attributes(self.attributes, reserved_attr_names=(ATTRIBUTIONS,))
+
+
+@irdl_op_definition
+class TerminatorOp(gpu.TerminatorOp):
+    """The end of the body of a launch: `gpu.terminator`."""
+
+    name = "gpu.terminator"
+    assembly_format = "attr-dict"
+
+
+Part = tuple[list[Parser.UnresolvedArgument], list[Parser.UnresolvedArgument], list[UnresolvedOperand]]
+"""The names of three numbers and of three sizes, and the operands that the sizes are."""
+
+
+def _parse_sizes(parser: Parser) -> Part:
+    """`(%x, %y, %z) in (%sx = %a, %sy = %b, %sz = %c)`."""
+
+    def parse_size() -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
+        name = parser.parse_argument(expect_type=False)
+        parser.parse_punctuation("=")
+        return name, parser.parse_unresolved_operand()
+
+    position = parser.pos
+    numbers = parser.parse_comma_separated_list(
+        parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=False)
+    )
+    parser.parse_keyword("in")
+    sizes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_size)
+    if (len(numbers), len(sizes)) != (DIMENSIONS, DIMENSIONS):
+        parser.raise_error(f"expected 3 numbers and 3 sizes, got {len(numbers)} and {len(sizes)}", position)
+    return numbers, [name for name, _ in sizes], [size for _, size in sizes]
+
+
+def _parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
+    if parser.parse_optional_keyword(keyword) is None:
+        return ()
+    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+
+
+def _print_sizes(
+    printer: Printer, word: str, part: tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]
+) -> None:
+    numbers, names, sizes = part
+
+    def print_size(size: tuple[SSAValue, SSAValue]) -> None:
+        printer.print_ssa_value(size[0])
+        printer.print_string(" = ")
+        printer.print_ssa_value(size[1])
+
+    printer.print_string(f" {word}")
+    with printer.in_parens():
+        printer.print_list(numbers, printer.print_ssa_value)
+    printer.print_string(" in ")
+    with printer.in_parens():
+        printer.print_list(list(zip(names, sizes, strict=True)), print_size)
+
+
+def _print_typed(printer: Printer, value: SSAValue) -> None:
+    printer.print_ssa_value(value)
+    printer.print_string(" : ")
+    printer.print_attribute(value.type)

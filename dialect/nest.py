@@ -1,0 +1,142 @@
+"""A structured operation of `linalg` as a nest: loops, affine reads and writes, and a body of scalar operations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg.ops import GenericOp, IndexOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from .mlir.affine import loops_of
+from .warp.elements import shape_of
+
+
+class Access(NamedTuple):
+    """An operand, how the loops index it, and the argument of the body that is its element."""
+
+    value: SSAValue
+    map: AffineMap
+    element: SSAValue
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The loops that its dimensions run along; `FIXED` for anything but a loop alone."""
+        return loops_of(self.map)
+
+
+class Combination(NamedTuple):
+    """How a body combines a value with what its output held: by which operation, and which value."""
+
+    by: Operation
+    value: SSAValue
+
+
+class Nest(NamedTuple):
+    """What is read and written for each index of so many loops, and the body that makes what is written of what is
+    read; what is written is read too. `summed` are the loops that are no parallel ones, by number."""
+
+    loops: int
+    summed: tuple[int, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    body: Block
+
+    @staticmethod
+    def of(op: LinalgStructuredOperation) -> Nest:
+        """The nest that an operation is."""
+        maps, body = [attribute.data for attribute in op.get_indexing_maps()], op.body.block
+        accesses = tuple(map(Access, op.operands, maps, body.args))
+        kinds = [kind.data for kind in op.get_iterator_types()]
+        summed = tuple(loop for loop, kind in enumerate(kinds) if kind != IteratorType.PARALLEL)
+        first = len(op.inputs)
+        return Nest(len(kinds), summed, accesses[:first], accesses[first:], body)
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """What is read, then what is written."""
+        return (*self.reads, *self.writes)
+
+    @property
+    def used(self) -> list[Access]:
+        """The accesses whose elements the body uses."""
+        return [access for access in self.accesses if access.element.uses and self.is_inside(access.element)]
+
+    @property
+    def maps(self) -> list[AffineMap]:
+        """The maps of all accesses."""
+        return [access.map for access in self.accesses]
+
+    @property
+    def yielded(self) -> tuple[SSAValue, ...]:
+        """What the body makes, for each of what is written."""
+        end = self.body.last_op
+        return () if end is None else tuple(end.operands)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each element of all that is written is made once: no loop is summed, and each indexes it."""
+        return not self.summed and all(sorted(access.loops) == list(range(self.loops)) for access in self.writes)
+
+    @property
+    def combination(self) -> Combination | None:
+        """How the body combines a value with what the only output held, which it uses once; None if it does not."""
+        if len(self.writes) != 1 or len(self.yielded) != 1 or not isinstance(op := self.yielded[0].owner, Operation):
+            return None
+        old = self.writes[0].element
+        others = [value for value in op.operands if value is not old]
+        once = len(others) == 1 and len(op.operands) == 2 and old.uses.get_length() == 1
+        return Combination(op, others[0]) if once else None
+
+    @property
+    def indices(self) -> dict[SSAValue, int]:
+        """The indices that the body uses, and the loops that they are of."""
+        return {op.result: op.dim.value.data for op in self.body.ops if isinstance(op, IndexOp) and op.result.uses}
+
+    @property
+    def captured(self) -> tuple[SSAValue, ...]:
+        """Values from outside that the body uses, constants apart."""
+        used = dict.fromkeys(value for op in self.body.ops for value in op.operands)
+        return tuple(value for value in used if not self.is_inside(value) and not is_constant(value))
+
+    def is_inside(self, value: SSAValue) -> bool:
+        """Whether a value is made in the body."""
+        owner = value.owner
+        return (owner if isinstance(value, BlockArgument) else getattr(owner, "parent", None)) is self.body
+
+    def along(self, loop: int) -> tuple[Access, int, int] | None:
+        """An access with a dimension along a loop alone, which dimension that is, and its size, known if one is; None
+        if there is none."""
+        found = [
+            (access, access.loops.index(loop), shape_of(access.value)[access.loops.index(loop)])
+            for access in self.accesses
+            if loop in access.loops
+        ]
+        return next((each for each in found if each[2] >= 0), found[0] if found else None)
+
+
+def is_constant(value: SSAValue) -> bool:
+    """Whether a value is a constant."""
+    return isinstance(value.owner, arith.ConstantOp)
+
+
+def generic(
+    op: Operation,
+    inputs: Sequence[SSAValue],
+    outputs: Sequence[SSAValue],
+    body: Region,
+    maps: Sequence[AffineMap],
+    summed: Collection[int] = (),
+    results: Sequence[Attribute] = (),
+) -> GenericOp:
+    """A `linalg.generic` for an operation, whose place in the file it has; `summed` are the loops that are reduced."""
+    kinds = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
+    iterators = ArrayAttr([kinds[loop in summed] for loop in range(maps[-1].num_dims)])
+    made = GenericOp(inputs, outputs, body, ArrayAttr(map(AffineMapAttr, maps)), iterators, results)
+    made.location = op.location
+    return made

@@ -1,0 +1,118 @@
+"""What a field of a schedule is: how its values are read, checked and printed, and which products have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field
+from typing import Any, get_args
+
+from ..isa.form import Shape
+
+
+class ScheduleError(ValueError):
+    """A schedule that contradicts itself or does not fit the target."""
+
+
+# What a field is: how its values are read and checked.
+
+FRAGMENTS, WARPGROUPS, ATTENTION = "products of fragments", "products of warpgroups", "attention"
+"""What has a schedule: products by `mma.sync`, products by `wgmma`, and attention by either."""
+
+PRODUCTS = (FRAGMENTS, WARPGROUPS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleField:
+    """A field of a schedule, as it is declared: the part of the schedule that it belongs to, and what it means.
+
+    The text of a schedule always has it, or only where it differs from its `default`. Its value is `one_of` several,
+    or numbers of at `least` and at `most` so much. `of` says what has a choice of it.
+    """
+
+    name: str = ""
+    kind: Any = None
+    part: str
+    meaning: str
+    always: bool = False
+    default: object = None
+    one_of: tuple[object, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    of: tuple[str, ...] = (*PRODUCTS, ATTENTION)
+
+    @property
+    def count(self) -> int:
+        """How many numbers, or words, it consists of."""
+        return len(get_args(self.kind)) or 1
+
+    def check(self, value: Any) -> None:
+        """Refuses a value that is none of the field's.
+
+        Raises:
+            ScheduleError: saying which are.
+        """
+        if self.one_of and value not in self.one_of:
+            known = ", ".join(map(str, self.one_of))
+            raise ScheduleError(f"{self.name} must be one of {known}, got {text_of(value) or 'nothing'}")
+        if self.least is None:
+            return
+        low, high = (value, value) if self.kind is int else (min(value), max(value))
+        if low < self.least or (self.most is not None and high > self.most):
+            several = "" if self.kind is int else "numbers of "
+            limits = f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+            raise ScheduleError(f"{self.name} must be {several}{limits}, got {text_of(value)}")
+
+    def read(self, value: object) -> object:
+        """The value that text, numbers or a sequence stand for.
+
+        Raises:
+            ScheduleError: naming the field, if they stand for none.
+        """
+        if self.kind is str:
+            return self._word(str(value))
+        if self.kind is Shape:
+            return self._shape(value)
+        numbers = self._numbers(value, self.count)
+        return numbers[0] if self.kind is int else numbers
+
+    def _word(self, word: str) -> str:
+        self.check(word)
+        if not word.isidentifier():
+            raise ScheduleError(f"schedule option {self.name}: expected a word, got '{word}'")
+        return word
+
+    def _shape(self, value: object) -> Shape:
+        try:
+            return value if isinstance(value, Shape) else Shape.parse(str(value))
+        except ValueError as error:
+            raise ScheduleError(f"schedule option {self.name}: {error}") from None
+
+    def _numbers(self, value: object, count: int) -> tuple[int, ...]:
+        parts: Sequence[object]
+        if isinstance(value, str):
+            parts = value.replace("x", ",").split(",")
+        else:
+            parts = list(value) if isinstance(value, (tuple, list)) else [value]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        try:
+            numbers = tuple(int(str(part)) for part in parts)
+        except ValueError:
+            numbers = ()
+        if len(numbers) != count:
+            expected = "one number" if count == 1 else f"{count} numbers"
+            raise ScheduleError(f"schedule option {self.name}: expected {expected}, got '{value}'")
+        return numbers
+
+
+def text_of(value: object) -> str:
+    """A field's value as text: `128x256x64`."""
+    return "x".join(map(str, value)) if type(value) is tuple else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def always(part: str, meaning: str, default: Any = MISSING, **more: Any) -> Any:
+    """A field that the text of a schedule always has."""
+    return field(default=default, metadata={"part": part, "meaning": meaning, "always": True, **more})
+
+
+def rare(part: str, meaning: str, default: Any, **more: Any) -> Any:
+    """A field that is printed only where it differs from its default."""
+    return field(default=default, metadata={"part": part, "meaning": meaning, "default": default, **more})

@@ -1,0 +1,24 @@
+"""Rewrite patterns applied to each operation once, with errors that users read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+
+def apply_patterns(patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False) -> None:
+    """Applies to each operation below another the first pattern that rewrites it; operations that patterns make are
+    not visited.
+
+    What a pattern raises is raised as it is: xDSL's walker puts the printed IR in its place.
+    """
+    for op in list(root.walk(reverse=reverse)):
+        if op is root or op.parent is None:
+            continue
+        rewriter = PatternRewriter(op)
+        for pattern in patterns:
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                break

@@ -1,0 +1,341 @@
+"""Operations of upstream's `nvgpu`: products, `ldmatrix`, asynchronous copies, mbarriers, tensor copies, warpgroups.
+
+Each becomes what `convert-nvgpu-to-nvvm` of MLIR 22 makes of it. What an operation says of its instruction is held
+against the rows of the ISA: one that does not exist, or that the target lacks, is refused where it stands.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ...dialect.isa.wgmma import UNIT
+from ...dialect.layouts.layout import LANES
+from ...dialect.mlir import nvgpu
+from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
+from ..diagnostics import fail
+from .addressing import element_bits, static_shared
+from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
+from .fragments import Fragment, only_use_is_here
+from .kernel import KernelLowering, lowers
+from .tensor_copies import COMPLETES
+from .thread_code import AnyVector, is_vector, vector_registers
+from .thread_memory import place_of
+
+ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+"""What PTX calls element types of products; others have the same name."""
+
+
+def _element(kind: Attribute, tf32: bool) -> str:
+    """The element type of a product's operand in PTX."""
+    name = type_name(kind.element_type if is_vector(kind) else kind)
+    return "tf32" if tf32 and name == "f32" else ELEMENTS.get(name, name)
+
+
+# Products of a warp.
+
+
+def _product(lowering: KernelLowering, op: nvgpu.MmaSyncOp | nvgpu.MmaSparseSyncOp, name: str) -> None:
+    m, n, k = (size.value.data for size in op.mmaShape)
+    tf32 = op.tf32Enabled is not None
+    a, b, c = (_element(value.type, tf32 and i < 2) for i, value in enumerate(op.operands[:3]))
+    clamped = ".satfinite" if c == "s32" else ""
+    opcode = f"{name}.sync.aligned.m{m}n{n}k{k}.row.col{clamped}.{c}.{a}.{b}.{c}"
+    result = vector_registers(lowering, op, op.res.type)
+    first, second, third = (
+        _words(lowering, value) if element == "tf32" else lowering.fragment(value)
+        for value, element in zip(op.operands[:3], (a, b, c), strict=True)
+    )
+    last: list[EmittedOperand] = []
+    if isinstance(op, nvgpu.MmaSparseSyncOp):
+        last = [lowering.fragment(op.sparseMetadata)[0], op.sparsitySelector.value.data]
+    lowering.emitter.emit(opcode, result, first, second, third, *last)
+    lowering.values[op.res] = result
+
+
+def _words(lowering: KernelLowering, value: SSAValue) -> Fragment:
+    """The bits of numbers of f32, as products take tf32."""
+    return [lowering.emitter.compute("mov.b32", register, type="b32") for register in lowering.fragment(value)]
+
+
+@lowers(nvgpu.MmaSyncOp)
+def _mma(lowering: KernelLowering, op: nvgpu.MmaSyncOp) -> None:
+    _product(lowering, op, "mma")
+
+
+@lowers(nvgpu.MmaSparseSyncOp)
+def _mma_sparse(lowering: KernelLowering, op: nvgpu.MmaSparseSyncOp) -> None:
+    _product(lowering, op, "mma.sp")
+
+
+@lowers(nvgpu.LdmatrixOp)
+def _ldmatrix(lowering: KernelLowering, op: nvgpu.LdmatrixOp) -> None:
+    space, place = place_of(lowering, op, op.srcMemref, lowering.indices(op.indices))
+    if space != "shared":
+        fail(op, f"expected shared memory, got {op.srcMemref.type}")
+    result = vector_registers(lowering, op, op.res.type)
+    count = op.numTiles.value.data
+    if len(result) != count:
+        fail(op, f"expected {count} registers of 32 bits for {count} matrices, got {op.res.type}")
+    transposed = ".trans" if op.transpose.value.data else ""
+    words = [lowering.emitter.register("b32") if one.type == "f32" else one for one in result]
+    lowering.emitter.emit(f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16", words, place)
+    for word_, register in zip(words, result, strict=True):
+        if word_ is not register:
+            lowering.emitter.move(register, word_)
+    lowering.values[op.res] = result
+
+
+# Copies by `cp.async`.
+
+
+@lowers(nvgpu.DeviceAsyncCopyOp)
+def _copy(lowering: KernelLowering, op: nvgpu.DeviceAsyncCopyOp) -> None:
+    size = element_bits(op, memory_of(op.src)) // 8
+    (_, source), (_, target) = (
+        place_of(lowering, op, memory, lowering.indices(indices))
+        for memory, indices in ((op.src, op.srcIndices), (op.dst, op.dstIndices))
+    )
+    count = op.dstElements.value.data * size
+    cached = "cg" if op.bypassL1 is not None else "ca"
+    read: list[EmittedOperand] = []
+    if op.srcElements is not None:
+        read = [_register(lowering, lowering.scalars.multiply(lowering.scalar(op.srcElements), size))]
+    lowering.emitter.emit(f"cp.async.{cached}.shared.global", target, source, count, *read)
+
+
+def _register(lowering: KernelLowering, value: IndexValue) -> VirtualRegister:
+    return value if isinstance(value, VirtualRegister) else lowering.emitter.pure("mov.b32", value)
+
+
+@lowers(nvgpu.DeviceAsyncCreateGroupOp)
+def _commit(lowering: KernelLowering, _: nvgpu.DeviceAsyncCreateGroupOp) -> None:
+    lowering.emitter.emit("cp.async.commit_group")
+
+
+@lowers(nvgpu.DeviceAsyncWaitOp)
+def _wait(lowering: KernelLowering, op: nvgpu.DeviceAsyncWaitOp) -> None:
+    lowering.emitter.emit("cp.async.wait_group", 0 if op.numGroups is None else op.numGroups.value.data)
+
+
+# mbarriers.
+
+
+@lowers(nvgpu.MBarrierCreateOp)
+def _create(lowering: KernelLowering, op: nvgpu.MBarrierCreateOp) -> None:
+    kind = op.barriers.type
+    name = f"{lowering.kernel.sym_name.data}_mbarriers_{len(lowering.variables)}"
+    memory = MemRefType(i64, [kind.num_barriers.value.data], memory_space=IntegerAttr(SHARED_SPACE, i64))
+    lowering.memories[op.barriers], lowering.variables[name] = static_shared(op, lowering.emitter, name, memory)
+
+
+def _barrier(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
+    return place_of(lowering, op, barriers, lowering.indices([number]))[1]
+
+
+def _guard(lowering: KernelLowering, predicate: SSAValue | None) -> VirtualRegister | bool:
+    return True if predicate is None else lowering.predicate(predicate)
+
+
+@lowers(nvgpu.MBarrierInitOp)
+def _init(lowering: KernelLowering, op: nvgpu.MBarrierInitOp) -> None:
+    place = _barrier(lowering, op, op.barriers, op.mbarId)
+    count = lowering.scalar(op.count)
+    lowering.emitter.emit("mbarrier.init.shared.b64", place, count, guard=_guard(lowering, op.predicate))
+
+
+@lowers(nvgpu.MBarrierArriveOp)
+def _arrive(lowering: KernelLowering, op: nvgpu.MBarrierArriveOp) -> None:
+    place = _barrier(lowering, op, op.barriers, op.mbarId)
+    lowering.values[op.token] = [lowering.emitter.compute("mbarrier.arrive.shared.b64", place, type="b64")]
+
+
+@lowers(nvgpu.MBarrierArriveNoCompleteOp)
+def _arrive_no_complete(lowering: KernelLowering, op: nvgpu.MBarrierArriveNoCompleteOp) -> None:
+    place, count = _barrier(lowering, op, op.barriers, op.mbarId), lowering.scalar(op.count)
+    opcode = "mbarrier.arrive.noComplete.shared.b64"
+    lowering.values[op.token] = [lowering.emitter.compute(opcode, place, count, type="b64")]
+
+
+@lowers(nvgpu.MBarrierArriveExpectTxOp)
+def _expect(lowering: KernelLowering, op: nvgpu.MBarrierArriveExpectTxOp) -> None:
+    place, count = _barrier(lowering, op, op.barriers, op.mbarId), lowering.scalar(op.txcount)
+    opcode, guard = "mbarrier.arrive.expect_tx.shared::cta.b64", _guard(lowering, op.predicate)
+    lowering.emitter.emit(opcode, SINK, place, count, guard=guard)
+
+
+@lowers(nvgpu.MBarrierTestWaitOp)
+def _test(lowering: KernelLowering, op: nvgpu.MBarrierTestWaitOp) -> None:
+    place, (token,) = _barrier(lowering, op, op.barriers, op.mbarId), lowering.fragment(op.token)
+    lowering.values[op.waitComplete] = lowering.emitter.compute("mbarrier.test_wait.shared.b64", place, token)
+
+
+@lowers(nvgpu.MBarrierTryWaitParityOp)
+def _try_wait(lowering: KernelLowering, op: nvgpu.MBarrierTryWaitParityOp) -> None:
+    """Upstream tries again until the phase has ended."""
+    place, emitter = _barrier(lowering, op, op.barriers, op.mbarId), lowering.emitter
+    parity = lowering.scalars.select(lowering.predicate(op.phaseParity), 1, 0)
+    ticks = _register(lowering, lowering.scalar(op.ticks))
+    label = emitter.fresh_label("wait")
+    emitter.label(label)
+    emitter.branch(label, unless=emitter.compute("mbarrier.try_wait.parity.shared.b64", place, parity, ticks))
+
+
+# Tensor copies.
+
+
+def _map(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualRegister:
+    address = lowering.values.get(value)
+    if not isinstance(address, VirtualRegister):
+        fail(op, "expected a tensor map that is an argument of the kernel")
+    return address
+
+
+@lowers(nvgpu.TmaFenceOp)
+def _fence(lowering: KernelLowering, op: nvgpu.TmaFenceOp) -> None:
+    place = At(_map(lowering, op, op.tensorMapDescriptor))
+    lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
+
+
+@lowers(nvgpu.TmaPrefetchOp)
+def _prefetch(lowering: KernelLowering, op: nvgpu.TmaPrefetchOp) -> None:
+    place = At(_map(lowering, op, op.tensorMapDescriptor))
+    lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
+
+
+@lowers(nvgpu.TmaAsyncLoadOp)
+def _load(lowering: KernelLowering, op: nvgpu.TmaAsyncLoadOp) -> None:
+    first = [0] * len(memory_of(op.dst).get_shape())
+    _, place = place_of(lowering, op, op.dst, first)
+    box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
+    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
+    barrier, ctas = _barrier(lowering, op, op.barriers, op.mbarId), list[EmittedOperand]()
+    if op.multicastMask is not None:
+        opcode, ctas = (
+            f"{opcode}.multicast::cluster",
+            [lowering.emitter.compute("cvt.u16.u32", *lowering.fragment(op.multicastMask))],
+        )
+    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=_guard(lowering, op.predicate))
+
+
+@lowers(nvgpu.TmaAsyncStoreOp)
+def _store(lowering: KernelLowering, op: nvgpu.TmaAsyncStoreOp) -> None:
+    _, place = place_of(lowering, op, op.src, [0] * len(memory_of(op.src).get_shape()))
+    box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
+    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
+    lowering.emitter.emit(opcode, box, place, guard=_guard(lowering, op.predicate))
+
+
+# Products of a warpgroup.
+
+TypeT = TypeVar("TypeT", bound=Attribute)
+
+
+def _of(op: Operation, value: SSAValue, kind: type[TypeT]) -> TypeT:
+    """The type of an operand, of the kind that the operation verifies."""
+    if not isinstance(value.type, kind):
+        fail(op, f"expected {kind.name}, got {value.type}")
+    return value.type
+
+
+M = 64
+"""Rows of one `wgmma`."""
+
+SWIZZLES = {"none": (0, 16), "swizzle_128b": (1, 128), "swizzle_64b": (2, 64), "swizzle_32b": (3, 32)}
+"""The code of a swizzle in a descriptor, and the bytes of a line that it permutes."""
+
+K_BYTES = 32
+"""Bytes of a row of A that one `wgmma` reads."""
+
+
+@lowers(nvgpu.WarpgroupGenerateDescriptorOp)
+def _descriptor(lowering: KernelLowering, op: nvgpu.WarpgroupGenerateDescriptorOp) -> None:
+    """Eight lines are a stride apart, and boxes of the tensor map a leading dimension."""
+    kind = _of(op, op.tensorMap, nvgpu.TensorMapDescriptorType)
+    code, line = SWIZZLES[kind.swizzle.data]
+    if not code:
+        fail(op, "expected a tensor map that swizzles 32, 64 or 128 bytes, got none")
+    rows = kind.tensor.get_shape()[0]
+    bits = code << 62 | (8 * line // UNIT) << 32 | (rows * line // UNIT) << 16
+    _, place = place_of(lowering, op, op.tensor, [0] * len(memory_of(op.tensor).get_shape()))
+    base = lowering.scalars.add(place.base, place.offset)
+    start = lowering.emitter.pure("cvt.u64.u32", lowering.emitter.pure("bfe.u32", base, 4, 14))
+    lowering.values[op.descriptor] = [lowering.emitter.pure("add.s64", start, Immediate(f"{bits:#x}"))]
+
+
+@lowers(nvgpu.WarpgroupMmaInitAccumulatorOp)
+def _zeros(lowering: KernelLowering, op: nvgpu.WarpgroupMmaInitAccumulatorOp) -> None:
+    registers = _accumulator(lowering, op, op.matrixC.type)
+    lowering.emitter.clear(registers)
+    lowering.values[op.matrixC] = registers
+
+
+def _accumulator(lowering: KernelLowering, op: Operation, kind: nvgpu.WarpgroupAccumulatorType) -> Fragment:
+    """Fresh registers for the sums of a warpgroup: those of each `wgmma`, one below the other."""
+    rows, columns = _sizes(op, kind.fragmented)
+    if kind.fragmented.element_type != f32 or rows % M:
+        fail(op, f"{op.name} is lowered for sums in f32 of a multiple of {M} rows, got {kind.fragmented}")
+    return lowering.emitter.registers("f32", rows * columns // (4 * LANES))
+
+
+def _sizes(op: Operation, kind: Memory | AnyVector) -> tuple[int, int]:
+    shape = kind.get_shape()
+    if len(shape) != 2 or min(shape) <= 0:
+        fail(op, f"expected two sizes that are known, got {kind}")
+    return shape[0], shape[1]
+
+
+@lowers(nvgpu.WarpgroupMmaOp)
+def _warpgroup_mma(lowering: KernelLowering, op: nvgpu.WarpgroupMmaOp) -> None:
+    """As many `wgmma` as the shapes need, in one group."""
+    tensors = [_of(op, value, nvgpu.WarpgroupDescriptorType).tensor for value in (op.descriptorA, op.descriptorB)]
+    (rows, deep), (_, columns) = (_sizes(op, tensor) for tensor in tensors)
+    a, b = (_element(tensor.element_type, tf32=True) for tensor in tensors)
+    size = element_bits(op, tensors[0]) // 8
+    emitter, k = lowering.emitter, K_BYTES // size
+    opcode = f"wgmma.mma_async.sync.aligned.m{M}n{columns}k{k}.f32.{a}.{b}"
+    sums = lowering.fragment(op.matrixC)
+    in_place = op.matrixC.type == op.matrixD.type and only_use_is_here(op.matrixC, op)
+    result = sums if in_place else _accumulator(lowering, op, op.matrixD.type)
+    lowering.fragments.copy(sums, result)
+    (first,), (second,) = lowering.fragment(op.descriptorA), lowering.fragment(op.descriptorB)
+    each = M * columns // (4 * LANES)
+    transposes = [int(op.transposeA is not None), int(op.transposeB is not None)] if size == 2 else []
+    along_b = K_BYTES if op.transposeB is None else k * 8 * UNIT
+    emitter.emit("wgmma.fence.sync.aligned")
+    for down in range(rows // M):
+        own = result[down * each : (down + 1) * each]
+        for step in range(deep // k):
+            descriptors = (
+                _behind(lowering, first, step * K_BYTES + down * M * deep * size),
+                _behind(lowering, second, step * along_b),
+            )
+            emitter.emit(opcode, own, *descriptors, 1, 1, 1, *transposes)
+    emitter.emit("wgmma.commit_group.sync.aligned")
+    emitter.emit("wgmma.wait_group.sync.aligned", 1 if op.waitGroup is None else op.waitGroup.value.data)
+    lowering.values[op.matrixD] = result
+
+
+def _behind(lowering: KernelLowering, descriptor: VirtualRegister, bytes: int) -> VirtualRegister:
+    """The descriptor of what begins so many bytes further on."""
+    return lowering.emitter.pure("add.s64", descriptor, bytes // UNIT) if bytes else descriptor
+
+
+@lowers(nvgpu.WarpgroupMmaStoreOp)
+def _store_sums(lowering: KernelLowering, op: nvgpu.WarpgroupMmaStoreOp) -> None:
+    """Each warp has 16 rows of every 64: a lane two neighbours of a row, and two eight rows below, of eight columns."""
+    rows, columns = _sizes(op, _of(op, op.matrixD, nvgpu.WarpgroupAccumulatorType).fragmented)
+    registers, s = iter(lowering.fragment(op.matrixD)), lowering.scalars
+    warp, lane = s.shift_right(lowering.thread, 5), lowering.lane
+    row = s.add(s.multiply(s.mask(warp, 3) if isinstance(warp, VirtualRegister) else warp, 16), s.shift_right(lane, 2))
+    column = s.multiply(s.mask(lane, 3), 2)
+    for down in range(rows // M):
+        for across in range(columns // 8):
+            for below in (0, 8):
+                for right in (0, 1):
+                    at = s.add(row, down * M + below), s.add(column, across * 8 + right)
+                    space, place = place_of(lowering, op, op.dstMemref, at)
+                    lowering.emitter.store(space, [next(registers)], place)

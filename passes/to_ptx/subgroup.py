@@ -1,0 +1,238 @@
+"""Operations of upstream's `gpu` that a warp does together: exchanges, reductions, and products by `wmma`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32, i32
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ...dialect.isa import wmma
+from ...dialect.isa.form import Shape
+from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.layouts.layout import LANES
+from ...dialect.mlir import subgroup
+from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
+from ...dialect.warp.attributes import type_name
+from ..diagnostics import fail
+from .elements import Elements, HeldElement
+from .emitter import At, Both, VirtualRegister
+from .epilogue import ElementPacking
+from .fragments import Fragment
+from .kernel import KernelLowering, lowers
+from .thread_code import give, number_of
+from .thread_memory import place_of
+
+# Exchanges and reductions.
+
+
+def _bits(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualRegister:
+    """A number of 32 bits as its bits."""
+    if value.type not in (f32, i32):
+        fail(op, f"{op.name} is lowered for f32 and i32, got {value.type}")
+    return lowering.emitter.compute("mov.b32", number_of(lowering, value).held, type="b32")
+
+
+def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) -> HeldElement:
+    return HeldElement(lowering.emitter.compute("mov.b32", bits, type="f32") if kind == f32 else bits)
+
+
+@lowers(subgroup.ShuffleOp)
+def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
+    """Within segments of `width` lanes: the last operand has the bits that lanes of a segment share, and the lane
+    beyond which nothing is taken, the first for `up`."""
+    emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.data.value
+    shared = s.multiply(s.subtract(LANES, lowering.scalar(op.width)), 1 << 8)
+    clamp = shared if mode == "up" else s.add(shared, LANES - 1)
+    moved, valid = emitter.register("b32"), emitter.register("pred")
+    opcode = f"shfl.sync.{'bfly' if mode == 'xor' else mode}.b32"
+    source, offset = _bits(lowering, op, op.value), lowering.scalar(op.offset)
+    emitter.emit(opcode, Both(moved, valid), source, offset, clamp, 0xFFFFFFFF)
+    give(lowering, op.shuffleResult, _number(lowering, op.value.type, moved))
+    lowering.values[op.valid] = valid
+
+
+COMBINE: Mapping[ReductionKind, type[Operation]] = {
+    ReductionKind.MINUI: arith.MinUIOp,
+    ReductionKind.MINSI: arith.MinSIOp,
+    ReductionKind.MAXUI: arith.MaxUIOp,
+    ReductionKind.MAXSI: arith.MaxSIOp,
+    ReductionKind.MINNUMF: arith.MinnumfOp,
+    ReductionKind.MAXNUMF: arith.MaxnumfOp,
+    ReductionKind.MINIMUMF: arith.MinimumfOp,
+    ReductionKind.MAXIMUMF: arith.MaximumfOp,
+    ReductionKind.AND: arith.AndIOp,
+    ReductionKind.OR: arith.OrIOp,
+    ReductionKind.XOR: arith.XOrIOp,
+}
+"""What two numbers become in a reduction; a sum and a product depend on the kind of number."""
+
+
+def _combiner(reduction: ReductionKind, kind: Attribute) -> Operation:
+    if reduction == ReductionKind.ADD:
+        op = arith.AddfOp if kind == f32 else arith.AddiOp
+    elif reduction == ReductionKind.MUL:
+        op = arith.MulfOp if kind == f32 else arith.MuliOp
+    else:
+        op = COMBINE[reduction]
+    return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
+
+
+@lowers(subgroup.SubgroupReduceOp)
+def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
+    """Pairs of lanes, then pairs of pairs: every lane has the result, in the same order of operations."""
+    kind, emitter = op.value.type, lowering.emitter
+    size = LANES if op.cluster_size is None else op.cluster_size.value.data
+    stride = op.cluster_stride.value.data
+    if size * stride > LANES or size & (size - 1) or stride & (stride - 1):
+        fail(op, f"expected powers of two lanes within a warp, got {size} that are {stride} apart")
+    value, combiner = HeldElement(_bits(lowering, op, op.value)), _combiner(op.op.data, kind)
+    elements = Elements(emitter, lowering.target)
+    value = _number(lowering, kind, _bits(lowering, op, op.value))
+    distance = stride
+    while distance < size * stride:
+        bits = emitter.compute("mov.b32", value.held, type="b32")
+        other = emitter.compute("shfl.sync.bfly.b32", bits, distance, LANES - 1, 0xFFFFFFFF)
+        value = elements.lower(combiner, [value, _number(lowering, kind, other)])
+        distance *= 2
+    give(lowering, op.result, value)
+
+
+# Products by `wmma`, whose fragments are opaque.
+
+ACROSS = {16: 16, 8: 32, 32: 8}
+"""N by M, and M by N, of the shapes with K = 16."""
+
+NARROW_K = {"tf32": Shape(16, 16, 8), "f64": Shape(8, 8, 4)}
+"""The one shape of some types."""
+
+
+def _type(op: Operation, kind: MmaMatrixType) -> ElementType:
+    """The element type of a matrix in PTX: f32 is multiplied as tf32."""
+    name = type_name(kind.matrix.element_type)
+    multiplied = kind.operand.data != "COp"
+    names = {"f32": "tf32" if multiplied else "f32", "si8": "s8", "ui8": "u8", "i8": "s8", "i32": "s32"}
+    element = ELEMENT_TYPES.get(names.get(name, name))
+    if element is None:
+        fail(op, f"wmma has no matrices of {name}")
+    return element
+
+
+def _shape(op: Operation, kind: MmaMatrixType) -> Shape:
+    """The shape of the products that a matrix is an operand of."""
+    element, (rows, columns) = _type(op, kind), kind.matrix.get_shape()
+    shape = NARROW_K.get(element.name)
+    if shape is None:
+        m, n = {"AOp": (rows, ACROSS.get(rows, 0)), "BOp": (ACROSS.get(columns, 0), columns)}.get(
+            kind.operand.data, (rows, columns)
+        )
+        shape = Shape(m, n, 16)
+    if kind.operand.data == "COp" and (rows, columns) == (16, 16):
+        return shape
+    role = kind.operand.data[0].lower()
+    if wmma.extent(shape, role) != (rows, columns):
+        fail(op, f"wmma has no operand {role.upper()} of {rows} x {columns} in {element.name}")
+    return shape
+
+
+def _place(lowering: KernelLowering, op: Operation, memory: SSAValue, indices: list[SSAValue]) -> tuple[str, At]:
+    return place_of(lowering, op, memory, lowering.indices(indices))
+
+
+def _registers(lowering: KernelLowering, op: Operation, kind: MmaMatrixType) -> Fragment:
+    element, role = _type(op, kind), kind.operand.data[0].lower()
+    count = wmma.registers(_shape(op, kind), role, element)
+    register = element.name if element.name in ("f32", "f64") else "b32"
+    return lowering.emitter.registers(register, count)
+
+
+@lowers(subgroup.SubgroupMmaLoadMatrixOp)
+def _load(lowering: KernelLowering, op: subgroup.SubgroupMmaLoadMatrixOp) -> None:
+    kind = op.res.type
+    role, layout = kind.operand.data[0].lower(), "row" if op.transpose is None else "col"
+    space, place = _place(lowering, op, op.srcMemref, list(op.indices))
+    registers = _registers(lowering, op, kind)
+    opcode = f"wmma.load.{role}.sync.aligned.{layout}.{_shape(op, kind)}.{space}.{_type(op, kind).name}"
+    lowering.emitter.emit(opcode, registers, place, op.leadDimension.value.data)
+    lowering.values[op.res] = registers
+
+
+@lowers(subgroup.SubgroupMmaStoreMatrixOp)
+def _store(lowering: KernelLowering, op: subgroup.SubgroupMmaStoreMatrixOp) -> None:
+    kind = op.src.type
+    layout = "row" if op.transpose is None else "col"
+    if not isinstance(kind, MmaMatrixType):
+        fail(op, f"expected a matrix, got {kind}")
+    space, place = _place(lowering, op, op.dstMemref, list(op.indices))
+    opcode = f"wmma.store.d.sync.aligned.{layout}.{_shape(op, kind)}.{space}.{_type(op, kind).name}"
+    lowering.emitter.emit(opcode, place, lowering.fragment(op.src), op.leadDimension.value.data)
+
+
+@lowers(subgroup.SubgroupMmaComputeOp)
+def _compute(lowering: KernelLowering, op: subgroup.SubgroupMmaComputeOp) -> None:
+    kinds = [value.type for value in op.operands]
+    a, b, c = (kind for kind in kinds if isinstance(kind, MmaMatrixType))
+    layouts = ("row" if word is None else "col" for word in (op.a_transpose, op.b_transpose))
+    shape, element, total = _shape(op, a), _type(op, a).name, _type(op, c).name
+    inputs = "" if element == "f16" else f".{element}.{_type(op, b).name}"
+    rounding = ".rn" if element == "f64" else ""
+    clamped = ".satfinite" if total == "s32" else ""
+    opcode = f"wmma.mma.sync.aligned.{'.'.join(layouts)}.{shape}{rounding}.{total}{inputs}.{total}{clamped}"
+    result = _registers(lowering, op, op.res.type)
+    lowering.emitter.emit(opcode, result, *(lowering.fragment(value) for value in op.operands))
+    lowering.values[op.res] = result
+
+
+@lowers(subgroup.SubgroupMmaConstantMatrixOp)
+def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp) -> None:
+    kind = op.res.type.matrix.element_type
+    registers = _registers(lowering, op, op.res.type)
+    packing = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target))
+    each = max(1, 32 // _type(op, op.res.type).bits)
+    number = number_of(lowering, op.value)
+    lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
+
+
+ELEMENTWISE: Mapping[subgroup.MmaElementwise, type[Operation]] = {
+    subgroup.MmaElementwise.ADDF: arith.AddfOp,
+    subgroup.MmaElementwise.SUBF: arith.SubfOp,
+    subgroup.MmaElementwise.MULF: arith.MulfOp,
+    subgroup.MmaElementwise.DIVF: arith.DivfOp,
+    subgroup.MmaElementwise.MAXF: arith.MaximumfOp,
+    subgroup.MmaElementwise.MINF: arith.MinimumfOp,
+    subgroup.MmaElementwise.NEGATEF: arith.NegfOp,
+    subgroup.MmaElementwise.EXTF: arith.ExtFOp,
+    subgroup.MmaElementwise.ADDI: arith.AddiOp,
+    subgroup.MmaElementwise.SUBI: arith.SubiOp,
+    subgroup.MmaElementwise.MULI: arith.MuliOp,
+    subgroup.MmaElementwise.DIVS: arith.DivSIOp,
+    subgroup.MmaElementwise.DIVU: arith.DivUIOp,
+}
+"""The operation on elements of each on matrices; `negates` has none in `arith`."""
+
+
+@lowers(subgroup.SubgroupMmaElementwiseOp)
+def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp) -> None:
+    if op.opType.data not in ELEMENTWISE:
+        fail(op, f"{op.name} {op.opType.data.value} is not lowered")
+    elements = Elements(lowering.emitter, lowering.target)
+    packing, kinds = ElementPacking(lowering.emitter, elements), [_matrix(op, value) for value in (*op.args, op.res)]
+    *sources, result = (kind.matrix.element_type for kind in kinds)
+    scalar = ELEMENTWISE[op.opType.data].create(operands=Block(arg_types=sources).args, result_types=[result])
+    operands = [_elements(op, packing, lowering.fragment(v), k) for v, k in zip(op.args, kinds, strict=False)]
+    computed = [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
+    each = max(1, 32 // _type(op, kinds[-1]).bits)
+    lowering.values[op.res] = [packing.pack(result, computed[n : n + each]) for n in range(0, len(computed), each)]
+
+
+def _matrix(op: Operation, value: SSAValue) -> MmaMatrixType:
+    if not isinstance(value.type, MmaMatrixType):
+        fail(op, f"expected a matrix, got {value.type}")
+    return value.type
+
+
+def _elements(op: Operation, packing: ElementPacking, registers: Fragment, kind: MmaMatrixType) -> list[HeldElement]:
+    element = _type(op, kind)
+    count = len(registers) * max(1, 32 // element.bits)
+    return [packing.element(element, registers, number) for number in range(count)]

@@ -1,0 +1,270 @@
+"""Nests of loops in float64: elementwise operations, reductions, and sums of products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
+
+from ...dialect.mlir.affine import FIXED, is_plain, steps_of, windows
+from ...dialect.mlir.bodies import Factor, Weighted, weighted
+from ...dialect.mlir.contraction import METADATA
+from ...dialect.nest import Access, Combination, Nest
+from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
+from ..base.errors import HostError
+from .elements import EXACT, Bounded, Slack, bounded, evaluate, operations
+from .product import ACCUMULATORS, ROUNDINGS, Accumulator, History, Reference, expanded, product_of
+
+Scope: TypeAlias = Mapping[SSAValue, Reference]
+"""The arrays that values stand for."""
+
+# Operands along loops.
+
+
+def sizes_of(nest: Nest, scope: Scope) -> list[int]:
+    """The size of each loop."""
+    sizes = [1] * nest.loops
+    for access in nest.accesses:
+        for loop, size in zip(access.loops, scope[access.value].value.shape, strict=True):
+            if loop != FIXED:
+                sizes[loop] = size
+    return sizes
+
+
+def along(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, list[int]]:
+    """An array with a dimension for each loop that its map runs along, and these loops, in order.
+
+    Raises:
+        HostError: for dimensions that run along anything but sums of loops times constants, or a loop divided by one.
+    """
+    array, map_ = _repeated(array, map_, sizes)
+    forms = windows(map_)
+    if forms is None:
+        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
+    loops = sorted({loop for by, _ in forms for loop in by})
+    steps, first = steps_of(map_, array.strides)
+    start = (first or 0) // array.itemsize
+    memory = as_strided(array, (1 + start,), (array.itemsize,))[start:]
+    return as_strided(memory, [sizes[loop] for loop in loops], [steps[loop] or 0 for loop in loops]), loops
+
+
+def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, AffineMap]:
+    """An operand with as many elements along a dimension as the loop has turns that its map divides by a number."""
+    results = list(map_.results)
+    for axis, expression in enumerate(results):
+        if not isinstance(expression, AffineBinaryOpExpr) or expression.kind is not AffineBinaryOpKind.FloorDiv:
+            continue
+        loop, by = expression.lhs, expression.rhs
+        if isinstance(loop, AffineDimExpr) and isinstance(by, AffineConstantExpr):
+            array, results[axis] = np.repeat(array, by.value, axis).take(range(sizes[loop.position]), axis), loop
+    return array, AffineMap(map_.num_dims, 0, tuple(results))
+
+
+def _along_all(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
+    """An array with a dimension for each loop, of size 1 for those that its map does not run along."""
+    array, loops = along(op, array, map_, sizes)
+    return array[tuple(slice(None) if loop in loops else None for loop in range(len(sizes)))]
+
+
+def letters(loops: Sequence[int]) -> str:
+    """A letter for each loop."""
+    return "".join(chr(ord("a") + loop) for loop in loops)
+
+
+# Elementwise operations, and those that reduce along some loops.
+#
+# Every operand gets a dimension for each loop. A sum of n terms in any order, with the roundings u of its type, or of
+# f32 if that is wider, is off by
+#
+#     sum of the errors of the terms + (n + 1) u (|C| + sum of |terms|)
+#
+# a product of n factors by the same share of all factors' largest absolute values, a maximum or minimum by the largest
+# error of a term.
+
+UNITS: Mapping[DType, float] = {
+    DTYPES["f64"]: 2.0**-52,
+    DTYPES["f32"]: 2.0**-23,
+    DTYPES["f16"]: 2.0**-23,
+    DTYPES["bf16"]: 2.0**-23,
+}
+"""The roundings of sums and products along loops, by type: those of 16 bits are made in f32 and rounded once."""
+
+APPROXIMATE = Slack(2.0**-16, 2.0**-126)
+"""How far off an element may be that rows were reduced for, before it is rounded to 16 bits. What is smaller in f32
+than the second may be taken for 0 on the way to it."""
+
+EXTREMES: Mapping[str, Callable[..., Floats]] = {
+    "arith.maximumf": np.maximum.reduce,
+    "arith.maxnumf": np.fmax.reduce,
+    "arith.minimumf": np.minimum.reduce,
+    "arith.minnumf": np.fmin.reduce,
+    "arith.maxsi": np.maximum.reduce,
+    "arith.minsi": np.minimum.reduce,
+}
+SUMS = ("arith.addf", "arith.addi")
+SUBTRACTED = "arith.subf"
+PRODUCTS = ("arith.mulf", "arith.muli")
+
+
+def evaluate_nest(op: LinalgStructuredOperation, scope: Scope, accumulator: Accumulator) -> list[Reference] | None:
+    """What an operation leaves in each of its outputs; None if it has no meaning here."""
+    nest = Nest.of(op)
+    zeros = [i for i, value in enumerate(op.inputs) if not scope[value].value.ndim and not scope[value].value]
+    if (product := weighted(nest.body, zeros)) and is_plain(nest.maps[-1]):
+        return [_multiplied(op, nest, product, scope, accumulator)]
+    if nest.is_elementwise:
+        return elementwise(op, nest, scope)
+    reduction = nest.combination
+    return None if reduction is None or not _reduces(nest, reduction) else [_reduced(op, nest, reduction, scope)]
+
+
+def elementwise(op: Operation, nest: Nest, scope: Scope) -> list[Reference]:
+    """What an elementwise operation leaves in each of its outputs."""
+    sizes = sizes_of(nest, scope)
+    inputs = _inputs(op, nest, scope, sizes)
+    history = _history(nest, scope, History(elementwise=operations(nest.body)))
+    results: list[Reference] = []
+    for written, value in zip(nest.writes, nest.yielded, strict=True):
+        dtype = scope[written.value].dtype
+        slack = APPROXIMATE if history.reductions and dtype in ROUNDINGS else EXACT
+        made = evaluate(nest.body, value, inputs, slack)
+        elements, error = (_in_order(array, sizes, written.loops)[..., 0].copy() for array in (made.value, made.error))
+        error = error + _left_unrounded(nest, elements, dtype)
+        results.append(Reference(elements, error, dtype, history))
+    return results
+
+
+def _left_unrounded(nest: Nest, value: Floats, dtype: DType) -> Floats | float:
+    """What the roundings of integers times scales change, for a product that may multiply its sums with the scales
+    (`docs/narrow.md`)."""
+    if dtype not in ROUNDINGS or not isinstance(nest.writes[0].value.owner, memref.AllocOp):
+        return 0.0
+    kinds = [access.element.type for access in nest.reads]
+    narrow = any(isinstance(kind, IntegerType) and kind.bitwidth in (4, 8) for kind in kinds)
+    if not narrow or not any(isinstance(op, arith.SIToFPOp | arith.UIToFPOp) for op in nest.body.ops):
+        return 0.0
+    unit, least = ROUNDINGS[dtype]
+    return operations(nest.body) * (unit * np.abs(value) + least)
+
+
+def _reduces(nest: Nest, how: Combination) -> bool:
+    """Whether an operation reduces along the loops that its only output does not run along, in a way that is known."""
+    kept = [loop for loop in range(nest.loops) if loop not in nest.summed]
+    if how.by.name == SUBTRACTED and how.by.operands[0] is not nest.writes[0].element:
+        return False
+    return sorted(nest.writes[0].loops) == kept and how.by.name in (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
+
+
+def _reduced(op: Operation, nest: Nest, how: Combination, scope: Scope) -> Reference:
+    """What an operation that reduces leaves in its output."""
+    (written,), sizes = nest.writes, sizes_of(nest, scope)
+    out, made = scope[written.value], evaluate(nest.body, how.value, _inputs(op, nest, scope, sizes))
+    terms = Bounded(*(_in_order(array, sizes, written.loops) for array in (made.value, made.error)))
+    result = _combined(how.by.name, bounded(out), terms, UNITS.get(out.dtype, 0.0))
+    if out.dtype.kind in "iu":
+        result = Bounded(rounded(result.value, out.dtype), result.error)
+    history = History(elementwise=operations(nest.body) - 1, reductions=1)
+    return Reference(result.value, result.error, out.dtype, _history(nest, scope, history))
+
+
+def _in_order(array: Floats, sizes: Sequence[int], order: Sequence[int]) -> Floats:
+    """An array along all loops with the dimensions of the output first, and one for all other loops."""
+    others = [loop for loop in range(len(sizes)) if loop not in order]
+    moved: Floats = np.broadcast_to(array, sizes).transpose([*order, *others])
+    return moved.reshape([*(sizes[loop] for loop in order), math.prod(sizes[loop] for loop in others)])
+
+
+def _combined(by: str, start: Bounded, terms: Bounded, unit: float) -> Bounded:
+    """All terms along the last dimension with what was there before."""
+    added = -terms.value if by == SUBTRACTED else terms.value
+    value = np.concatenate([start.value[..., None], added], axis=-1)
+    error = np.concatenate([start.error[..., None], terms.error], axis=-1)
+    count = value.shape[-1]
+    if by in EXTREMES:
+        return Bounded(EXTREMES[by](value, axis=-1), error.max(axis=-1))
+    if by in (*SUMS, SUBTRACTED):
+        total = value.sum(axis=-1)
+        off = error.sum(axis=-1) + count * unit * np.abs(value).sum(axis=-1)
+    else:
+        total = value.prod(axis=-1)
+        largest = (np.abs(value) + error).prod(axis=-1)
+        off = largest - np.abs(total) + count * unit * largest
+    return Bounded(total, np.where(np.isinf(error).any(axis=-1), np.inf, np.where(np.isfinite(total), off, 0.0)))
+
+
+def _history(nest: Nest, scope: Scope, own: History) -> History:
+    return own.after(*(scope[access.value].history for access in nest.used))
+
+
+def _inputs(op: Operation, nest: Nest, scope: Scope, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
+    """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
+    inputs: dict[SSAValue, Bounded] = {value: bounded(found) for value, found in scope.items() if found.value.ndim == 0}
+    for access in nest.used:
+        found = bounded(scope[access.value])
+        both = (_along_all(op, array, access.map, sizes) for array in (found.value, found.error))
+        inputs[access.element] = Bounded(*both)
+    for index, loop in nest.indices.items():
+        shape = [-1 if other == loop else 1 for other in range(len(sizes))]
+        number = np.arange(sizes[loop], dtype=np.float64).reshape(shape)
+        inputs[index] = Bounded(number, np.zeros_like(number))
+    return inputs
+
+
+# Sums of products.
+
+
+def _multiplied(
+    op: LinalgStructuredOperation, nest: Nest, product: Weighted, scope: Scope, accumulator: Accumulator
+) -> Reference:
+    """What an operation that adds products leaves in its output."""
+    sizes, weight = sizes_of(nest, scope), _weight(product, scope)
+    if product.converted:
+        accumulator = replace(accumulator, unit=max(accumulator.unit, ACCUMULATORS["f32"].unit))
+    factors: list[Reference] = []
+    maps: list[str] = []
+    for factor in product.factors:
+        access = nest.reads[factor.argument]
+        operand = _read(_dense(op, access, scope), factor)
+        value, loops = along(op, operand.value, access.map, sizes)
+        error, _ = along(op, operand.error, access.map, sizes)
+        by = 1.0 if factors else weight
+        factors.append(replace(operand, value=value * by, error=error * abs(by)))
+        maps.append(letters(loops))
+    written = nest.writes[0]
+    return product_of(op, factors, scope[written.value], [*maps, letters(written.loops)], accumulator)
+
+
+def _weight(body: Weighted, scope: Scope) -> float:
+    """What a product is multiplied with before it is added."""
+    weight = -1.0 if body.negated else 1.0
+    for value in body.weights:
+        constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+        known = constant.value.data if isinstance(constant, FloatAttr | IntegerAttr) else scope[value].value
+        weight *= float(known)
+    return weight
+
+
+def _dense(op: LinalgStructuredOperation, access: Access, scope: Scope) -> Reference:
+    """An input; of a sparse A, the matrix that it stands for."""
+    stored, words, function = scope[access.value].stored(), op.attributes.get(METADATA), op.parent_op()
+    if access.value is not op.inputs[0] or not isinstance(words, IntegerAttr) or not isinstance(function, func.FuncOp):
+        return stored
+    return expanded(op, stored, scope[function.body.block.args[words.value.data]])
+
+
+def _read(operand: Reference, factor: Factor) -> Reference:
+    """An operand as the body reads it: integers that are extended with zeros are unsigned."""
+    limits = integer_limits(operand.dtype)
+    if factor.unsigned and limits is not None and limits[0] < 0:
+        span = limits[1] - limits[0] + 1.0
+        return replace(operand, value=np.where(operand.value < 0, operand.value + span, operand.value))
+    return operand
