@@ -158,7 +158,6 @@ LOWERINGS: Mapping[str, str] = {
     "nvgpu.warpgroup.mma.store": "passes.to_ptx.nvgpu",
     "warp.ldmatrix": "passes.to_ptx.products",
     "warp.mma": "passes.to_ptx.products",
-    "warp.mma_sp": "passes.to_ptx.products",
     "warp.set_registers": "passes.to_ptx.products",
     "warp.stmatrix": "passes.to_ptx.products",
     "warp.wgmma": "passes.to_ptx.products",

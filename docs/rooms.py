@@ -266,7 +266,7 @@ in the lists of passes and operations.
 """
 
 OF_IDEAS = {
-    "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/product.py "
+    "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
     "passes/linalg/product.py passes/tile/metadata.py passes/to_ptx/memory_ops.py",
     "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "

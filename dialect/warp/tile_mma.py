@@ -39,8 +39,7 @@ from .attributes import (
 )
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
-from .op_shapes import flag
-from .product import word_properties
+from .op_shapes import flag, word_properties
 from .synchronisation import verify_counters
 
 # `warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions.

@@ -40,7 +40,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import verify_indices
-from .mma import metadata_type
+from .mma import metadata_type, verify_selector
 from .op_shapes import flag
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -326,10 +326,7 @@ class WgmmaOp(IRDLOperation):
         wanted = metadata_type(row.metadata)
         if self.e.type != wanted:
             raise VerifyException(f"expected the metadata to be {wanted}, got {self.e.type}")
-        selector = None if self.selector is None else self.selector.value.data
-        if selector not in row.selectors:
-            legal, got = " or ".join(map(str, row.selectors)), "none" if selector is None else selector
-            raise VerifyException(f"expected a sparsity selector of {legal} for {row.spelling}, got {got}")
+        verify_selector(row, self.selector)
 
     def _verify_operand(self, role: str, row: Wgmma, memory: Memory) -> None:
         along = self.major(role)

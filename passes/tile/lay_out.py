@@ -61,7 +61,7 @@ class Fp8ProductAsF16(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MmaOp, rewriter: PatternRewriter) -> None:
         operands = (op.a, "c"), (op.b, "r")
-        if op.scales or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
+        if op.scales or op.e is not None or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
             return
         a, b = (self._widened(rewriter, value, axis) for value, axis in operands)
         m, n, k = Shape.parse(op.shape.data)

@@ -90,7 +90,7 @@ def handler_of(op: Operation) -> Handler | None:
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
-PATIENT = {"warp.mma", "warp.mma_sp", "warp.convert_layout", "warp.convert"}
+PATIENT = {"warp.mma", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
 KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers

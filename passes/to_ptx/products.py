@@ -15,8 +15,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.mma import MmaOp, MmaSparseOp
-from ...dialect.warp.product import ProductOp
+from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import (
     ROWS,
     SetRegistersOp,
@@ -48,26 +47,28 @@ def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SS
     return held, fresh
 
 
-def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOperand]) -> None:
+@lowers(MmaOp)
+def _mma(lowering: KernelLowering, op: MmaOp) -> None:
     a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
     held, result = result_registers(lowering, op, c, op.d)
-    (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
+    (m, n), k = of_c.shape, of_a.shape[1] * op.sparsity
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
-    scaled: list[TrailingOperand] = []
-    for role, scale in zip("ab", op.scaling, strict=False):
+    extras: list[TrailingOperand] = []
+    if op.e is not None and op.selector is not None:
+        selector = op.selector.value.data
+        extras.append(TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]))
+    for role, scale in zip("ab", op.scales, strict=False):
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
-        scaled.append(TrailingOperand(words, of_b=role == "b"))
-    last = lowering.fragments.multiply(
-        op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
-    )  # fmt: skip
+        extras.append(TrailingOperand(words, of_b=role == "b"))
+    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), held, result, extras)
     lowering.values[op.d] = result
     if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
         _await_sums(lowering, last[0])
 
 
-def _ends_turn(op: ProductOp) -> bool:
+def _ends_turn(op: MmaOp) -> bool:
     """Whether a product is the last one of a turn of a loop."""
     block = op.parent
     if block is None or not isinstance(op.parent_op(), scf.ForOp):
@@ -86,11 +87,6 @@ def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
     lowering.emitter.emit("mov.b64", halves, register)
     low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
     lowering.emitter.emit("mov.b64", register, [low, halves[1]])
-
-
-@lowers(MmaOp)
-def _mma(lowering: KernelLowering, op: MmaOp) -> None:
-    product(lowering, op, ())
 
 
 @lowers(LdmatrixOp)
@@ -169,15 +165,6 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
     """What a comment says of a fragment that moves."""
     place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
-
-
-# Sparse products: `warp.mma_sp`.
-
-
-@lowers(MmaSparseOp)
-def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
-    selector = op.selector.value.data
-    product(lowering, op, (TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]),))
 
 
 # Matrix moves of epilogues: `warp.stmatrix`.

@@ -14,8 +14,8 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
 from ...numerics.array import Array
 from .decode import Context, describe, meaning

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Row
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.rows.grammar import Row
 from ...numerics.array import Array
 from .events import LANES, LEFT, Events, Geometry, Selection
 from .memory import FaultError

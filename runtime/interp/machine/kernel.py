@@ -9,8 +9,7 @@ from functools import partial
 from math import prod
 from typing import NamedTuple, cast
 
-from ....dialect.isa.form import Form
-from ....dialect.ptx.rows.grammar import Row
+from ....dialect.isa.row import Row
 from ....dialect.ptx.text.syntax import (
     Directive,
     Function,
@@ -59,11 +58,6 @@ class Decoded:
     row: Row
     traits: Traits
 
-    @property
-    def form(self) -> Form | None:
-        """What a matrix instruction is."""
-        return self.traits.form
-
     def slot(self, operand: object) -> RegisterSlot | None:
         """The register that an operand, or the base of an address, is; None for what is none, or a special one."""
         name = operand.name if isinstance(operand, Register) else ""
@@ -71,8 +65,9 @@ class Decoded:
 
     def named(self) -> dict[str, Operand]:
         """The operands by the names that the row gives them, of a row that leaves none out but at the end."""
-        slots = self.row.slots_of(self.traits.bindings)
-        return {slot.name: operand for slot, operand in zip(slots, self.source.operands, strict=False)}
+        operands = self.source.operands
+        slots = self.row.signature(self.traits.bindings, len(operands))
+        return {slot.name: operand for slot, operand in zip(slots, operands, strict=False)}
 
 
 class ClusterBounds(NamedTuple):

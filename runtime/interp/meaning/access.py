@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Symbol, Vector
 from ....dialect.ptx.types import bits_of
 from ...numerics import floats

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ....dialect.ptx.kinds import kind_of
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..machine.decode import Context, meaning
@@ -39,10 +38,9 @@ def computes(*names: str) -> Callable[[Computation], Computation]:
 def operands(ctx: Context, bound: Bindings) -> list[Source]:
     """The operands, as the row says: what they are, and of which types."""
     found: list[Source] = []
-    for slot, operand in zip(ctx.row.slots_of(bound), ctx.operands, strict=False):
-        kind = kind_of(slot, bound)
+    for slot, operand in zip(ctx.row.signature(bound, len(ctx.operands)), ctx.operands, strict=False):
         take = ctx.dest if slot.written else ctx.source
-        found += [take(item, kind.type, wide=kind.wider) for item in ctx.items(operand)]
+        found += [take(item, slot.type, wide=slot.wider) for item in ctx.items(operand)]
     return found
 
 

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Symbol
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.isa.tensor_map import (
     MAP_ALIGNMENT,
     ORDERED,
@@ -22,7 +23,6 @@ from ....dialect.isa.tensor_map import (
     most_offset,
 )
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning

@@ -12,10 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....dialect.isa.form import CONSTANT, DESCRIPTOR
+from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
 from ...numerics.product import MatrixProduct, SideOperands
