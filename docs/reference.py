@@ -134,11 +134,12 @@ _SCHEDULE = _fields_of_schedules()
 
 OPERATIONS = """# Operations
 
-This page lists the operations of two dialects:
+This page lists the operations of three dialects:
 
 - `warp` is the level of kernels between `linalg` and PTX: products of fragments, copies to shared memory, barriers. Its
   kernels also use `gpu`, `scf`, `arith` and `memref`.
 - `ptx` has the PTX instructions.
+- `nvgpu` is upstream's dialect of operations on tensor cores, which xDSL lacks; kernels in it are lowered too.
 
 The page is generated from the definitions of the operations. An example comes from the docstring, or from a test that
 prints the operation and parses it again.

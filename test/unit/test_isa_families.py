@@ -190,6 +190,7 @@ def test_sparse_a_stands_for_the_columns_of_the_text() -> None:
     for key, row in keys.items():
         (first, width), layout, grain = WINDOWS[key], row.layout("a"), row.granularity
         per_register = max(1, 32 // row.container_bits("a"))
+        assert grain is not None
         for lane, start in product(range(LANES), range(0, layout.elements, per_register)):
             stored = [layout.position(lane, start + i) for i in range(per_register)]
             assert {r for r, _ in stored} == {SPARSE_ROWS[key](lane >> 2, start)}
@@ -213,6 +214,8 @@ METADATA: dict[tuple[str, int], Callable[[int, int, int, int], tuple[int, int]]]
 def test_metadata_lies_where_the_figures_have_it() -> None:
     for row in SPARSE:
         formula = METADATA[str(row.shape), row.container_bits("a")]
+        assert row.granularity is not None
+        assert row.metadata is not None
         chunks = row.shape.k // row.granularity.chunk
         for r, c, f in product(range(16), range(chunks), row.selectors):
             assert row.metadata.find(r=r, c=c, f=f) == formula(r % 8, r // 8, c, f), row.spelling

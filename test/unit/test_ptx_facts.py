@@ -8,6 +8,7 @@ from warploom.dialect.isa.row import ANYTHING, LABEL, Row
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.ptx.instruction import InstructionError, UnavailableError, facts_of, has, result_type, storage
 from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible
 
 SM_90A = target("sm_90a")
@@ -33,6 +34,7 @@ def test_a_pure_row_sets_registers_from_operands_alone(row: Row) -> None:
     assert "cc" not in row.spelling.split(".")
     assert row.root not in ("addc", "subc", "madc")
     if reads_memory(row):
+        assert isinstance(row, PatternRow)
         spaces = {bindings["P"] for spelling in row.samples() if (bindings := row.match(spelling)) is not None}
         assert row.root == "ld"
         assert spaces <= set(CONSTANT)

@@ -156,13 +156,13 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+6 {{expected an integer constant, got 1.000000e+00 : f32}}
+// expected-error @+6 {{arith.constant is lowered for vectors of whole registers, got vector<3xf16>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
     %c0 = arith.constant 0 : index
-    %x = arith.constant 1.0 : f32
+    %x = arith.constant dense<1.0> : vector<3xf16>
     "gpu.return"() : () -> ()
   }) {sym_name = "float_constant", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -184,13 +184,13 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+6 {{gpu.block_dim is not lowered to PTX inside a kernel}}
+// expected-error @+6 {{gpu.printf is not lowered to PTX inside a kernel}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
     %c0 = arith.constant 0 : index
-    %x = "gpu.block_dim"() <{dimension = #gpu<dim x>}> : () -> index
+    gpu.printf "x"
     "gpu.return"() : () -> ()
   }) {sym_name = "operation", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

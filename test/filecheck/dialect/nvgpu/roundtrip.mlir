@@ -6,7 +6,7 @@
 !tok = !nvgpu.mbarrier.token
 !map = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = nan, interleave = none>
 !map2 = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = none, l2promo = l2promo_128b, oob = zero, interleave = interleave_16b>
-func.func @f(%src: memref<128x128xf32>, %dst: memref<3x16x128xf32, 3>, %i: index, %p: i1, %m: !map, %s: memref<64x64xf16,3>, %mask: i16, %m2: !map2, %u: memref<*xf16>) {
+func.func @f(%src: memref<128x128xf32>, %dst: memref<3x16x128xf32, 3>, %i: index, %p: i1, %m: !map, %s: memref<64x64xf16,3>, %mask: i16, %m2: !map2, %u: memref<*xf16>, %out: memref<64x64xf32>) {
   // CHECK: nvgpu.device_async_copy %{{[a-z0-9_]+}}[%{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}], %{{[a-z0-9_]+}}[%{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}], 4, %{{[a-z0-9_]+}} {bypassL1} : memref<128x128xf32> to memref<3x16x128xf32, 3 : i64>
   %0 = nvgpu.device_async_copy %src[%i, %i], %dst[%i, %i, %i], 4, %i {bypassL1} : memref<128x128xf32> to memref<3x16x128xf32, 3>
   // CHECK: nvgpu.device_async_create_group %{{[a-z0-9_]+}}
@@ -51,6 +51,8 @@ func.func @f(%src: memref<128x128xf32>, %dst: memref<3x16x128xf32, 3>, %i: index
   %c = nvgpu.warpgroup.mma.init.accumulator -> !nvgpu.warpgroup.accumulator<fragmented = vector<64x64xf32>>
   // CHECK: nvgpu.warpgroup.mma %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}} {transposeB} : <tensor = memref<64x64xf16, 3 : i64>>, <tensor = memref<64x64xf16, 3 : i64>>, <fragmented = vector<64x64xf32>> -> <fragmented = vector<64x64xf32>>
   %e = nvgpu.warpgroup.mma %d, %d, %c {transposeB} : !nvgpu.warpgroup.descriptor<tensor = memref<64x64xf16, 3>>, !nvgpu.warpgroup.descriptor<tensor = memref<64x64xf16, 3>>, !nvgpu.warpgroup.accumulator<fragmented = vector<64x64xf32>> -> !nvgpu.warpgroup.accumulator<fragmented = vector<64x64xf32>>
+  // CHECK: nvgpu.warpgroup.mma.store %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}} : <fragmented = vector<64x64xf32>> to memref<64x64xf32>
+  nvgpu.warpgroup.mma.store %e, %out : !nvgpu.warpgroup.accumulator<fragmented = vector<64x64xf32>> to memref<64x64xf32>
   return
 }
 func.func @g(%v: vector<4xf32>, %a: vector<4x2xf16>, %bb: vector<4x2xf16>, %cc: vector<2x2xf16>, %meta: vector<2xi16>, %s: memref<64x64xf16, 3>, %i: index) {
@@ -58,6 +60,8 @@ func.func @g(%v: vector<4xf32>, %a: vector<4x2xf16>, %bb: vector<4x2xf16>, %cc: 
   %r = nvgpu.rcp %v {rounding = approx, ftz} : vector<4xf32>
   // CHECK: nvgpu.mma.sp.sync(%{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}) metadata(%{{[a-z0-9_]+}}) {mmaShape = [16 : i64, 8 : i64, 32 : i64], sparsitySelector = 1 : i32} : (vector<4x2xf16>, vector<4x2xf16>, vector<2x2xf16>) -> vector<2x2xf16>
   %d = nvgpu.mma.sp.sync(%a, %bb, %cc) metadata(%meta) {mmaShape = [16, 8, 32], sparsitySelector = 1 : i32} : (vector<4x2xf16>, vector<4x2xf16>, vector<2x2xf16>) -> vector<2x2xf16>
+  // CHECK: nvgpu.mma.sync(%{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}) {mmaShape = [16 : i64, 8 : i64, 16 : i64]} : (vector<4x2xf16>, vector<2x2xf16>, vector<2x2xf16>) -> vector<2x2xf16>
+  %dense = nvgpu.mma.sync(%a, %cc, %cc) {mmaShape = [16, 8, 16]} : (vector<4x2xf16>, vector<2x2xf16>, vector<2x2xf16>) -> vector<2x2xf16>
   // CHECK: nvgpu.ldmatrix %{{[a-z0-9_]+}}[%{{[a-z0-9_]+}}, %{{[a-z0-9_]+}}] {numTiles = 4 : i32, transpose = false} : memref<64x64xf16, 3 : i64> -> vector<4x2xf16>
   %l = nvgpu.ldmatrix %s[%i, %i] {numTiles = 4 : i32, transpose = false} : memref<64x64xf16, 3> -> vector<4x2xf16>
   return
