@@ -8,6 +8,9 @@ JOBS := 2
 CORPUS := build/corpus/bin
 CUTE := build/cute/bin
 
+# Python keeps what it has compiled: the processes that tests start would each compile the same modules again
+unexport PYTHONDONTWRITEBYTECODE
+
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
@@ -41,8 +44,9 @@ lint: $(TESTABLE)
 lit: $(TESTABLE)
 	$(BIN)/lit -j$(JOBS) test/filecheck
 
+# the tests of a file in one process, which makes what they share once
 pytest: $(TESTABLE)
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 # every candidate spelling on every target: about ten minutes; products of every type and form: another ten; and all
 # combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two; and the
