@@ -19,7 +19,8 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.isa.form import ADDRESS, CONSTANT, SCALAR, SELECTOR, Form
+from warploom.dialect.isa.form import Form
+from warploom.dialect.isa.row import ADDRESS, CONSTANT, SCALAR, SELECTOR
 from warploom.dialect.isa.targets import TARGETS
 from warploom.runtime import check_ptx
 
@@ -29,7 +30,7 @@ REGISTERS = 64
 REFUSED = 1000
 
 TARGET = TARGETS["sm_120a"]
-FORMS = [form for forms in FAMILIES.values() for form in forms() if form.available(TARGET, (9, 0)) is None]
+FORMS = [form for forms in FAMILIES.values() for form in forms() if form.unavailable(TARGET, (9, 0)) is None]
 
 HEAD = f".version 9.0\n.target {TARGET}\n.address_size 64\n.visible .entry k()\n{{\n" + "".join(
     f".reg .{type} %{letter}<{REGISTERS}>;\n" for letter, type in DECLARED.items()

@@ -25,7 +25,7 @@ from typing import Any
 import peaks
 from gemm_types import KINDS, argument, output
 
-from warploom.dialect.isa.form import ProductForm
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, Kernel, compile, load_ptx
 from warploom.runtime.cuda.launch import FLUSH_BYTES
@@ -84,7 +84,7 @@ class Timer:
         return start.elapsed_time(end)
 
 
-def peak(torch: Any, timer: Timer, row: ProductForm, kind: str, target: str) -> Row:
+def peak(torch: Any, timer: Timer, row: Mma, kind: str, target: str) -> Row:
     """The register-only peak of an instruction: two CTAs of eight warps on each SM."""
     ctas = 2 * torch.cuda.get_device_properties(0).multi_processor_count
     out = torch.empty(32 * peaks.WARPS, device="cuda", dtype=torch.float64)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warploom.dialect.isa.form import ProductForm
-from warploom.dialect.isa.mma import of_types, sparse_rows
+from warploom.dialect.isa.mma import Mma, of_types, sparse_rows
 
 WARPS, ACCUMULATORS, TURNS = 8, 8, 4096
 
@@ -13,23 +12,23 @@ WIDEST_SUM = {"s8": "s32", "f64": "f64"}
 """What products are accumulated in, where it is not f32."""
 
 
-def dense_row(name: str) -> ProductForm:
+def dense_row(name: str) -> Mma:
     """The largest `mma` for operands of a type, by its name in the ISA."""
     return _largest(of_types(name, name), name)
 
 
-def sparse_row(name: str) -> ProductForm:
+def sparse_row(name: str) -> Mma:
     """The largest `mma.sp::ordered_metadata` for operands of a type."""
     found = [r for r in sparse_rows() if r.a.name == r.b.name == name and r.ordered and not (r.satfinite or r.kind)]
     return _largest(found, name)
 
 
-def _largest(rows: Iterable[ProductForm], name: str) -> ProductForm:
+def _largest(rows: Iterable[Mma], name: str) -> Mma:
     accumulate = WIDEST_SUM.get(name, "f32")
     return max((r for r in rows if r.d.name == accumulate), key=lambda r: (r.shape.k, r.shape.m))
 
 
-def ptx_of(row: ProductForm, target: str) -> str:
+def ptx_of(row: Mma, target: str) -> str:
     """A kernel that only multiplies: independent accumulators per warp, operands in registers.
 
     Each accumulator has a B of its own, and A of 8-bit floats changes in every turn: sm_90 has no instruction for it,
@@ -70,7 +69,7 @@ def ptx_of(row: ProductForm, target: str) -> str:
     return "\n".join(lines)
 
 
-def operations(row: ProductForm, ctas: int) -> int:
+def operations(row: Mma, ctas: int) -> int:
     """Additions and multiplications of a launch of the kernel; a sparse A's zeros count."""
     m, n, k = row.shape
     return 2 * m * n * k * ACCUMULATORS * TURNS * WARPS * ctas

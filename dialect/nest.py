@@ -17,7 +17,7 @@ from .mlir.affine import loops_of
 from .warp.elements import shape_of
 
 
-class Access(NamedTuple):
+class NestAccess(NamedTuple):
     """An operand, how the loops index it, and the argument of the body that is its element."""
 
     value: SSAValue
@@ -43,27 +43,27 @@ class Nest(NamedTuple):
 
     loops: int
     summed: tuple[int, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
+    reads: tuple[NestAccess, ...]
+    writes: tuple[NestAccess, ...]
     body: Block
 
     @staticmethod
     def of(op: LinalgStructuredOperation) -> Nest:
         """The nest that an operation is."""
         maps, body = [attribute.data for attribute in op.get_indexing_maps()], op.body.block
-        accesses = tuple(map(Access, op.operands, maps, body.args))
+        accesses = tuple(map(NestAccess, op.operands, maps, body.args))
         kinds = [kind.data for kind in op.get_iterator_types()]
         summed = tuple(loop for loop, kind in enumerate(kinds) if kind != IteratorType.PARALLEL)
         first = len(op.inputs)
         return Nest(len(kinds), summed, accesses[:first], accesses[first:], body)
 
     @property
-    def accesses(self) -> tuple[Access, ...]:
+    def accesses(self) -> tuple[NestAccess, ...]:
         """What is read, then what is written."""
         return (*self.reads, *self.writes)
 
     @property
-    def used(self) -> list[Access]:
+    def used(self) -> list[NestAccess]:
         """The accesses whose elements the body uses."""
         return [access for access in self.accesses if access.element.uses and self.is_inside(access.element)]
 
@@ -109,7 +109,7 @@ class Nest(NamedTuple):
         owner = value.owner
         return (owner if isinstance(value, BlockArgument) else getattr(owner, "parent", None)) is self.body
 
-    def along(self, loop: int) -> tuple[Access, int, int] | None:
+    def along(self, loop: int) -> tuple[NestAccess, int, int] | None:
         """An access with a dimension along a loop alone, which dimension that is, and its size, known if one is; None
         if there is none."""
         found = [

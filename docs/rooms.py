@@ -58,10 +58,10 @@ ADDITIONS = (
     ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
     (
         "a way for warpgroups to multiply",
-        "its schedules in `passes/schedule/`, in the list of `in_registers.py`; a class in `passes/tile/` as above",
+        "its schedules in `passes/schedule/`, in `warpgroup.py`; a class in `passes/tile/` as above",
     ),
-    ("a kernel that reads and writes memory once, without a K loop", "a `Traversal` in `passes/tile/`"),
-    ("the expansion of a macro-operation", "a pattern in `passes/tile/expansions.py`, in the list of `expand.py`"),
+    ("a kernel that reads and writes memory once, without a K loop", "what makes a `Traversal`, in `passes/tile/`"),
+    ("the expansion of a macro-operation", "a pattern in `passes/tile/expand.py`, and its operation in `needs`"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/model.py`, or a file like it for another GPU"),
@@ -266,9 +266,9 @@ in the lists of passes and operations.
 """
 
 OF_IDEAS = {
-    "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/product.py "
+    "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
     "passes/linalg/product.py passes/tile/metadata.py passes/to_ptx/memory_ops.py",
-    "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expansions.py",
+    "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py passes/tile/store_epilogue.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "

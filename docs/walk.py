@@ -115,7 +115,7 @@ waits again. The sums are a value of type `!warp.cta_tile`, which is distributed
 loop, `warp.epilogue` stores them.
 """)
     staged = [
-        "memref.alloc", "memref.alloc", "warp.cta_constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
+        "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
         "warp.tile_mma", "gpu.barrier", "scf.yield", "warp.epilogue",
     ]  # fmt: skip
     yield block("mlir", quoted(WARPS.level("warp-stage"), staged))
@@ -159,25 +159,33 @@ Three passes rewrite the launch and the loops around the products if the schedul
 The kernel is also correct without these passes. If a pass cannot do what the schedule asks for, it writes a remark. Two
 more passes change nothing here: `warp-fp8-as-f16`, which multiplies 8-bit floats as f16, and `warp-specialise`.
 
-### 6. Copies ahead of products: `warp-pipeline`
+### 6. Copies ahead of products: `warp-pipeline`, `warp-synchronise`
 
-Each operand gets a ring of three buffers. While the warps multiply one tile, the next two tiles are being copied
-(`async`, `commit`, `wait`). The fragments of the next step are loaded while the products of the current step run. The
-pass follows def-use chains, so a loop that you write by hand may have constants anywhere, and several products.
-`warploom-opt --remarks` says where and why the pass does not change a loop.
+Each operand gets a ring of three buffers, `warp.make_ring`. While the warps multiply one tile, the next two tiles are
+being copied (`async`). Steps of the ring, `warp.pipeline`, say where a stage is committed and waited for. The fragments
+of the next step are loaded while the products of the current step run. The pass follows def-use chains, so a loop that
+you write by hand may have constants anywhere, and several products. `warploom-opt --remarks` says where and why the
+pass does not change a loop.
 """)
     yield block(
         "mlir",
         quoted(
             WARPS.level("warp-pipeline"),
             [
-                "memref.alloc", "memref.alloc", r"warp\.copy.*async", "warp.commit", "warp.commit", "warp.wait",
-                "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", "scf.for", "warp.ldmatrix", "warp.ldmatrix",
-                r"warp\.copy.*async", r"warp\.copy.*async", "warp.commit", r"warp\.mma ", "warp.wait", "gpu.barrier",
+                "memref.alloc", "memref.alloc", "make_ring", r"warp\.copy.*async", "producer_commit", "consumer_wait",
+                "warp.ldmatrix", "warp.ldmatrix", "scf.for", "warp.ldmatrix", "warp.ldmatrix",
+                r"warp\.copy.*async", r"warp\.copy.*async", "producer_commit", r"warp\.mma ", "consumer_wait",
                 "warp.ldmatrix", r"warp\.mma ", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
+    yield prose("""
+`warp-synchronise` has a pattern for each way to agree on stages. Here all threads meet at a barrier, and each has
+waited for its own copies before. With `sync = mbarrier` each stage has two mbarriers, and each warp waits for what it
+needs.
+""")
+    patterns = ["scf.for", r"warp\.copy.*async", r"warp\.copy.*async", "warp.commit", "warp.wait", "gpu.barrier"]
+    yield block("mlir", quoted(WARPS.level("warp-synchronise"), patterns))
     yield prose("""
 `warploom run --trace` draws a timeline of one CTA ([trace.md](trace.md)):
 
@@ -235,18 +243,18 @@ The tile becomes the same unpipelined loop over K: copy, wait, multiply, wait. `
 
 - It reads both operands from shared memory. The only fragment is the accumulator, whose layout has two bits for the
   warp of the group (`r4 r5`).
-- It is asynchronous. `warp.wgmma_commit` closes a group of products, and `warp.wgmma_wait` waits until at most
+- It is asynchronous. `warp.commit wgmma` closes a group of products, and `warp.wait wgmma` waits until at most
   `pending` groups are unfinished.
-- `warp.proxy_fence` makes writes of threads to shared memory visible to `wgmma`.
+- `warp.fence async_proxy` makes writes of threads to shared memory visible to `wgmma`.
 """)
     yield block(
         "mlir",
         quoted(
             WARPGROUPS.level("warp-epilogue"),
             [
-                "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "proxy_fence",
-                "gpu.barrier", "wgmma_fence", r"warp\.wgmma ", r"warp\.wgmma ", "wgmma_commit", "wgmma_wait",
-                "gpu.barrier", "scf.yield", "warp.store",
+                "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
+                "fence async_proxy", "gpu.barrier", "fence wgmma", r"warp\.wgmma ", r"warp\.wgmma ", "commit wgmma",
+                "wait wgmma", "gpu.barrier", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
@@ -261,40 +269,40 @@ over K.
     yield prose("""
 ### 6. Producer and consumers: `warp-specialise`
 
-The pass adds a third warpgroup, the producer, and gives each stage of the ring two barriers: `full` and `empty`. The
-host encodes a tensor map for each argument.
+The pass adds a third warpgroup, the producer, and makes a ring of stages, `warp.make_ring`. The host encodes a tensor
+map for each argument.
 """)
     specialised = WARPGROUPS.level("warp-specialise")
     yield block("mlir", quoted(specialised, [r"warp\.encode_tensor_map", r"warp\.encode_tensor_map", "launch_func"]))
     yield prose("""
-One lane of the producer loops over all tiles. For each stage it does three things: it waits until the stage is `empty`,
-tells the barrier `full` how many bytes to expect, and starts a tensor copy of A and one of B. The producer releases
-most of its registers to the other warpgroups (`warp.set_registers`).
+One lane of the producer loops over all tiles. For each stage it acquires the stage, says how many bytes will fill it,
+and starts a tensor copy of A and one of B. The producer releases most of its registers to the other warpgroups
+(`warp.set_registers`).
 """)
     yield block(
         "mlir",
         quoted(
             specialised,
             [
-                "make_barriers", "make_barriers", "set_registers", "warp.elect", "scf.for", "scf.for", "warp.await",
-                "warp.expect", "tensor_load", "tensor_load",
+                "make_ring", "set_registers", "warp.elect", "scf.for", "scf.for", "producer_acquire",
+                "tensor_load", "tensor_load",
             ],
         ),
     )  # fmt: skip
     yield prose("""
-The other two warpgroups are consumers. For each stage, a consumer waits until the stage is `full`, starts its products,
-and waits until the products of the previous stage are done. Then it arrives at the `empty` barrier of the previous
-stage, so that the producer can refill it. At the end of a tile, the consumers write their results to shared memory, and
-one thread of each starts tensor stores to C. Meanwhile the producer copies the next tile.
+The other two warpgroups are consumers. For each stage, a consumer waits until the stage is full, starts its products,
+and waits until the products of the previous stage are done. Then it releases the previous stage, so that the producer
+can refill it. At the end of a tile, the consumers write their results to shared memory, and one thread of each starts
+tensor stores to C. Meanwhile the producer copies the next tile.
 """)
     yield block(
         "mlir",
         quoted(
             specialised,
             [
-                "set_registers.*grow", "scf.for", "scf.for", "warp.await", "wgmma_fence", r"warp\.wgmma ",
-                "wgmma_commit", "wgmma_wait", "warp.arrive", "scf.yield", "wgmma_wait", "warp.store", "proxy_fence",
-                "named_barrier", "tensor_store", "bulk_commit",
+                "set_registers.*grow", "scf.for", "scf.for", "consumer_wait", "fence wgmma", r"warp\.wgmma ",
+                "commit wgmma", "wait wgmma", "consumer_release", "scf.yield", "wait wgmma", "warp.store",
+                "fence async_proxy", "barrier cta", "tensor_store", "commit bulk",
             ],
         ),
     )  # fmt: skip
@@ -304,14 +312,22 @@ dark part the tensor cores multiply.
 
 ![tensor copies of the producer, products and stores of the consumers over time](pictures/pipeline-wgmma.svg)
 
-### 7. Shared memory of tiles and barriers: `warp-allocate`
+### 7. Barriers: `warp-synchronise`
+
+The ring becomes two mbarriers for each stage: `full` and `empty`. The producer waits until a stage is `empty` and tells
+the barrier `full` how many bytes to expect; a consumer waits at `full` and arrives at `empty`.
+""")
+    patterns = ["make_barriers", "make_barriers", "warp.await", "warp.arrive", "warp.await", "warp.arrive"]
+    yield block("mlir", quoted(WARPGROUPS.level("warp-synchronise"), patterns))
+    yield prose("""
+### 8. Shared memory of tiles and barriers: `warp-allocate`
 
 `warp-pipeline` and `warp-expand` change nothing here. `warp-allocate` also sets the offset of each barrier.
 """)
     patterns = ["i32$", "gpu.launch_func", "memref.alloc", "memref.alloc", "memref.alloc", "make_barriers"]
     yield block("mlir", quoted(WARPGROUPS.level("warp-allocate"), patterns))
     yield prose("""
-### 8. Instructions of one thread: `convert-warp-to-ptx`
+### 9. Instructions of one thread: `convert-warp-to-ptx`
 
 Barriers become mbarrier objects. Tensor copies become `cp.async.bulk.tensor`. The tiles of a product become matrix
 descriptors: 64-bit words with the address and the swizzle of a tile. `warploom explain` prints the fields of a

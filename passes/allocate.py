@@ -14,6 +14,7 @@ from xdsl.rewriter import Rewriter
 from ..dialect.mlir.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, in_place_of, memory_space
+from ..dialect.warp.ring import MakeRingOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
 
@@ -46,6 +47,8 @@ def allocate(kernel: gpu.FuncOp) -> int:
 
 def needed(op: Operation) -> tuple[int, int] | None:
     """The bytes of shared memory that an operation allocates, and what its first is a multiple of."""
+    if isinstance(op, MakeRingOp) and op.writers is not None:
+        return 2 * op.ring.type.stages.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, MakeBarriersOp):
         return op.barriers.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if not isinstance(op, memref.AllocOp) or memory_space(op.memref.type) != SHARED_SPACE:

@@ -14,13 +14,15 @@ from operator import is_
 from typing import NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
 
+from ..dialect.index import NEEDS
 from ..dialect.isa.targets import UnknownTargetError, target
-from ..dialect.warp.attributes import TargetAttr, target_of
+from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import collector
 from .diagnostics import remark, remarks, verify
 from .universe import WARPLOOM_UNIVERSE
@@ -62,6 +64,60 @@ def _parts(op: Operation) -> Iterator[object]:
             for argument in block.args:
                 yield argument
                 yield argument.type
+
+
+# What passes need of a module to have something to do: `needs` of a pass has names of which one must be there.
+
+_PLAIN = frozenset(("linalg.matmul", "linalg.batch_matmul", "linalg.fill", "linalg.yield"))
+
+
+def contents(module: ModuleOp) -> frozenset[str]:
+    """The names of a module's operations and of the types of its values, and what else passes need:
+
+    - `linalg.*`: an operation of `linalg` other than products and fills.
+    - `dynamic`: memory of sizes, strides or an offset that are not known.
+    - `schedule.ctas`, and so on: a field of a schedule that is not the default.
+    """
+    names, types, schedules = set[str](), set[Attribute](), set[Attribute | None]()
+    for op in module.walk():
+        names.add(op.name)
+        types.update(result.type for result in op.results)
+        types.update(argument.type for region in op.regions for block in region.blocks for argument in block.args)
+        schedules.add(op.attributes.get(ScheduleAttr.name))
+    names |= {kind.name for kind in types}
+    if any(name.startswith("linalg.") and name not in _PLAIN for name in names):
+        names.add("linalg.*")
+    if any(map(_is_dynamic, types)):
+        names.add("dynamic")
+    fields = (str(each.data).split(", ") for each in schedules if isinstance(each, ScheduleAttr))
+    return frozenset(names).union(f"schedule.{field.partition(' = ')[0]}" for each in fields for field in each)
+
+
+def _is_dynamic(kind: Attribute) -> bool:
+    if not isinstance(kind, MemRefType):
+        return False
+    layout = kind.layout
+    strided = isinstance(layout, StridedLayoutAttr) and NoneAttr() in (*layout.strides, layout.offset)
+    return strided or not kind.has_static_shape()
+
+
+def can_apply(name: str, module: ModuleOp) -> bool:
+    """Whether a pass can have something to do in a module."""
+    return name not in NEEDS or not contents(module).isdisjoint(NEEDS[name])
+
+
+def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePass]:
+    """The passes that can have something to do in a module, each found when those before it have run. A pass that is
+    given options is always one of them."""
+    present: frozenset[str] | None = None
+    for spec in specs:
+        needs = () if spec.parameters else NEEDS.get(spec.name, ())
+        if needs:
+            present = contents(module) if present is None else present
+            if present.isdisjoint(needs):
+                continue
+        yield WARPLOOM_UNIVERSE.all_passes[spec.name]().from_pass_spec(spec)
+        present = None
 
 
 # The standard pipeline, from `linalg` on memrefs to the dialect `ptx`.
@@ -117,6 +173,7 @@ def standard_pipeline(
             "warp-fp8-as-f16",
             "warp-specialise",
             "warp-pipeline",
+            "warp-synchronise",
             "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",
@@ -180,24 +237,24 @@ def verified_after_each_pass() -> Generator[None]:
 
 
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
-    """Runs a pipeline on a module in place. It is verified before the first pass, after each of PARTS and at the end.
+    """Runs those passes of a pipeline on a module in place that can have something to do there. It is verified before
+    the first pass, after each of PARTS and at the end.
 
-    `on_phase` is told each pass's name and the seconds it took, its verification included.
+    `on_phase` is told each pass's name and the seconds it took, and those of each verification as "verify".
 
     Raises:
         DiagnosticException: what the first pass reports that fails, or its verification, as if each pass were verified.
     """
-    passes = _passes(pipeline)
     with collector.paused():
         verify(module)
         if _EACH.get():
-            _verifying_each(module, ctx, passes, on_phase)
+            _verifying_each(module, ctx, pipeline, on_phase)
             return
         given = module.clone()
         try:
-            _verifying_parts(module, ctx, passes, on_phase)
+            _verifying_parts(module, ctx, pipeline, on_phase)
         except Exception:
-            first = _first_error(given, ctx, passes)
+            first = _first_error(given, ctx, pipeline)
             if first is None:
                 raise
         else:
@@ -215,35 +272,46 @@ def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) 
 
 
 @lru_cache(64)
-def _passes(pipeline: str) -> tuple[ModulePass, ...]:
-    return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, pipeline).passes
+def _parts_of(pipeline: str) -> tuple[tuple[ArgSpec, ...], ...]:
+    """The passes of a pipeline by the parts of the standard one."""
+    parts: list[list[ArgSpec]] = [[]]
+    for spec in parse_pipeline(pipeline):
+        if spec.name in _BEHIND:
+            parts.append([])
+        parts[-1].append(spec)
+    return tuple(map(tuple, parts))
 
 
-def _verifying_parts(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass], on_phase: OnPhase | None) -> None:
-    following = [*(one.name for one in passes[1:]), ""]
-    for one, behind in zip(passes, following, strict=False):
-        start = time.perf_counter()
-        one.apply(ctx, module)
-        if behind in _BEHIND:
+@contextmanager
+def _phase(name: str, on_phase: OnPhase | None) -> Generator[None]:
+    """Tells how long something took."""
+    start = time.perf_counter()
+    yield
+    if on_phase is not None:
+        on_phase(name, time.perf_counter() - start)
+
+
+def _verifying_parts(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None) -> None:
+    for part in _parts_of(pipeline):
+        for one in applicable(part, module):
+            with _phase(one.name, on_phase):
+                one.apply(ctx, module)
+        with _phase("verify", on_phase):
             verify(module)
-        if on_phase is not None:
-            on_phase(one.name, time.perf_counter() - start)
 
 
-def _verifying_each(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass], on_phase: OnPhase | None) -> None:
+def _verifying_each(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None) -> None:
     verified = ModuleParts(module)
-    for one in passes:
-        start = time.perf_counter()
-        verified = run(one, ctx, module, verified)
-        if on_phase is not None:
-            on_phase(one.name, time.perf_counter() - start)
+    for one in applicable([spec for part in _parts_of(pipeline) for spec in part], module):
+        with _phase(one.name, on_phase):
+            verified = run(one, ctx, module, verified)
 
 
-def _first_error(module: ModuleOp, ctx: Context, passes: Sequence[ModulePass]) -> Exception | None:
+def _first_error(module: ModuleOp, ctx: Context, pipeline: str) -> Exception | None:
     """What is wrong first in a lowering that failed; remarks have been made before."""
     with remarks():
         try:
-            _verifying_each(module, ctx, passes, None)
+            _verifying_each(module, ctx, pipeline, None)
         except Exception as error:
             return error
     return None

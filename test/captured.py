@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.form import VECTOR
-from warploom.dialect.isa.mma import Mma, MmaSparse
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.row import VECTOR
 from warploom.dialect.isa.targets import Target
 from warploom.dialect.isa.types import ElementType
 from warploom.dialect.layouts.layout import LANES
 
-Row: TypeAlias = Mma | MmaSparse
+Row: TypeAlias = Mma
 Codes: TypeAlias = NDArray[np.uint64]
 Words: TypeAlias = NDArray[np.uint32]
 
@@ -188,7 +188,7 @@ def pack(case: Case, role: str, matrix: Codes) -> Words:
 
 def metadata(case: Case, random: Random, count: int) -> Words:
     """One word of legal nibbles for each lane: (warps, 1, lanes)."""
-    if not isinstance(case.row, MmaSparse):
+    if not case.row.sparse:
         return np.zeros((count, 0, LANES), np.uint32)
     legal = np.array(case.row.codes, np.uint64)
     nibbles = legal[random.below((count, 8, LANES), len(legal)).astype(np.intp)]

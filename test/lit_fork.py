@@ -209,6 +209,8 @@ def _be(stage: Stage, streams: tuple[int, int, int]) -> int:
     if stage.joined:
         os.dup2(1, 2)
     sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, (0, 1, 2), ("r", "w", "w"))
+    # As in an interpreter of its own: what is written to standard error stands before what follows on standard output.
+    sys.stderr.reconfigure(line_buffering=True)
     try:
         TOOLS[stage.tool](list(stage.arguments))
         code: object = 0

@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, S
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
-from warploom.dialect.isa.form import ADDRESS, SCALAR, Form
+from warploom.dialect.isa.form import Form
+from warploom.dialect.isa.row import ADDRESS, SCALAR
 from warploom.dialect.isa.targets import TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
 from warploom.dialect.ptx.printer import print_ptx

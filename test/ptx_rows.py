@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.ptx.rows.grammar import NAME_PARTS, Row, Slot
+from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, VECTOR, Slot
+from warploom.dialect.ptx.rows.grammar import NAME_PARTS, PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 
 BY_SPELLING = {form.spelling: form for forms in FAMILIES.values() for form in forms()}
@@ -24,39 +25,33 @@ def held(type: str) -> str:
     return f"b{PACKED_BITS[type]}" if type in PACKED_BITS else type
 
 
-def operand(row: Row, slot: Slot, bindings: dict[str, str], number: int) -> str:
+def operand(row: PatternRow, slot: Slot, number: int) -> str:
     """An operand that fits the slot: a register wherever one may stand."""
-    if slot.kind[0] == "[":
+    if slot.kind == ADDRESS:
         return "[%b64_7]"
-    if slot.kind.startswith("tensor"):
-        count = int(slot.kind[7:-1] or bindings["D"][0])
-        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(count)) + "}]"
-    if slot.kind == "_":
+    if slot.kind == TENSOR:
+        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
+    if slot.kind == DISCARDED:
         return "_"
-    if slot.kind.startswith("imm"):
-        return re.search(r"\d+", slot.kind)[0] if "(" in slot.kind else "1"  # pyright: ignore[reportOptionalSubscript]
-    if slot.kind == "label":
+    if slot.kind == CONSTANT:
+        return re.search(r"\d+", slot.span)[0] if slot.span else "1"  # pyright: ignore[reportOptionalSubscript]
+    if slot.kind == LABEL:
         return "TARGETS" if row.root == "brx" else "LABEL"
-    text = re.split(r"[@(]", slot.kind)[0].strip("!+*_%&^")
-    count, _, type = text.rpartition("*")
-    if text[0] == "2" and not count:
-        narrow = bindings.get(text[1:], text[1:])
-        type = f"{narrow[0]}{2 * int(narrow[1:])}"
-    type = held(bindings.get(type, type))
-    size = int(bindings.get(count, count).lstrip("v") or 0)
-    value = f"%{type}_{number}" if not size else "{" + ", ".join(f"%{type}_{i}" for i in range(size)) + "}"
+    type = held(slot.type)
+    several = "{" + ", ".join(f"%{type}_{i}" for i in range(slot.count)) + "}"
+    value = several if slot.kind == VECTOR else f"%{type}_{number}"
     return f"{value}|%pred_{number}" if slot.pair == "||" else value
 
 
-def instructions(row: Row, spellings: Iterable[str]) -> list[str]:
+def instructions(row: PatternRow, spellings: Iterable[str]) -> list[str]:
     """The spellings with operands; without those that only a 32-bit machine has."""
     lines: list[str] = []
     for spelling in spellings:
         bindings = row.match(spelling)
         assert bindings is not None, spelling
-        if row.operands == "a:..." or (row.root == "cvta" and bindings.get("T") == "u32"):
+        if row.notation == "a:..." or (row.root == "cvta" and bindings.get("T") == "u32"):
             continue
-        operands = [operand(row, slot, bindings, i) for i, slot in enumerate(row.slots_of(bindings))]
+        operands = [operand(row, slot, i) for i, slot in enumerate(row.signatures_of(bindings)[0])]
         lines.append(f"{spelling} {', '.join(operands)};")
     return lines
 

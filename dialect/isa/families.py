@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
+from heapq import nsmallest
+from itertools import zip_longest
 
 from . import mma, moves, wgmma
-from .form import Form
+from .form import Form, Key, order_key
 from .types import ELEMENT_TYPES
 
 # What the sections of PTX ISA 9.7.14 and 9.7.15 are about, for tables that are grouped as the manual is.
@@ -93,6 +97,9 @@ FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
 """The rows of each instruction, by its name."""
 
 
+ROOTS = frozenset(name.partition(".")[0] for name in FAMILIES)
+"""The first words of these instructions."""
+
 SPARSE = frozenset(("sp", "sp::ordered_metadata"))
 """The qualifiers of `mma.sp`, wherever they stand."""
 
@@ -104,29 +111,6 @@ def family(spelling: str) -> str | None:
         return "mma.sp" if any(word in SPARSE for word in words) else first
     name = f"{first}.{words[0]}" if words else first
     return name if name in FAMILIES else first if first in FAMILIES else None
-
-
-_IN_ORDER = (
-    frozenset(ELEMENT_TYPES),
-    frozenset(("row", "col")),
-    frozenset(("b8x16", "b6x16_p32", "b4x16_p64")),
-    frozenset(("xor", "and", "popc")),
-)
-"""Qualifiers that must keep their order among their like."""
-
-_ORDERED = frozenset[str]().union(*_IN_ORDER)
-
-Key = tuple[tuple[str, ...], ...]
-
-
-def _key(spelling: str) -> Key:
-    words = spelling.split(".")
-    lead = 3 if words[0] == "wmma" and words[1] != "mma" else 1
-    return (
-        tuple(words[:lead]),
-        *(tuple(w for w in words if w in alike) for alike in _IN_ORDER),
-        tuple(sorted(w for w in words[lead:] if w not in _ORDERED)),
-    )
 
 
 def _others(name: str) -> Iterator[Form]:
@@ -148,19 +132,82 @@ def _spelled(name: str) -> Mapping[str, Form]:
 
 
 @cache
-def _by_key(name: str) -> Mapping[Key, Form]:
+def _byorder_key(name: str) -> Mapping[Key, Form]:
     """The rows of a family whatever the order of qualifiers, those of the text before others."""
-    return {_key(row.spelling): row for row in (*_others(name), *FAMILIES[name]())}
+    return {order_key(row.spelling): row for row in (*_others(name), *FAMILIES[name]())}
 
 
 def find(opcode: str) -> Form | None:
-    """The row of an opcode, whatever the order of its qualifiers.
-
-    The text gives one order. ptxas takes any, and published kernels use that: `ldmatrix.sync.aligned.x4.m8n8`. Only
-    types, layouts, formats and bit operations must keep theirs, each among their like, and what is loaded or stored
-    (`wmma.load.a`) comes first.
-    """
+    """The row of an opcode, whatever the order of its qualifiers."""
     name = family(opcode)
     if name is None:
         return None
-    return _spelled(name).get(opcode) or _by_key(name).get(_key(opcode))
+    return _spelled(name).get(opcode) or _byorder_key(name).get(order_key(opcode))
+
+
+# The spellings most like one that does not exist.
+
+_SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
+_LAYOUTS = ("row", "col")
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The parts of an opcode: what its place gives a meaning, and what stands anywhere."""
+
+    types: tuple[str, ...]
+    layouts: tuple[str, ...]
+    others: frozenset[str]
+    size: tuple[int, ...]
+
+    @staticmethod
+    def of(opcode: str) -> _Words:
+        words = opcode.split(".")
+        types = tuple(w for w in words if w in ELEMENT_TYPES)
+        layouts = tuple(w for w in words if w in _LAYOUTS)
+        shape = next(filter(None, map(_SHAPE.fullmatch, words)), None)
+        size = tuple(int(n or 1).bit_length() for n in shape.groups()) if shape else ()
+        others = frozenset(words) - {*types, *layouts, shape.group() if shape else ""}
+        return _Words(types, layouts, others, size)
+
+    def distance(self, other: _Words) -> tuple[int, int]:
+        """How many words differ, and how much the shapes do."""
+        ordered = ((self.types, other.types), (self.layouts, other.layouts))
+        differing = sum(x != y for ours, theirs in ordered for x, y in zip_longest(ours, theirs))
+        far = sum(abs(x - y) for x, y in zip_longest(self.size, other.size, fillvalue=0))
+        return differing + len(self.others ^ other.others) + bool(far), far
+
+
+def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
+    """The spellings most like an opcode of these families that does not exist: best first."""
+    name, root = family(opcode), opcode.partition(".")[0]
+    names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
+    wanted, mask = _Words.of(opcode), _mask(opcode)
+    masks = {spelling: other for n in names for spelling, other in _masks(n).items()}
+    likely = nsmallest(LIKELY, masks, key=lambda spelling: (masks[spelling] ^ mask).bit_count())
+    return tuple(sorted(likely, key=lambda s: wanted.distance(_words(s)))[:count])
+
+
+LIKELY = 24
+"""The spellings with most words in common that are compared in full."""
+
+_BITS: dict[str, int] = {}
+
+
+def _mask(spelling: str) -> int:
+    """The words of a spelling as bits."""
+    mask = 0
+    for word in spelling.split("."):
+        mask |= 1 << _BITS.setdefault(word, len(_BITS))
+    return mask
+
+
+@cache
+def _masks(name: str) -> dict[str, int]:
+    """All spellings of a family, as bits."""
+    return {row.spelling: _mask(row.spelling) for row in FAMILIES[name]()}
+
+
+@cache
+def _words(spelling: str) -> _Words:
+    return _Words.of(spelling)

@@ -1,4 +1,4 @@
-"""What the rows of all instruction families share: legality, operands, block scales, and the parts of a product."""
+"""What the rows of all matrix instructions share: spelling, operands, block scales, and the parts of a product."""
 
 from __future__ import annotations
 
@@ -6,36 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, TypeVar, cast
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from ..layouts.layout import Bit, Layout, accumulator, multiplicand
-from .targets import Availability, Specific, Target, Version
-from .types import ElementType
-
-# What the rows of all instruction families have in common: where they are legal, and what operands they take.
-
-VECTOR, SCALAR, ADDRESS, CONSTANT, SELECTOR = "vector", "scalar", "address", "constant", "selector"
-"""Kinds of operands: registers in braces, one register, `[p]`, an integer constant, `{byte-id, thread-id}`."""
-
-DESCRIPTOR, PREDICATE = "descriptor", "predicate"
-"""A 64-bit register that says where a matrix lies in shared memory; a predicate, negated or not, or 0 or 1."""
+from .row import SELECTOR, VECTOR, Bindings, Row, Slot, choice
+from .targets import Specific, Target, Version
+from .types import ELEMENT_TYPES, ElementType
 
 _HELD_AS = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32", "f64": "f64", "s32": "s32"}
-
-
-@dataclass(frozen=True, slots=True)
-class FormOperand:
-    """One operand of an instruction, in the order of the text.
-
-    `count` is the number of registers of a vector, `values` what a constant may be, if the operand says it itself.
-    """
-
-    name: str
-    kind: str
-    type: str = "b32"
-    count: int = 1
-    optional: bool = False
-    values: tuple[int, ...] = ()
 
 
 def register_type(element: ElementType) -> str:
@@ -43,51 +21,71 @@ def register_type(element: ElementType) -> str:
     return _HELD_AS.get(element.name, "b32")
 
 
-class Form(Availability):
-    """What every row has: its spelling, where it is legal, and since when."""
+_IN_ORDER = (
+    frozenset(ELEMENT_TYPES),
+    frozenset(("row", "col")),
+    frozenset(("b8x16", "b6x16_p32", "b4x16_p64")),
+    frozenset(("xor", "and", "popc")),
+)
+"""Qualifiers that must keep their order among their like."""
 
-    __slots__ = ()
+_ORDERED = frozenset[str]().union(*_IN_ORDER)
 
-    section: str
+Key = tuple[tuple[str, ...], ...]
+
+
+def order_key(spelling: str) -> Key:
+    """What the spellings of a form have in common whose qualifiers stand in another order.
+
+    The text gives one order. ptxas takes any, and published kernels use that: `ldmatrix.sync.aligned.x4.m8n8`. Only
+    types, layouts, formats and bit operations must keep theirs, each among their like, and what is loaded or stored
+    (`wmma.load.a`) comes first.
+    """
+    words = spelling.split(".")
+    lead = 3 if words[0] == "wmma" and words[1:2] != ["mma"] else 1
+    return (
+        tuple(words[:lead]),
+        *(tuple(w for w in words if w in alike) for alike in _IN_ORDER),
+        tuple(sorted(w for w in words[lead:] if w not in _ORDERED)),
+    )
+
+
+def word(name: str, *, braces: bool = False, written: bool = False) -> Slot:
+    """An operand that is one 32-bit register, which published kernels write in braces too where `braces` says so."""
+    return Slot(name, written=written, register=True, braces=braces, own=True)
+
+
+def fragment(name: str, element: ElementType, count: int, *, holds: str = "", written: bool = False) -> Slot:
+    """An operand that is so many registers with elements of a matrix."""
+    type = register_type(element)
+    return Slot(name, VECTOR, type, count, holds=holds, written=written, own=(holds or type)[0] == "b")
+
+
+class Form(Row):
+    """One form of a matrix instruction: a row with one spelling, which follows from its shape, types and qualifiers."""
 
     @property
-    def spelling(self) -> str:
-        """The PTX opcode with all its qualifiers."""
-        raise TypeError(f"{type(self).__name__} has no spelling of its own")
-
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        """The operands in the order of the text."""
-        raise TypeError(f"{type(self).__name__} has no operands of its own")
-
-    @property
-    def signatures(self) -> tuple[tuple[FormOperand, ...], ...]:
-        """Every list of operands that the spelling takes."""
-        return (self.operands,)
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts of the operands that have one, by the name of the operand."""
+        return {}
 
     def since(self, target: Target) -> Version | None:
-        """The first PTX version in which the target has it; None if it never has."""
+        """The first PTX version in which the target has it, no earlier than the target; None if it never has."""
         introduced = self.introduced(target)
         return None if introduced is None else max(introduced, target.ptx)
 
-    def available(self, target: Target, version: Version) -> str | None:
-        """Why the target does not have it in this PTX version, such as "needs PTX 8.7"; None if it has."""
-        since = self.since(target)
-        if since is None:
-            return f"needs {self.requirement()}"
-        end = self.removed(target)
-        if end is not None and version >= end:
-            return f"needs a version before PTX {end[0]}.{end[1]}"
-        return None if version >= since else f"needs PTX {since[0]}.{since[1]}"
+    def match(self, opcode: str) -> Bindings | None:
+        """Nothing is bound: each form has a row of its own."""
+        return {} if opcode == self.spelling or order_key(opcode) == order_key(self.spelling) else None
 
 
-Row = TypeVar("Row", bound=Form)
+FormRow = TypeVar("FormRow", bound=Form)
 
 
-def having(rows: Callable[[], tuple[Row, ...]], **fields: object) -> tuple[Row, ...]:
+def having(rows: Callable[[], tuple[FormRow, ...]], **fields: object) -> tuple[FormRow, ...]:
     """The rows of a table whose fields, or properties, have these values, in the order of the table."""
     found = _by_fields(rows, tuple(fields)).get(tuple(fields.values()), ())
-    return cast("tuple[Row, ...]", found)
+    return cast("tuple[FormRow, ...]", found)
 
 
 @cache
@@ -142,15 +140,6 @@ def _layout(role: str, vector: int, tiles: int) -> Layout:
     return Layout(tuple(names.get(bit, bit) for bit in alone.lane), alone.element)
 
 
-OPERANDS = (
-    FormOperand("scale_a", SCALAR),
-    FormOperand("selector_a", SELECTOR, "u16"),
-    FormOperand("scale_b", SCALAR),
-    FormOperand("selector_b", SELECTOR, "u16"),
-)
-"""What a block-scaled product takes after its other operands."""
-
-
 @dataclass(frozen=True, slots=True)
 class BlockScale:
     """How the multiplicands are scaled: `vector` scales of type `type` for each row of A and each column of B.
@@ -176,6 +165,15 @@ class BlockScale:
         """The legal values of byte-id-a and byte-id-b."""
         return BYTE_IDS[self.vector]
 
+    @property
+    def operands(self) -> tuple[Slot, ...]:
+        """What a block-scaled product takes after its other operands."""
+        slots: list[Slot] = []
+        for role in "ab":
+            span = f"{choice(self.byte_ids)};{choice(self.thread_ids(role))}"
+            slots += [word(f"scale_{role}", braces=True), Slot(f"selector_{role}", SELECTOR, "u16", span=span)]
+        return tuple(slots)
+
     def shared_by(self, role: str, layout: Layout) -> int:
         """The `tiles` for which `layout(role, tiles)` is a layout; 0 if it is no layout of these scales."""
         return next((i for i in range(THREAD_BITS[role], 0, -1) if self.layout(role, i) == layout), 0)
@@ -196,9 +194,9 @@ class BlockScale:
         return _layout(role, self.vector, tiles)
 
 
-# What the rows of `mma` and `mma.sp` share: the shape, the four matrices, the qualifiers.
+# What the rows of all products share: the shape, the matrices, the qualifiers, how A is sparse.
 #
-# Source: PTX ISA 9.7.14.1 to 9.7.14.3.
+# Source: PTX ISA 9.7.14.1 to 9.7.14.3, 9.7.14.6.1.
 
 KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4 = "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4"
 
@@ -242,13 +240,43 @@ def fragment_layout(role: str, m: int, n: int, k: int, bits: int) -> Layout:
     return accumulator(m, n)
 
 
+ORDERED_CODES = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
+"""9.7.14.6.1: the nibbles that name two different elements (or pairs) of a chunk, the lower index first."""
+
+ANY_CODES = tuple(code for code in range(16) if code & 3 != code >> 2)
+"""The nibbles that name two different elements (or pairs): what `mma.sp` takes besides the ordered ones."""
+
+ONE_OF_TWO_CODES = (0b0100, 0b1110)
+"""9.7.14.6.1, tf32: the nibble of element 0 and that of element 1 of a chunk of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """How A is sparse: of each `chunk` elements of a row, `stored` are; they come in groups of `group`."""
+
+    stored: int
+    chunk: int
+    group: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.stored}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
+
+    def codes(self, ordered: bool) -> tuple[int, ...]:
+        """The legal nibbles, with or without `::ordered_metadata`."""
+        if self.chunk == 2:
+            return ONE_OF_TWO_CODES
+        return ORDERED_CODES if ordered else ANY_CODES
+
+
 class ProductForm(Form):
-    """D = A * B + C by one warp, A dense or sparse.
+    """D = A * B + C by a warp or a warpgroup: `mma`, `mma.sp`, `wmma.mma`, `wgmma.mma_async`.
 
-    `kind` is the `.kind` of the narrow floating-point types or "", `scale` their block scaling.
+    The qualifiers of some families are empty in the rest: `rounding` of f64, `bit_op` of b1 (the `op` of `op.popc`),
+    `kind` and `scale` of the narrow floating-point types.
+
+    `granularity` says how A is sparse, None if it is dense. Half of each row of a sparse A is stored. `metadata` says
+    who holds the nibble of a row and a chunk of it; with `ordered` the indices of a chunk must increase.
     """
-
-    __slots__ = ()
 
     shape: Shape
     a: ElementType
@@ -256,19 +284,55 @@ class ProductForm(Form):
     c: ElementType
     d: ElementType
     satfinite: bool
-    kind: str
-    scale: BlockScale | None
+    rounding: str = ""
+    bit_op: str = ""
+    kind: str = ""
+    scale: BlockScale | None = None
+    granularity: Granularity | None = None
+    metadata: Layout | None = None
+    ordered: bool = False
 
-    def check_registers(self) -> None:
-        """Raises ValueError if an operand does not fill whole registers."""
-        for role in "abcd":
-            held = self.layout(role).elements * self.container_bits(role)
-            if held == 0 or held % max(32, self.element(role).bits):
-                raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
+    FRAGMENTS: ClassVar = "abcd"
+    """The operands in registers whose layout the ISA says."""
+
+    @property
+    def products(self) -> int:
+        """How many products of this shape one instruction computes."""
+        return 1
+
+    @property
+    def sparse(self) -> bool:
+        """Whether A is stored without half of its elements."""
+        return self.granularity is not None
+
+    @property
+    def stored_k(self) -> int:
+        """The columns of A that are stored."""
+        return self.shape.k // (2 if self.sparse else 1)
+
+    @property
+    def selectors(self) -> tuple[int, ...]:
+        """The legal values of the sparsity selector f; none of a dense A."""
+        return tuple(range(self.metadata.extent("f"))) if self.metadata else ()
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The nibbles of metadata that mean something."""
+        return self.granularity.codes(self.ordered) if self.granularity else ()
 
     def layout(self, role: str) -> Layout:
-        """The fragment layout of operand "a", "b", "c" or "d"."""
+        """The fragment layout of operand "a", "b", "c" or "d"; that of a sparse A is over the stored elements."""
         raise TypeError(f"{type(self).__name__} has no layouts")
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts of the fragments, of metadata and of scales, by the name of the operand."""
+        layouts = {role: self.layout(role) for role in self.FRAGMENTS}
+        if self.metadata:
+            layouts["e"] = self.metadata
+        if self.scale:
+            layouts |= {f"scale_{role}": self.scale.layout(role) for role in "ab"}
+        return layouts
 
     def element(self, role: str) -> ElementType:
         """The element type of operand "a", "b", "c" or "d"."""
@@ -287,22 +351,24 @@ class ProductForm(Form):
         """Registers per lane that operand "a", "b", "c" or "d" takes: 64-bit ones for f64, else 32-bit."""
         return self.layout(role).elements * self.container_bits(role) // max(32, self.element(role).bits)
 
-    def register_type(self, role: str) -> str:
-        """The type of those registers, as the text gives it: `b32`, `f16x2`, `bf16x2`, `f32`, `f64` or `s32`."""
-        return register_type(self.element(role))
-
     @property
-    def fragments(self) -> tuple[FormOperand, ...]:
+    def fragments(self) -> tuple[Slot, ...]:
         """The operands d, a, b, c."""
-        return tuple(FormOperand(role, VECTOR, self.register_type(role), self.registers(role)) for role in "dabc")
+        return tuple(
+            fragment(role, self.element(role), self.registers(role), holds=self.holds(role), written=role == "d")
+            for role in "dabc"
+        )
 
-    @property
-    def qualifiers(self) -> str:
-        """The part of the spelling from `.satfinite` or `.kind` to the types, of the scales too."""
-        before = ".satfinite" if self.satfinite else ""
-        if self.kind:
-            before += f".kind::{self.kind}"
-        after = ""
-        if self.scale:
-            before, after = before + self.scale.qualifiers, f".{self.scale.type.name}"
-        return f"{before}.{self.d.name}.{self.a.name}.{self.b.name}.{self.c.name}{after}"
+    def holds(self, role: str) -> str:
+        """The type that the registers of a fragment are checked against, "" if it is theirs."""
+        return ""
+
+    def metadata_problem(self, word: int) -> str | None:
+        """Why a constant word is no metadata: the first nibble without a meaning, and the legal ones."""
+        for place in range(8):
+            code = word >> 4 * place & 0xF
+            if code not in self.codes:
+                listed = ", ".join(f"0b{c:04b}" for c in self.codes)
+                text = f"nibble {place} of the metadata 0x{word & 0xFFFFFFFF:08X} is 0b{code:04b}"
+                return f"{text}; expected one of {listed}"
+        return None

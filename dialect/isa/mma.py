@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
 from ..layouts.layout import Layout
-from . import form
 from .form import (
-    CONSTANT,
     KIND_F8F6F4,
     KIND_MXF4,
     KIND_MXF4NVF4,
     KIND_MXF8F6F4,
-    SCALAR,
     SM_120,
     BlockScale,
-    FormOperand,
+    Granularity,
     ProductForm,
     Shape,
     fragment_layout,
+    register_type,
+    word,
 )
+from .row import CONSTANT, Slot, choice
 from .targets import Specific, Version
 from .types import ElementType, element_type, element_types
 
@@ -43,13 +43,12 @@ _FOUR_PRODUCTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mma(ProductForm):
-    """One form of `mma.sync`: D = A * B + C by one warp.
+    """One form of `mma.sync`, `mma.sp` or `mma.sp::ordered_metadata`: D = A * B + C by one warp.
 
     `ptx` and `sm` are the first PTX version and the lowest target number that have it; `only` names the targets of
-    a form that not all of those have. The other fields are the qualifiers of some families, empty in the rest:
-    `rounding` of f64, `bit_op` of b1 (the `op` of `op.popc`), `kind` and `scale` of the narrow floating-point types.
+    a form that not all of those have.
     """
 
     shape: Shape
@@ -68,32 +67,58 @@ class Mma(ProductForm):
     scale: BlockScale | None = None
     a_layout: str = "row"
     b_layout: str = "col"
+    granularity: Granularity | None = None
+    metadata: Layout | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
-        self.check_registers()
+        for role in "abcd":
+            bits = self.layout(role).elements * self.container_bits(role)
+            if bits == 0 or bits % max(32, self.element(role).bits):
+                raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
+        if self.granularity is not None and self.metadata is not None:
+            described = self.metadata.rows, self.metadata.columns * self.granularity.chunk
+            if described != (self.shape.m, self.shape.k):
+                m, k = self.shape.m, self.shape.k
+                raise ValueError(f"{self.spelling}: the metadata must describe the {m}x{k} matrix A")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
-        suffix = f".{self.rounding}" if self.rounding else f".{self.bit_op}.popc" if self.bit_op else ""
-        return f"mma.sync.aligned.{self.shape}.{self.a_layout}.{self.b_layout}{self.qualifiers}{suffix}"
+        sparse = "" if not self.sparse else ".sp::ordered_metadata" if self.ordered else ".sp"
+        before = ".satfinite" if self.satfinite else f".kind::{self.kind}" if self.kind else ""
+        before += self.scale.qualifiers if self.scale else ""
+        types = ".".join(element.name for element in (self.d, self.a, self.b, self.c))
+        after = f".{self.scale.type.name}" if self.scale else f".{self.rounding}" if self.rounding else ""
+        after += f".{self.bit_op}.popc" if self.bit_op else ""
+        return f"mma{sparse}.sync.aligned.{self.shape}.{self.a_layout}.{self.b_layout}{before}.{types}{after}"
 
     @property
     def products(self) -> int:
         """How many products of this shape one warp computes: 4 for m8n8k4 in f16, else 1."""
         return 4 if self.shape == (8, 8, 4) and self.a.bits == 16 else 1
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        """d, a, b, c, and the scales with their selectors."""
-        return (*self.fragments, *(form.OPERANDS if self.scale else ()))
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        """d, a, b, c, of a sparse A the metadata e and its selector f, and the scales with their selectors."""
+        sparse = (word("e", braces=True), Slot("f", CONSTANT, span=choice(self.selectors))) if self.sparse else ()
+        return (*self.fragments, *sparse, *(self.scale.operands if self.scale else ()))
+
+    def holds(self, role: str) -> str:
+        """Of A and B with integers or tf32, what no other registers hold."""
+        element = self.element(role)
+        if role in "cd" or register_type(element) != "b32":
+            return ""
+        return "tf32" if element.name == "tf32" else "" if element.is_float else "u32"
 
     def layout(self, role: str) -> Layout:
-        """The fragment layout of operand "a", "b", "c" or "d"; axis `q` is the product where there are four."""
+        """The fragment layout of operand "a", "b", "c" or "d"; axis `q` is the product where there are four. That of a
+        sparse A is over the m x k/2 stored elements."""
         if self.products > 1:
             key = {"a": f"a.{self.a_layout}", "b": f"b.{self.b_layout}"}.get(role) or self.element(role).name
             return _FOUR_PRODUCTS[key]
-        return fragment_layout(role, *self.shape, self.container_bits(role))
+        m, n, k = self.shape
+        return fragment_layout(role, m, n, self.stored_k if role == "a" else k, self.container_bits(role))
 
 
 def _forms(shape: str, operands: str, accumulators: str, *, ptx: Version, sm: int, section: str) -> tuple[Mma, ...]:
@@ -276,34 +301,6 @@ def blocks() -> dict[Variant, int]:
 # described by four bits of metadata, and the sparsity selector says which lanes hold them. Source: PTX ISA 9.7.14.6;
 # the metadata figures of 9.7.14.6.2 as bit maps.
 
-ORDERED_CODES = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
-"""9.7.14.6.1: the nibbles that name two different elements (or pairs) of a chunk, the lower index first."""
-
-ANY_CODES = tuple(code for code in range(16) if code & 3 != code >> 2)
-"""The nibbles that name two different elements (or pairs): what `mma.sp` takes besides the ordered ones."""
-
-ONE_OF_TWO_CODES = (0b0100, 0b1110)
-"""9.7.14.6.1, tf32: the nibble of element 0 and that of element 1 of a chunk of two."""
-
-
-@dataclass(frozen=True, slots=True)
-class Granularity:
-    """How A is sparse: of each `chunk` elements of a row, `stored` are; they come in groups of `group`."""
-
-    stored: int
-    chunk: int
-    group: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.stored}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
-
-    def codes(self, ordered: bool) -> tuple[int, ...]:
-        """The legal nibbles, with or without `::ordered_metadata`."""
-        if self.chunk == 2:
-            return ONE_OF_TWO_CODES
-        return ORDERED_CODES if ordered else ANY_CODES
-
-
 ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT = Granularity(1, 2), Granularity(2, 4), Granularity(4, 8, 2)
 
 # Who holds the nibble of row r and chunk c (a column here) when the selector is f: which lane, and where in its word.
@@ -313,65 +310,15 @@ TWO_LANES_BY_ROW = Layout.parse("r3 f0 r0 r1 r2 | c0 c1 c2", "rcf")
 FOUR_LANES = Layout.parse("r3 c3 r0 r1 r2 | c0 c1 c2", "rcf")
 
 
-@dataclass(frozen=True, slots=True)
-class MmaSparse(ProductForm):
-    """One form of `mma.sp`: D = A * B + C by one warp, A being stored without half of its elements.
-
-    `granularity` says how A is sparse and `metadata` who holds which nibble; `ordered` whether the spelling has
-    `::ordered_metadata`, which wants the indices of a chunk in increasing order. The rest is as in `Mma`.
-    """
-
-    shape: Shape
-    a: ElementType
-    b: ElementType
-    c: ElementType
-    d: ElementType
-    ptx: Version
-    sm: int
-    section: str
-    granularity: Granularity
-    metadata: Layout
-    ordered: bool
-    only: Specific = ()
-    satfinite: bool = False
-    kind: str = ""
-    scale: BlockScale | None = None
-
-    def __post_init__(self) -> None:
-        self.check_registers()
-        if (self.metadata.rows, self.metadata.columns * self.granularity.chunk) != (self.shape.m, self.shape.k):
-            raise ValueError(f"{self.spelling}: the metadata must describe the {self.shape.m}x{self.shape.k} matrix A")
-
-    @property
-    def spelling(self) -> str:
-        """The PTX opcode with all its qualifiers."""
-        variant = "::ordered_metadata" if self.ordered else ""
-        return f"mma.sp{variant}.sync.aligned.{self.shape}.row.col{self.qualifiers}"
-
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        """d, a, b, c, the metadata e and its selector f, and the scales with their selectors."""
-        sparse = (FormOperand("e", SCALAR), FormOperand("f", CONSTANT))
-        return (*self.fragments, *sparse, *(form.OPERANDS if self.scale else ()))
-
-    @property
-    def selectors(self) -> range:
-        """The legal values of the sparsity selector f."""
-        return range(self.metadata.extent("f"))
-
-    @property
-    def codes(self) -> tuple[int, ...]:
-        """The nibbles of metadata that mean something."""
-        return self.granularity.codes(self.ordered)
-
-    def layout(self, role: str) -> Layout:
-        """The fragment layout of operand "a", "b", "c" or "d"; that of A is over the m x k/2 stored elements."""
-        m, n, k = self.shape
-        return fragment_layout(role, m, n, k // 2 if role == "a" else k, self.container_bits(role))
+def _sparse(shape: Shape, a: ElementType, b: ElementType, sums: ElementType, ptx: Version, sm: int, section: str,
+            granularity: Granularity, metadata: Layout, ordered: bool, only: Specific = (), satfinite: bool = False,
+            kind: str = "", scale: BlockScale | None = None) -> Mma:  # fmt: skip
+    return Mma(shape, a, b, sums, sums, ptx, sm, section, only, satfinite, kind=kind, scale=scale,
+               granularity=granularity, metadata=metadata, ordered=ordered)  # fmt: skip
 
 
 @cache
-def sparse_rows() -> tuple[MmaSparse, ...]:
+def sparse_rows() -> tuple[Mma, ...]:
     """Every form of `mma.sp` and `mma.sp::ordered_metadata`."""
     return (*_sparse_floating(), *_sparse_integer(), *_sparse_fp8(), *_sparse_f8f6f4(), *_sparse_scaled())
 
@@ -380,7 +327,7 @@ _VARIANTS: tuple[tuple[bool, Version], ...] = ((False, (7, 1)), (True, (8, 5)))
 """Whether the metadata is ordered, and the first PTX version."""
 
 
-def _sparse_floating() -> Iterator[MmaSparse]:
+def _sparse_floating() -> Iterator[Mma]:
     """9.7.14.6.3  half precision, bf16, tf32."""
     for (shape, name, accumulators, granularity, metadata, section), (ordered, ptx) in product(
         (
@@ -395,10 +342,10 @@ def _sparse_floating() -> Iterator[MmaSparse]:
     ):
         t = element_type(name)
         for acc in element_types(accumulators):
-            yield MmaSparse(shape, t, t, acc, acc, ptx, 80, section, granularity, metadata, ordered)
+            yield _sparse(shape, t, t, acc, ptx, 80, section, granularity, metadata, ordered)
 
 
-def _sparse_integer() -> Iterator[MmaSparse]:
+def _sparse_integer() -> Iterator[Mma]:
     """9.7.14.6.3  integers: any mix of signs; `.satfinite` clamps the sum instead of wrapping it."""
     (s32,) = element_types("s32")
     for (shape, names, granularity, metadata, section), (ordered, ptx) in product(
@@ -411,20 +358,18 @@ def _sparse_integer() -> Iterator[MmaSparse]:
         _VARIANTS,
     ):
         for a, b, satfinite in product(element_types(names), element_types(names), (False, True)):
-            yield MmaSparse(
-                shape, a, b, s32, s32, ptx, 80, section, granularity, metadata, ordered, satfinite=satfinite
-            )  # fmt: skip
+            yield _sparse(shape, a, b, s32, ptx, 80, section, granularity, metadata, ordered, satfinite=satfinite)
 
 
 def _byte(a: ElementType, b: ElementType, acc: ElementType, ptx: Version, sm: int, ordered: bool = True,
-          only: Specific = (), kind: str = "", scale: BlockScale | None = None) -> MmaSparse:  # fmt: skip
+          only: Specific = (), kind: str = "", scale: BlockScale | None = None) -> Mma:  # fmt: skip
     """m16n8k64 with elements in bytes."""
     section = "9.7.14.6.2.6"
-    return MmaSparse(Shape(16, 8, 64), a, b, acc, acc, ptx, sm, section, TWO_OF_FOUR, FOUR_LANES, ordered, only,
+    return _sparse(Shape(16, 8, 64), a, b, acc, ptx, sm, section, TWO_OF_FOUR, FOUR_LANES, ordered, only,
                      kind=kind, scale=scale)  # fmt: skip
 
 
-def _sparse_fp8() -> Iterator[MmaSparse]:
+def _sparse_fp8() -> Iterator[Mma]:
     """9.7.14.6.3  e4m3 and e5m2 in every mix; f16 sums only where `.kind::f8f6f4` has them too."""
     f16, f32 = element_types("f16 f32")
     for a, b in product(element_types("e4m3 e5m2"), repeat=2):
@@ -433,7 +378,7 @@ def _sparse_fp8() -> Iterator[MmaSparse]:
         yield _byte(a, b, f16, (8, 7), 120, only=SM_120)
 
 
-def _sparse_f8f6f4() -> Iterator[MmaSparse]:
+def _sparse_f8f6f4() -> Iterator[Mma]:
     """9.7.14.6.3  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
     for (a, b), acc in product(product(element_types(_F8F6F4), repeat=2), element_types("f16 f32")):
         yield _byte(a, b, acc, (8, 7), 120, only=SM_120, kind=KIND_F8F6F4)
@@ -443,7 +388,7 @@ SM_120A_121A: Specific = (("sm_120a", (8, 7)), ("sm_121a", (8, 8)))
 """9.7.14.6.3, Target ISA Notes: where sparse mxf4 and mxf4nvf4 run."""
 
 
-def _sparse_scaled() -> Iterator[MmaSparse]:
+def _sparse_scaled() -> Iterator[Mma]:
     """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
     f32, e2m1, ue8m0, ue4m3 = element_types("f32 e2m1 ue8m0 ue4m3")
     for (a, b), written in product(product(element_types(_F8F6F4), repeat=2), (False, True)):
@@ -455,16 +400,16 @@ def _sparse_scaled() -> Iterator[MmaSparse]:
         (KIND_MXF4NVF4, BlockScale(2, ue8m0)),
         (KIND_MXF4NVF4, BlockScale(4, ue4m3)),
     ):
-        yield MmaSparse(Shape(16, 8, 128), e2m1, e2m1, f32, f32, (8, 7), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT,
+        yield _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (8, 7), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT,
                         FOUR_LANES, True, SM_120A_121A, kind=kind, scale=scale)  # fmt: skip
 
 
 @cache
-def later_sparse_rows() -> tuple[MmaSparse, ...]:
+def later_sparse_rows() -> tuple[Mma, ...]:
     """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
     f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
     only: Specific = (("sm_120a", (9, 1)), ("sm_121a", (9, 1)))
     return (
-        MmaSparse(Shape(16, 8, 128), e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,
+        _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,
                   only, kind=KIND_MXF4NVF4, scale=BlockScale(4, ue8m0)),
     )  # fmt: skip

@@ -5,12 +5,14 @@ Source: PTX ISA 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.14.5.17 (mov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 
 from ..layouts.layout import Layout
-from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand
+from .form import Form, word
+from .row import ADDRESS, VECTOR, Slot
 from .targets import Specific, Version
 
 GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
@@ -41,7 +43,12 @@ def _space(space: str) -> str:
     return f".{space}" if space else ""
 
 
-@dataclass(frozen=True, slots=True)
+def registers(name: str, count: int, *, written: bool = False) -> Slot:
+    """An operand that is so many 32-bit registers in braces."""
+    return Slot(name, VECTOR, count=count, written=written, own=True)
+
+
+@dataclass(frozen=True)
 class LoadMatrix(Form):
     """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory.
 
@@ -65,7 +72,7 @@ class LoadMatrix(Form):
         if self.count not in (1, 2, 4):
             raise ValueError(f"ldmatrix loads 1, 2 or 4 matrices, got {self.count}")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         trans, source = ".trans" if self.transpose else "", f".{self.source}" if self.source else ""
@@ -99,11 +106,15 @@ class LoadMatrix(Form):
         return self.count * self.layout.elements * self.element_bits // 32
 
     @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("d", VECTOR, count=self.registers), FormOperand("p", ADDRESS))
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"d": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (registers("d", self.registers, written=True), Slot("p", ADDRESS, self.space or "any"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreMatrix(Form):
     """One form of `stmatrix`: `count` matrices to shared memory, one register each.
 
@@ -125,7 +136,7 @@ class StoreMatrix(Form):
         if self.count not in (1, 2, 4):
             raise ValueError(f"stmatrix stores 1, 2 or 4 matrices, got {self.count}")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         trans = ".trans" if self.transpose else ""
@@ -154,11 +165,15 @@ class StoreMatrix(Form):
         return self.count * self.layout.elements * self.element_bits // 32
 
     @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("p", ADDRESS), FormOperand("r", VECTOR, count=self.registers))
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"r": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (Slot("p", ADDRESS, self.space or "any"), registers("r", self.registers))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MoveMatrix(Form):
     """`movmatrix`: transposes an 8x8 matrix of 16-bit elements from register to register."""
 
@@ -167,7 +182,7 @@ class MoveMatrix(Form):
     section: str = "9.7.14.5.17"
     only: Specific = ()
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         return "movmatrix.sync.aligned.m8n8.trans.b16"
@@ -183,8 +198,12 @@ class MoveMatrix(Form):
         return _PAIRS_ACROSS
 
     @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("d", SCALAR), FormOperand("a", SCALAR))
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"a": self.source, "d": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (word("d", written=True), word("a"))
 
 
 LDMATRIX: tuple[LoadMatrix, ...] = tuple(LoadMatrix(n, t) for t in (False, True) for n in (1, 2, 4))

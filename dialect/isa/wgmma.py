@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import product
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..layouts.layout import Layout, accumulator, multiplicand, row
-from .form import CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, VECTOR, Form, FormOperand, Shape, register_type
-from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR, Granularity
+from .form import Granularity, ProductForm, Shape, fragment, word
+from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
+from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, choice
 from .targets import Specific, Version
 from .types import FP8, ElementType, element_type
 
@@ -145,110 +146,69 @@ _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 """9.7.15.2: the columns of B."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wgmma(Form):
-    """One form of `wgmma.mma_async`: D = A * B + D by four warps.
-
-    `granularity` says how A is sparse, None if it is dense; `metadata` who holds which nibble of the metadata.
-    """
+@dataclass(frozen=True)
+class Wgmma(ProductForm):
+    """One form of `wgmma.mma_async`: D = A * B + D by four warps; C is D."""
 
     shape: Shape
     a: ElementType
     b: ElementType
+    c: ElementType
     d: ElementType
     ptx: Version
     section: str
     granularity: Granularity | None = None
     metadata: Layout | None = None
     satfinite: bool = False
+    bit_op: str = ""
     sm: int = 90
     only: Specific = SM_90A
+
+    FRAGMENTS: ClassVar = "ad"
 
     def __post_init__(self) -> None:
         if self.stored_k * self.a.bits != 8 * ROW_BYTES:
             raise ValueError(f"{self.spelling}: expected {ROW_BYTES} bytes of each row of A")
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
-        sparse = ".sp" if self.granularity else ""
-        end = ".and.popc" if self.a.name == "b1" else ".satfinite" if self.satfinite else ""
-        return f"wgmma.mma_async{sparse}.sync.aligned.{self.shape}.{self.d.name}.{self.a.name}.{self.b.name}{end}"
+        end = f".{self.bit_op}.popc" if self.bit_op else ".satfinite" if self.satfinite else ""
+        types = f"{self.d.name}.{self.a.name}.{self.b.name}"
+        return f"wgmma.mma_async{'.sp' if self.sparse else ''}.sync.aligned.{self.shape}.{types}{end}"
 
-    @property
-    def sparse(self) -> bool:
-        """Whether A is stored without half of its elements."""
-        return self.granularity is not None
+    meaning = "wgmma.mma_async"
 
-    @property
-    def c(self) -> ElementType:
-        """C is D."""
-        return self.d
-
-    @property
-    def bit_op(self) -> str:
-        """What single bits are multiplied by: "and", or ""."""
-        return "and" if self.a.name == "b1" else ""
-
-    @property
-    def stored_k(self) -> int:
-        """The columns of A that are stored."""
-        return self.shape.k // (2 if self.granularity else 1)
-
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
         """d, a, b, of a sparse A the metadata e and its selector f, scale_d, signs, transpositions; A is in shared
         memory."""
-        return self.operands_with(a_shared=True)
+        return self.signatures[0]
 
-    @property
-    def signatures(self) -> tuple[tuple[FormOperand, ...], ...]:
+    @cached_property
+    def signatures(self) -> tuple[tuple[Slot, ...], ...]:
         """The operands with A in shared memory, and in registers."""
-        return self.operands, self.operands_with(a_shared=False)
+        return self.operands_with(a_shared=True), self.operands_with(a_shared=False)
 
-    def operands_with(self, *, a_shared: bool) -> tuple[FormOperand, ...]:
+    def operands_with(self, *, a_shared: bool) -> tuple[Slot, ...]:
         """The operands in the order of the text."""
         held = "f16x2" if self.a.is_float else "b32"
-        a = FormOperand("a", DESCRIPTOR) if a_shared else FormOperand("a", VECTOR, held, self.registers("a"))
-        found = [FormOperand("d", VECTOR, register_type(self.d), self.registers("d")), a, FormOperand("b", DESCRIPTOR)]
-        if self.granularity:
-            found += [FormOperand("e", SCALAR), FormOperand("f", CONSTANT, values=self.selectors)]
-        found.append(FormOperand("scale_d", PREDICATE))
+        d = replace(fragment("d", self.d, self.registers("d"), written=True), accumulates=True)
+        a = Slot("a", VECTOR, held, self.registers("a"), own=held == "b32")
+        slots = [d, Slot("a", DESCRIPTOR, "b64") if a_shared else a, Slot("b", DESCRIPTOR, "b64")]
+        if self.sparse:
+            slots += [word("e"), Slot("f", CONSTANT, span=choice(self.selectors))]
+        slots.append(Slot("scale_d", PREDICATE, "pred"))
         if self.a.is_float:
-            found += [FormOperand(f"scale_{role}", CONSTANT, values=(1, -1)) for role in "ab"]
-        found += [
-            FormOperand(f"trans_{role}", CONSTANT, values=(0, 1)) for role in self.transposable(a_shared=a_shared)
-        ]
-        return tuple(found)
+            slots += [Slot(f"scale_{role}", CONSTANT, span="1/-1") for role in "ab"]
+        slots += [Slot(f"trans_{role}", CONSTANT, span="0/1") for role in self.transposable(a_shared=a_shared)]
+        return tuple(slots)
 
     def transposable(self, *, a_shared: bool) -> str:
         """The operands that may lie in shared memory along M or N: those of 16 bits."""
         if self.a.bits != 16:
             return ""
         return "ab" if a_shared else "b"
-
-    @property
-    def selectors(self) -> tuple[int, ...]:
-        """The legal values of the sparsity selector."""
-        return tuple(range(self.metadata.extent("f"))) if self.metadata else ()
-
-    @property
-    def codes(self) -> tuple[int, ...]:
-        """The nibbles of metadata that mean something."""
-        return self.granularity.codes(ordered=False) if self.granularity else ()
-
-    def element(self, role: str) -> ElementType:
-        """The element type of operand "a", "b", "c" or "d"; C is D."""
-        return {"a": self.a, "b": self.b}.get(role, self.d)
-
-    def container_bits(self, role: str) -> int:
-        """How many bits of a register an element of operand "a", "b", "c" or "d" takes."""
-        return self.element(role).bits
-
-    @property
-    def operand_bits(self) -> int:
-        """How many bits an element of A or B takes: of both the same."""
-        return self.a.bits
 
     def layout(self, role: str) -> Layout:
         """The fragment layout of operand "a", the stored elements, or "d" (9.7.15.5.1.1); of D for eight columns.
@@ -289,9 +249,10 @@ def _dense() -> Iterator[Wgmma]:
     """9.7.15.5.2."""
     for d, a, b, ptx in (*_types(), ("s32", "b1", "b1", (8, 0))):
         left, right, result = (element_type(name) for name in (a, b, d))
+        bit_op = "and" if a == "b1" else ""
         for n, satfinite in product(_sizes(left), (False, True) if left.bits == 8 and not left.is_float else (False,)):
             shape = Shape(M, n, 8 * ROW_BYTES // left.bits)
-            yield Wgmma(shape, left, right, result, ptx, "9.7.15.5.2", satfinite=satfinite)
+            yield Wgmma(shape, left, right, result, result, ptx, "9.7.15.5.2", satfinite=satfinite, bit_op=bit_op)
 
 
 def _sparse() -> Iterator[Wgmma]:
@@ -303,4 +264,6 @@ def _sparse() -> Iterator[Wgmma]:
         metadata = Layout(alone.lane, alone.element, _OF_WARP)
         for n, satfinite in product(_sizes(left), (False, True) if not left.is_float else (False,)):
             shape = Shape(M, n, 16 * ROW_BYTES // left.bits)
-            yield Wgmma(shape, left, right, result, max(ptx, (8, 2)), "9.7.15.6", granularity, metadata, satfinite)
+            yield Wgmma(
+                shape, left, right, result, result, max(ptx, (8, 2)), "9.7.15.6", granularity, metadata, satfinite
+            )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
+from typing import ClassVar
 
-from .form import ADDRESS, SCALAR, VECTOR, Form, FormOperand, Shape, register_type
+from .form import Form, ProductForm, Shape, fragment
+from .row import ADDRESS, Slot
 from .targets import Gone, Specific, Version
 from .types import ElementType, element_types
 
@@ -29,7 +31,7 @@ LAYOUTS = ("row", "col")
 M16N16K16, M8N32K16, M32N8K16 = Shape(16, 16, 16), Shape(8, 32, 16), Shape(32, 8, 16)
 M16N16K8, M8N8K4, M8N8K32, M8N8K128 = Shape(16, 16, 8), Shape(8, 8, 4), Shape(8, 8, 32), Shape(8, 8, 128)
 
-_STRIDE = FormOperand("stride", SCALAR, optional=True)
+_STRIDE = Slot("stride", optional=True)
 
 
 def extent(shape: Shape, role: str) -> tuple[int, int]:
@@ -46,11 +48,6 @@ def registers(shape: Shape, role: str, element: ElementType) -> int:
     return rows * columns * element.bits // (32 * max(32, element.bits))
 
 
-def fragment(name: str, shape: Shape, role: str, element: ElementType) -> FormOperand:
-    """The operand that holds a fragment."""
-    return FormOperand(name, VECTOR, register_type(element), registers(shape, role, element))
-
-
 def default_stride(shape: Shape, role: str, layout: str) -> int:
     """Elements from one row (or, by columns, column) to the next where no stride is given (ISA 9.7.14.4.2)."""
     rows, columns = extent(shape, role)
@@ -62,7 +59,7 @@ def alignment(shape: Shape, role: str, element: ElementType) -> int:
     return registers(shape, role, element) * max(32, element.bits) // 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WmmaLoad(Form):
     """One form of `wmma.load`: the fragment of matrix "a", "b" or "c" from memory."""
 
@@ -78,18 +75,26 @@ class WmmaLoad(Form):
     gone: Gone | None = None
     aligned: str = ".aligned"
 
-    @property
+    meaning = "wmma.load"
+
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         space = f".{self.space}" if self.space else ""
         return f"wmma.load.{self.role}.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
 
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        loaded = fragment("r", self.type, self.registers, written=True)
+        return (loaded, Slot("p", ADDRESS, self.space or "any"), _STRIDE)
+
     @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (fragment("r", self.shape, self.role, self.type), FormOperand("p", ADDRESS), _STRIDE)
+    def registers(self) -> int:
+        """Registers per lane of the fragment."""
+        return registers(self.shape, self.role, self.type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WmmaStore(Form):
     """One form of `wmma.store`: the fragment of matrix D to memory."""
 
@@ -104,19 +109,26 @@ class WmmaStore(Form):
     gone: Gone | None = None
     aligned: str = ".aligned"
 
-    @property
+    meaning = "wmma.store"
+
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         space = f".{self.space}" if self.space else ""
         return f"wmma.store.d.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
 
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (Slot("p", ADDRESS, self.space or "any"), fragment("r", self.type, self.registers), _STRIDE)
+
     @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return (FormOperand("p", ADDRESS), fragment("r", self.shape, "d", self.type), _STRIDE)
+    def registers(self) -> int:
+        """Registers per lane of the fragment."""
+        return registers(self.shape, "d", self.type)
 
 
-@dataclass(frozen=True, slots=True)
-class WmmaMma(Form):
+@dataclass(frozen=True)
+class WmmaMma(ProductForm):
     """One form of `wmma.mma`: D = A * B + C, on fragments of the same shape, layouts and types."""
 
     shape: Shape
@@ -136,7 +148,11 @@ class WmmaMma(Form):
     gone: Gone | None = None
     aligned: str = ".aligned"
 
-    @property
+    FRAGMENTS: ClassVar = ""
+
+    meaning = "wmma.mma"
+
+    @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers; f16 multiplicands go without saying."""
         op = f".{self.bit_op}.popc" if self.bit_op else ""
@@ -147,13 +163,13 @@ class WmmaMma(Form):
         types = f"{self.d.name}{inputs}.{self.c.name}"
         return f"wmma.mma{op}.sync{self.aligned}.{layouts}.{self.shape}{rounding}.{types}{satfinite}"
 
-    def element(self, role: str) -> ElementType:
-        """The element type of operand "a", "b", "c" or "d"."""
-        return {"a": self.a, "b": self.b, "c": self.c, "d": self.d}[role]
+    def registers(self, role: str) -> int:
+        """Registers per lane of the fragment of operand "a", "b", "c" or "d"."""
+        return registers(self.shape, role, self.element(role))
 
-    @property
-    def operands(self) -> tuple[FormOperand, ...]:
-        return tuple(fragment(role, self.shape, role, self.element(role)) for role in "dabc")
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return self.fragments
 
 
 @dataclass(frozen=True, slots=True)

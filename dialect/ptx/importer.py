@@ -14,7 +14,7 @@ from .printer import declaration, function_header
 from .text import syntax
 from .text.operands import operand_text
 from .text.syntax import PtxSyntaxError
-from .types import ParamAttr, RegOp, VarOp
+from .types import RegOp, VariableAttr, VarOp
 
 Registers = dict[str, SSAValue]
 
@@ -61,8 +61,8 @@ class _Importer:
             None if function.body is None else self.body(function.body, {}),
             entry=function.entry,
             linking=function.linking,
-            parameters=[ParamAttr(replace(p, line=0)) for p in function.parameters],
-            returns=[ParamAttr(replace(r, line=0)) for r in function.returns],
+            parameters=[VariableAttr(replace(p, line=0)) for p in function.parameters],
+            returns=[VariableAttr(replace(r, line=0)) for r in function.returns],
             directives=function.directives,
         )
         if op.is_declaration and self.uses[function.name] > 1:

@@ -16,9 +16,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
+from ..isa.row import PREDICATE, TENSOR, Row
 from ..isa.targets import Target, Version
 from .instructions import find
-from .rows.grammar import Row
 from .text.operands import OperandError, OperandReader
 from .text.special import SPECIAL_REGISTERS, VARYING
 from .text.syntax import Operand, Register, is_call, members
@@ -73,7 +73,7 @@ def facts_of(opcode: str, form: str, types: tuple[str, ...], target: Target) -> 
     special = [o.name for operand in operands for o in members(operand) if isinstance(o, Register)]
     since = max((_since(opcode, rows, target), *(_special_since(n, target) for n in special if n in SPECIAL_REGISTERS)))
     pure = all(row.pure for row in rows) and VARYING.isdisjoint(special)
-    limited = any("(" in slot.kind or slot.kind == "flag" for row in rows for slot in row.slots)
+    limited = any(o.span or o.kind in (PREDICATE, TENSOR) for row in rows for o in row.operands)
     return InstructionFacts(opcode, since, pure, limited)
 
 

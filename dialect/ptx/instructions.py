@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import zip_longest
 
+from ..isa import families
+from ..isa.row import Bindings, Row
 from ..isa.targets import Target
-from .rows import arithmetic, copies, data, matrix, synchronisation
-from .rows.grammar import Bindings, Row, pieces
+from .rows import arithmetic, copies, data, synchronisation
+from .rows.grammar import PatternRow, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
 #
@@ -21,7 +23,7 @@ VARIANTS = 2
 """Of a qualifier that must stand and that none of the words is, so many are proposed."""
 
 
-def nearest_spellings(opcode: str, rows: Sequence[Row], count: int) -> tuple[str, ...]:
+def nearest_spellings(opcode: str, rows: Sequence[PatternRow], count: int) -> tuple[str, ...]:
     """Spellings of the rows, best first."""
     words = opcode.split(".")
     wanted = frozenset(words)
@@ -111,7 +113,7 @@ def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
 
 # All instruction rows, and finding the ones an opcode spells.
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[PatternRow, ...] = (
     *arithmetic.INTEGER_ROWS,
     *arithmetic.FLOATING_ROWS,
     *arithmetic.COMPARISON_ROWS,
@@ -125,21 +127,21 @@ ROWS: tuple[Row, ...] = (
     *synchronisation.MBARRIER_ROWS,
     *copies.MULTIMEM_ROWS,
     *copies.TENSOR_ROWS,
-    *matrix.WARPGROUP_ROWS,
+    *synchronisation.WARPGROUP_ROWS,
     *arithmetic.VIDEO_ROWS,
 )
-"""All but those of the matrix instructions, which `matrix.find` makes when they are asked for."""
+"""All but those of the matrix instructions, which `families.find` makes when they are asked for."""
 
 
 @cache
 def roots() -> frozenset[str]:
     """The first words of all opcodes that there are rows for."""
-    return matrix.ROOTS | frozenset(_by_root())
+    return families.ROOTS | frozenset(_by_root())
 
 
 @cache
-def _by_root() -> dict[str, list[Row]]:
-    table: dict[str, list[Row]] = {}
+def _by_root() -> dict[str, list[PatternRow]]:
+    table: dict[str, list[PatternRow]] = {}
     for row in ROWS:
         table.setdefault(row.root, []).append(row)
     return table
@@ -148,8 +150,8 @@ def _by_root() -> dict[str, list[Row]]:
 @lru_cache(65536)
 def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     """The rows one of whose spellings is `opcode`, each with what the qualifiers bind."""
-    if forms := matrix.find(opcode):
-        return tuple((form, {}) for form in forms)
+    if (form := families.find(opcode)) is not None:
+        return ((form, {}),)
     rows = _by_root().get(opcode.partition(".")[0], ())
     return tuple((row.spelled(opcode), bindings) for row in rows if (bindings := row.match(opcode)) is not None)
 
@@ -164,8 +166,8 @@ def canonical(opcode: str) -> str:
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
     root = opcode.partition(".")[0]
-    if root in matrix.ROOTS:
-        return matrix.nearest(opcode, count)
+    if root in families.ROOTS:
+        return families.nearest(opcode, count)
     if root not in roots():
         return nearest_roots(root, roots(), count)
     return nearest_spellings(opcode, _by_root()[root], count)

@@ -14,11 +14,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from .instruction import InstOp
 from .types import (
-    ParamAttr,
     RegisterType,
     RegOp,
+    VariableAttr,
     VarOp,
-    parse_attributes,
     parse_variable,
     print_attributes,
     print_variable,
@@ -137,8 +136,8 @@ class FuncOp(IRDLOperation):
     sym_name = prop_def(StringAttr)
     entry = opt_prop_def(UnitAttr)
     linking = prop_def(StringAttr)
-    parameters = prop_def(ArrayAttr[ParamAttr])
-    returns = prop_def(ArrayAttr[ParamAttr])
+    parameters = prop_def(ArrayAttr[VariableAttr])
+    returns = prop_def(ArrayAttr[VariableAttr])
     directives = prop_def(ArrayAttr[StringAttr])
     body = region_def()
 
@@ -151,8 +150,8 @@ class FuncOp(IRDLOperation):
         *,
         entry: bool = True,
         linking: str = "visible",
-        parameters: Sequence[ParamAttr] = (),
-        returns: Sequence[ParamAttr] = (),
+        parameters: Sequence[VariableAttr] = (),
+        returns: Sequence[VariableAttr] = (),
         directives: Sequence[str] = (),
     ) -> None:
         """`ops` None makes a declaration."""
@@ -209,11 +208,11 @@ class FuncOp(IRDLOperation):
         linking = parser.parse_optional_keyword_in(("visible", "weak", "extern")) or ""
         name = parser.parse_symbol_name().data
         parens, square = parser.Delimiter.PAREN, parser.Delimiter.SQUARE
-        parameters = parser.parse_comma_separated_list(parens, lambda: ParamAttr(parse_variable(parser)))
-        returns: list[ParamAttr] = []
+        parameters = parser.parse_comma_separated_list(parens, lambda: VariableAttr(parse_variable(parser)))
+        returns: list[VariableAttr] = []
         directives: list[str] = []
         if parser.parse_optional_keyword("returns"):
-            returns = parser.parse_comma_separated_list(parens, lambda: ParamAttr(parse_variable(parser)))
+            returns = parser.parse_comma_separated_list(parens, lambda: VariableAttr(parse_variable(parser)))
         if parser.parse_optional_keyword("directives"):
             directives = parser.parse_comma_separated_list(square, parser.parse_str_literal)
         attributes = parser.parse_optional_attr_dict_with_keyword()
@@ -238,19 +237,10 @@ class _TextOp(IRDLOperation):
 
     text = prop_def(StringAttr)
 
+    assembly_format = "$text attr-dict-with-keyword"
+
     def __init__(self, text: str) -> None:
         super().__init__(properties={"text": StringAttr(text)})
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_string_literal(self.text.data)
-        print_attributes(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> _TextOp:
-        op = cls(parser.parse_str_literal())
-        parse_attributes(parser, op)
-        return op
 
 
 @irdl_op_definition
@@ -305,5 +295,5 @@ class ScopeOp(IRDLOperation):
 PTX = Dialect(
     "ptx",
     [ModuleOp, FuncOp, RegOp, VarOp, LabelOp, CommentOp, DirectiveOp, ScopeOp, InstOp],
-    [RegisterType, ParamAttr],
+    [RegisterType, VariableAttr],
 )

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from ..isa.form import Form
+from ..isa.row import Bindings, Row
 from .instructions import find
-from .rows.grammar import Bindings, Row, is_type, name_of
-from .rows.matrix import MatrixRow
+from .rows.grammar import is_type, name_of
 
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 """The qualifiers of strong accesses. Source: PTX ISA 8.4."""
@@ -45,11 +44,6 @@ class Traits:
     qualifiers: frozenset[str]
 
     @property
-    def form(self) -> Form | None:
-        """What a matrix instruction is."""
-        return self.row.form if isinstance(self.row, MatrixRow) else None
-
-    @property
     def means(self) -> str:
         """The name of what the interpreter does for it; "" where there is no row."""
         return "" if self.row is None else self.row.means
@@ -73,7 +67,7 @@ class Traits:
     @cached_property
     def has_address(self) -> bool:
         """Whether an operand is an address, or a place in a tensor."""
-        return self.row is not None and any(slot.is_address for slot in self.row.slots)
+        return self.row is not None and any(slot.is_address for slot in self.row.operands)
 
     @cached_property
     def strong(self) -> bool:

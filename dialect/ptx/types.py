@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -126,11 +126,11 @@ class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[rep
 
 
 @irdl_attr_definition
-class ParamAttr(Data[Variable]):
-    """One parameter or returned value of a function: `#ptx.param<u64 "a" ...>`. The fields are those of
+class VariableAttr(Data[Variable]):
+    """A variable, a parameter or a returned value of a function: `#ptx.variable<u64 "a" ...>`. The fields are those of
     `syntax.Variable`."""
 
-    name = "ptx.param"
+    name = "ptx.variable"
 
     @staticmethod
     def of(
@@ -140,9 +140,9 @@ class ParamAttr(Data[Variable]):
         align: int | None = None,
         pointer: str = "",
         space: str = "param",
-    ) -> ParamAttr:
+    ) -> VariableAttr:
         """A parameter `.param .align A .type name[count]`; `space` may be "reg" in a `.func`."""
-        return ParamAttr(Variable(space, type, name, count=count, align=align, pointer=pointer))
+        return VariableAttr(Variable(space, type, name, count=count, align=align, pointer=pointer))
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Variable:
@@ -177,6 +177,8 @@ def print_variable(printer: Printer, variable: Variable) -> None:
     if variable.init is not None:
         printer.print_string(" init ")
         printer.print_string_literal(variable.init)
+    if variable.linking:
+        printer.print_string(f" linking {variable.linking}")
 
 
 def parse_variable(parser: AttrParser) -> Variable:
@@ -191,12 +193,14 @@ def parse_variable(parser: AttrParser) -> Variable:
     pointer = parser.parse_str_literal() if parser.parse_optional_keyword("pointer") else ""
     attribute = parser.parse_str_literal() if parser.parse_optional_keyword("attribute") else ""
     init = parser.parse_str_literal() if parser.parse_optional_keyword("init") else None
+    linking = parser.parse_identifier() if parser.parse_optional_keyword("linking") else ""
     return Variable(
         space,
         type,
         name,
         count=extent(dimensions) if has_dimensions else None,
         align=align,
+        linking=linking,
         vector=vector,
         init=init,
         pointer=pointer,
@@ -303,78 +307,37 @@ class RegOp(IRDLOperation):
 
 @irdl_op_definition
 class VarOp(IRDLOperation):
-    """Declares a variable in a state space: `.shared .align 16 .b8 smem[1024];`. The attributes are the fields of
-    `syntax.Variable`."""
+    """Declares a variable in a state space: `.shared .align 16 .b8 smem[1024];`."""
 
     name = "ptx.var"
 
     sym_name = prop_def(StringAttr)
-    space = prop_def(StringAttr)
-    type = prop_def(StringAttr)
-    dimensions = opt_prop_def(ArrayAttr[IntAttr])
-    align = opt_prop_def(IntAttr)
-    linking = opt_prop_def(StringAttr)
-    vector = opt_prop_def(IntAttr)
-    init = opt_prop_def(StringAttr)
-    pointer = opt_prop_def(StringAttr)
-    attribute = opt_prop_def(StringAttr)
+    declared = prop_def(VariableAttr)
 
     traits = traits_def(SymbolOpInterface())
 
     def __init__(self, variable: Variable) -> None:
         """An array keeps its dimensions: `name[0]` stands for `name[]`."""
-        properties: dict[str, Attribute | None] = {
-            "sym_name": StringAttr(variable.name),
-            "space": StringAttr(variable.space),
-            "type": StringAttr(variable.type),
-        }
-        if variable.count is not None:
-            properties["dimensions"] = ArrayAttr(map(IntAttr, variable.dimensions or (variable.count,)))
-        if variable.align is not None:
-            properties["align"] = IntAttr(variable.align)
-        if variable.vector != 1:
-            properties["vector"] = IntAttr(variable.vector)
-        for key in ("linking", "pointer", "attribute"):
-            if text := getattr(variable, key):
-                properties[key] = StringAttr(text)
-        if variable.init is not None:
-            properties["init"] = StringAttr(variable.init)
-        super().__init__(properties=properties)
+        declared = VariableAttr(replace(variable, line=0))
+        super().__init__(properties={"sym_name": StringAttr(variable.name), "declared": declared})
 
     @property
     def variable(self) -> Variable:
         """The declaration as a record."""
-        dimensions = None if self.dimensions is None else tuple(d.data for d in self.dimensions)
-        return Variable(
-            self.space.data,
-            self.type.data,
-            self.sym_name.data,
-            count=None if dimensions is None else extent(dimensions),
-            align=None if self.align is None else self.align.data,
-            linking="" if self.linking is None else self.linking.data,
-            vector=1 if self.vector is None else self.vector.data,
-            init=None if self.init is None else self.init.data,
-            pointer="" if self.pointer is None else self.pointer.data,
-            attribute="" if self.attribute is None else self.attribute.data,
-            dimensions=dimensions if dimensions and len(dimensions) > 1 else (),
-        )
+        return replace(self.declared.data, name=self.sym_name.data)
 
     def verify_(self) -> None:
         spaces = ("global", "shared", "const", "local", "param")
-        if self.space.data.partition("::")[0] not in spaces:
-            raise VerifyException(
-                f"'{self.space.data}' is not a state space of variables; expected {', '.join(spaces)}"
-            )
-        if self.align is not None and self.align.data.bit_count() != 1:
-            raise VerifyException(
-                f"the alignment of '{self.sym_name.data}' must be a power of two, got {self.align.data}"
-            )
+        space, align = self.variable.space, self.variable.align
+        if space.partition("::")[0] not in spaces:
+            raise VerifyException(f"'{space}' is not a state space of variables; expected {', '.join(spaces)}")
+        if align is not None and align.bit_count() != 1:
+            raise VerifyException(f"the alignment of '{self.sym_name.data}' must be a power of two, got {align}")
 
     def print(self, printer: Printer) -> None:
-        if self.linking is not None:
-            printer.print_string(f" {self.linking.data}")
-        printer.print_string(f" {self.space.data} ")
-        print_variable(printer, replace(self.variable, space="param"))
+        linking = f" {self.variable.linking}".rstrip()
+        printer.print_string(f"{linking} {self.variable.space} ")
+        print_variable(printer, replace(self.variable, space="param", linking=""))
         print_attributes(printer, self)
 
     @classmethod

@@ -12,24 +12,134 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+from ..isa.row import (
+    ADDRESS,
+    ANYTHING,
+    CONSTANT,
+    DISCARDED,
+    PREDICATE,
+    SCALAR,
+    SELECTOR,
+    TENSOR,
+    VALUES,
+    VECTOR,
+    Bindings,
+    Row,
+    Slot,
+)
 from ..isa.targets import NAMED, Target, Version
 from .instructions import family, find, nearest
-from .kinds import (
-    ANYWHERE,
-    AddressRules,
-    SpaceOf,
-    ValueKind,
-    check_address,
-    check_symbol,
-    immediate,
-    kind_of,
-    nowhere,
-    outside,
-)
-from .rows.grammar import Bindings, Row, Slot
 from .text.special import SPECIAL_REGISTERS
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import REGISTER_BITS, alike, bits_of, compatible
+
+# Where addresses may point, and what may hold them. Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3.
+#
+# Where the text leaves it open, a rule is what ptxas 13.0 takes.
+
+SpaceOf = Callable[[str], str | None]
+"""The state space of a variable; "function" or "label" for what is one; None where that is not known."""
+
+
+def nowhere(_: str) -> None:
+    """Of no variable is it known where it lies."""
+
+
+class AddressRules(NamedTuple):
+    """Where variables lie, and how wide a generic address is."""
+
+    space_of: SpaceOf = nowhere
+    address_size: int = 64
+
+
+ANYWHERE = AddressRules()
+
+_GENERIC = ("global", "shared", "local")
+"""The state spaces that generic addresses reach by the name of a variable."""
+
+
+def check_address(
+    kind: str, bindings: Bindings, base: Register | Symbol | Immediate, declared: str | None, rules: AddressRules
+) -> str | None:
+    """What is wrong with an address of a slot of kind `[kind]`: its base, where that lies, and the width of a register.
+
+    `declared` is the type of a register; `{}` in the message stands for what the base is.
+    """
+    bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
+    space = bound.partition("::")[0]
+    if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
+        return None if space == "local" else "a literal address is one of .local memory"
+    if isinstance(base, Symbol):
+        return _check_space(base.name, "shared" if kind == "mbarrier" else space, rules)
+    if declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
+        return "expected an address in a 32 or 64-bit integer register, got {}"
+    if kind in ("", "mbarrier") and space in ("", "global") and REGISTER_BITS[declared] < rules.address_size:
+        return f"a {space and '.'}{space or 'generic'} address takes {rules.address_size} bits, got {{}}"
+    return None
+
+
+def _check_space(name: str, space: str, rules: AddressRules) -> str | None:
+    """Whether a variable lies where an address must; "" and "any" are generic."""
+    where = rules.space_of(name)
+    if where is None or where == space or (space in ("", "any") and where in _GENERIC):
+        return None
+    wanted = "a generic address" if space in ("", "any") else f"an address in .{space} memory"
+    return f"expected {wanted}, got '{name}', a {where if where in ('function', 'label') else f'.{where} variable'}"
+
+
+def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str | None:
+    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type.
+
+    Where an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24).
+    """
+    where, space = (
+        rules.space_of(symbol.name),
+        (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0],
+    )
+    if where is None:
+        return None
+    if where == "label" or (where == "function" and symbol.offset):
+        return f"'{symbol.name}' is a {where}, it has no address {'to add to' if symbol.offset else 'here'}"
+    if "P" in bindings:
+        return _check_space(symbol.name, space or "shared", rules)
+    if where == "global" and bits_of(bindings.get("T", "b64")) < rules.address_size:
+        return f"the address of '{symbol.name}' takes {rules.address_size} bits"
+    return None
+
+
+# Literals among operands: which numbers a slot's kind has, in the notation of `rows.grammar`.
+
+
+def immediate(span: str, operand: Operand) -> str | None:
+    """What is wrong with an operand that has to be a literal of a span, such as "4/8/16", "24..256/8" or "" for any."""
+    if not isinstance(operand, Immediate) or isinstance(operand.value, float):
+        return "expected an integer literal"
+    if ".." in span:
+        return outside(span, operand)
+    if span and str(operand.value) not in (legal := span.split("/")):
+        return f"expected {' or '.join(legal)}, got {operand.text}"
+    return None
+
+
+def outside(span: str, operand: Immediate) -> str | None:
+    """What is wrong with a literal that has to be in `low..top`, or a multiple there: `low..top/step`, `low../step`;
+    `low<..top` is for fractions."""
+    bounds, _, step = span.partition("/")
+    low, _, top = bounds.partition("..")
+    if low[-1] == "<":
+        return (
+            None
+            if int(low[:-1]) < operand.value <= int(top)
+            else f"expected a number above {low[:-1]} and at most {top}, got {operand.text}"
+        )
+    value = int(operand.value) % (1 << 64)
+    if int(low) <= value <= int(top or value) and value % int(step or 1) == 0:
+        return None
+    what = f"a multiple of {step}" if step else "a number"
+    return f"expected {what} {f'from {low} to {top}' if top else f'of at least {low}'}, got {operand.text}"
+
+
+# An instruction against the rows that spell it.
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
@@ -126,11 +236,14 @@ def fitting(
     matches = find(opcode)
     if not matches:
         return unknown(opcode)
-    misses = [_check_operands(row, bindings, operands, type_of, rules) for row, bindings in matches]
-    if found := [match for match, miss in zip(matches, misses, strict=True) if miss is None]:
-        return found
-    nearest_miss = max((miss for miss in misses if miss is not None), key=lambda miss: miss.fits)
-    return f"{opcode}: {nearest_miss.message} (PTX ISA {section(opcode)})"
+    fits: list[tuple[Row, Bindings]] = []
+    misses: list[_Miss] = []
+    for row, bindings in matches:
+        found = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
+        if None in found:
+            fits.append((row, bindings))
+        misses += filter(None, found)
+    return fits or f"{opcode}: {max(misses, key=lambda miss: miss.fits).message} (PTX ISA {section(opcode)})"
 
 
 def section(opcode: str) -> str:
@@ -140,11 +253,8 @@ def section(opcode: str) -> str:
 
 def type_of_result(row: Row, bindings: Bindings) -> str | None:
     """The instruction type of the one value that a row writes, such as "s32"; None if it writes none, or several."""
-    slots = row.slots_of(bindings)
-    if not slots or not slots[0].written or _named(slots[0].kind):
-        return None
-    kind = kind_of(slots[0], bindings)
-    return None if kind.count else kind.type
+    slots = row.signatures_of(bindings)[0]
+    return slots[0].type if slots and slots[0].written and slots[0].kind == SCALAR else None
 
 
 def unknown(opcode: str) -> str:
@@ -155,10 +265,9 @@ def unknown(opcode: str) -> str:
 
 
 def _check_operands(
-    row: Row, bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf, rules: AddressRules
+    slots: Sequence[Slot], bindings: Bindings, operands: Sequence[Operand], type_of: TypeOf, rules: AddressRules
 ) -> _Miss | None:
-    slots = row.slots_of(bindings)
-    if slots and slots[0].kind == "...":
+    if slots and slots[0].kind == ANYTHING:
         return None
     needed = sum(not slot.optional for slot in slots)
     if not needed <= len(operands) <= len(slots):
@@ -171,8 +280,7 @@ def _check_operands(
         problem = _check_slot(slot, operand, bindings, type_of, rules)
         if problem is not None:
             return _Miss(f"operand {slot.name}: {problem}", fits)
-    problem = row.problem(operands)
-    return None if problem is None else _Miss(problem, len(operands))
+    return None
 
 
 def _given(slots: Sequence[Slot], more: int) -> list[Slot]:
@@ -187,35 +295,28 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
             return "expected one register, got a pair"
         if operand.first == operand.second == _SINK:
             return "one of the two results must be kept"
-        problem = _check_predicate(slot, operand.second, type_of)
-        return problem or _check_value(slot, operand.first, kind_of(slot, bindings), type_of)
+        return _check_predicate(slot, operand.second, type_of) or _check_value(slot, operand.first, type_of)
     if slot.pair == "||":
         return "expected a destination and a predicate, written d|p"
-    if not _named(slot.kind):
-        kind = kind_of(slot, bindings)
-        if kind.pointer and bits_of(kind.type) != rules.address_size:
-            return f"a generic address takes {rules.address_size} bits, .{kind.type} has {bits_of(kind.type)}"
-        problem = _check_value(slot, _unbraced(slot, operand), kind, type_of)
+    if slot.kind in VALUES:
+        if slot.pointer and bits_of(slot.type) != rules.address_size:
+            return f"a generic address takes {rules.address_size} bits, .{slot.type} has {bits_of(slot.type)}"
+        problem = _check_value(slot, _unbraced(slot, operand), type_of)
         return problem or (check_symbol(operand, bindings, rules) if isinstance(operand, Symbol) else None)
-    if slot.kind == "_":
+    if slot.kind == DISCARDED:
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
-    if slot.kind[0] == "[":
-        return _check_address(slot.kind[1:-1], bindings, operand, type_of, rules)
-    if slot.kind.startswith("imm"):
-        return immediate(slot.kind, operand)
-    if slot.kind.startswith("tensor"):
-        return _check_box(operand, int(slot.kind[7:-1] or bindings["D"][0]), type_of, rules)
-    if slot.kind == "flag":
-        return _check_flag(slot, operand, type_of)
-    if slot.kind.startswith("select"):
-        return _check_selector(slot.kind, operand, type_of)
+    if slot.kind == ADDRESS:
+        return _check_address(slot.type, bindings, operand, type_of, rules)
+    if slot.kind == CONSTANT:
+        return immediate(slot.span, operand)
+    if slot.kind == TENSOR:
+        return _check_box(operand, slot.count, type_of, rules)
+    if slot.kind == PREDICATE:
+        literal = isinstance(operand, Immediate)
+        return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
+    if slot.kind == SELECTOR:
+        return _check_selector(slot.span, operand, type_of)
     return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
-
-
-@lru_cache(1024)
-def _named(kind: str) -> bool:
-    """Whether a kind is one with a name of its own, and not a type."""
-    return kind in ("_", "flag", "label") or kind.startswith(("[", "imm", "tensor", "select"))
 
 
 def _unbraced(slot: Slot, operand: Operand) -> Operand:
@@ -223,51 +324,53 @@ def _unbraced(slot: Slot, operand: Operand) -> Operand:
     return operand.items[0] if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 else operand
 
 
-def _check_value(slot: Slot, operand: Operand, kind: ValueKind, type_of: TypeOf) -> str | None:
-    if kind.count:
-        return _check_vector(slot, operand, kind, type_of)
+def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+    if slot.kind == VECTOR:
+        return _check_vector(slot, operand, type_of)
     if isinstance(operand, Register):
-        return _check_register(slot, operand, kind, type_of) or _check_parts(slot, operand, kind)
+        return _check_register(slot, operand, type_of) or _check_parts(slot, operand)
     if operand == _SINK:
-        if kind.spare:
+        if slot.discards:
             return None
         return "the result cannot be discarded" if slot.written else "'_' discards a result, it cannot be read"
     if isinstance(operand, Not):
-        if kind.type != "pred" or slot.written:
+        if slot.type != "pred" or slot.written:
             return "only a predicate that is read may be negated"
-        return _check_value(slot, operand.register, kind, type_of)
-    if slot.written or kind.parts > 1 or kind.register:
+        return _check_value(slot, operand.register, type_of)
+    if slot.written or slot.parts > 1 or slot.register:
         write = " to write" if slot.written else ""
-        return f"expected a .{kind.type} register{write}, got {_describe(operand, type_of)}"
+        return f"expected a .{slot.type} register{write}, got {_describe(operand, type_of)}"
     if isinstance(operand, Immediate) or (isinstance(operand, Symbol) and operand.name in WARP_SIZE):
-        return _check_literal(operand, kind)
-    if isinstance(operand, Symbol) and kind.address:
-        bits = bits_of(kind.type)
-        return None if bits >= 32 else f"an address takes 32 or 64 bits, .{kind.type} has {bits}"
-    return f"expected a .{kind.type} register, got {_describe(operand, type_of)}"
+        return _check_literal(slot, operand)
+    if isinstance(operand, Symbol) and slot.variable:
+        bits = bits_of(slot.type)
+        return None if bits >= 32 else f"an address takes 32 or 64 bits, .{slot.type} has {bits}"
+    return f"expected a .{slot.type} register, got {_describe(operand, type_of)}"
 
 
-def _check_vector(slot: Slot, operand: Operand, kind: ValueKind, type_of: TypeOf) -> str | None:
+def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+    type, scalar, fitting = slot.holds or slot.type, None, None
     if not isinstance(operand, Vector):
-        return f"expected a vector of {kind.count} x .{kind.type}, got {_describe(operand, type_of)}"
+        return f"expected a vector of {slot.count} x .{type}, got {_describe(operand, type_of)}"
     items = operand.items
-    if len(items) != kind.count:
-        return f"expected {kind.count} x .{kind.type}, got {len(items)}"
+    if len(items) != slot.count:
+        return f"expected {slot.count} x .{type}, got {len(items)}"
+    if slot.accumulates and _SINK in items:
+        return "a warpgroup's accumulator is read too, none of it can be discarded"
     if isinstance(items[0], Symbol) and all(item == _SINK for item in items):
-        return f"one of the {kind.count} elements must be kept"
-    scalar = fitting = None
+        return f"one of the {slot.count} elements must be kept"
     mixed = False
     for index, item in enumerate(items):
         # Most vectors are registers of one type: what fits once fits again.
         if isinstance(item, Register) and (declared := type_of(item)) is not None:
             if declared == fitting:
                 continue
-            if compatible(kind.type, declared, wider=kind.wider, own=kind.own):
+            if compatible(type, declared, wider=slot.wider, own=slot.own):
                 mixed = mixed or fitting is not None
                 fitting = declared
                 continue
-        scalar = scalar or replace(kind, count=0, spare=slot.written or kind.spare)
-        problem = _check_value(slot, item, scalar, type_of)
+        scalar = scalar or replace(slot, kind=SCALAR, type=type, discards=slot.written or slot.discards)
+        problem = _check_value(scalar, item, type_of)
         if problem is not None:
             return f"element {index}: {problem}"
     if mixed and not alike(type_of(item) or "" for item in items if isinstance(item, Register)):
@@ -275,17 +378,18 @@ def _check_vector(slot: Slot, operand: Operand, kind: ValueKind, type_of: TypeOf
     return None
 
 
-def _check_register(slot: Slot, register: Register, kind: ValueKind, type_of: TypeOf) -> str | None:
+def _check_register(slot: Slot, register: Register, type_of: TypeOf) -> str | None:
+    type = slot.holds or slot.type
     declared = type_of(register)
     if declared is None:
-        if slot.written or not kind.special:
+        if slot.written or not slot.special:
             return f"the special register {register.name} can be read by mov and cvt of .b, .u and .s types only"
         special = SPECIAL_REGISTERS.get(register.name)
-        return None if special is None else special.misfit(bits_of(kind.type), wider=kind.wider)
-    if compatible(kind.type, declared, wider=kind.wider, own=kind.own):
+        return None if special is None else special.misfit(bits_of(type), wider=slot.wider)
+    if compatible(type, declared, wider=slot.wider, own=slot.own):
         return None
-    at_least = " or wider" if kind.wider else ""
-    return f"expected a register that holds .{kind.type}{at_least}, got .{declared}"
+    at_least = " or wider" if slot.wider else ""
+    return f"expected a register that holds .{type}{at_least}, got .{declared}"
 
 
 _PARTS = {
@@ -299,37 +403,37 @@ _PARTS = {
 """What may stand behind a register, by the numbers it holds and whether they are written (9.7.18)."""
 
 
-def _check_parts(slot: Slot, register: Register, kind: ValueKind) -> str | None:
+def _check_parts(slot: Slot, register: Register) -> str | None:
     selector = register.name.partition(".")[2]
-    if not selector or (not kind.parts and not re.fullmatch(r"[bh]\d+", selector)):
+    if not selector or (not slot.parts and not re.fullmatch(r"[bh]\d+", selector)):
         return None
-    if kind.parts and re.fullmatch(_PARTS[kind.parts, slot.written], selector):
+    if slot.parts and re.fullmatch(_PARTS[slot.parts, slot.written], selector):
         return None
     return f".{selector} chooses no parts of {register.name.partition('.')[0]} here"
 
 
-def _check_literal(operand: Immediate | Symbol, kind: ValueKind) -> str | None:
+def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
     if isinstance(operand, Symbol):
         operand = Immediate(str(WARP_SIZE[operand.name]))
     floating = isinstance(operand.value, float)
-    if kind.type in ("f32", "f64"):
+    if slot.type in ("f32", "f64"):
         if not floating:
-            return f"expected a floating-point literal such as 0f3F800000 for .{kind.type}"
-        return outside(kind.span, operand) if kind.span else None
-    if kind.type[0] in "us" or kind.type == "pred":
+            return f"expected a floating-point literal such as 0f3F800000 for .{slot.type}"
+        return outside(slot.span, operand) if slot.span else None
+    if slot.type[0] in "us" or slot.type == "pred":
         if floating:
-            return f"expected an integer literal for .{kind.type}"
-        return outside(kind.span, operand) if kind.span else None
-    if kind.type[0] == "b" and kind.type in REGISTER_BITS:
-        if not floating or (kind.own and bits_of(kind.type) == (32 if operand.text[:2] in ("0f", "0F") else 64)):
+            return f"expected an integer literal for .{slot.type}"
+        return outside(slot.span, operand) if slot.span else None
+    if slot.type[0] == "b" and slot.type in REGISTER_BITS:
+        if not floating or (slot.own and bits_of(slot.type) == (32 if operand.text[:2] in ("0f", "0F") else 64)):
             return None
-        return f"the literal {operand.text} is no .{kind.type}"
-    return f"a .{kind.type} operand cannot be a literal: move it into a register first"
+        return f"the literal {operand.text} is no .{slot.type}"
+    return f"a .{slot.type} operand cannot be a literal: move it into a register first"
 
 
 def _check_predicate(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if operand == _SINK:
-        return None if slot.spare else "the predicate after '|' cannot be discarded"
+        return None if slot.pair_discards else "the predicate after '|' cannot be discarded"
     if isinstance(operand, Register) and type_of(operand) == "pred":
         return None
     return f"expected a predicate after '|', got {_describe(operand, type_of)}"
@@ -350,24 +454,18 @@ def _check_box(operand: Operand, rank: int, type_of: TypeOf, rules: AddressRules
     base, where = operand.items
     address = base if isinstance(base, Address) else Address(base) if isinstance(base, Register | Symbol) else base
     problem = _check_address("global", {}, address, type_of, rules)
-    return problem or _check_vector(Slot("coordinates", "b32"), where, ValueKind("b32", rank), type_of)
+    return problem or _check_vector(Slot("coordinates", VECTOR, count=rank), where, type_of)
 
 
-def _check_flag(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
-    if isinstance(operand, Immediate):
-        return immediate("imm(0/1)", operand)
-    return _check_value(slot, operand, ValueKind("pred", negatable=True), type_of)
-
-
-def _check_selector(kind: str, operand: Operand, type_of: TypeOf) -> str | None:
-    """`{byte-id, thread-id}`, of `select(0/2;0/1)`."""
+def _check_selector(span: str, operand: Operand, type_of: TypeOf) -> str | None:
+    """`{byte-id, thread-id}`, of the literals "0/2;0/1"."""
     if not isinstance(operand, Vector) or len(operand.items) != 2:
         return f"expected {{byte-id, thread-id}}, got {_describe(operand, type_of)}"
-    for what, legal, item in zip(("byte-id", "thread-id"), kind[7:-1].split(";"), operand.items, strict=True):
+    for what, legal, item in zip(("byte-id", "thread-id"), span.split(";"), operand.items, strict=True):
         if isinstance(item, Register):
-            problem = _check_register(Slot(what, "u16"), item, ValueKind("u16"), type_of)
+            problem = _check_register(Slot(what, type="u16"), item, type_of)
         else:
-            problem = immediate(f"imm({legal})", item)
+            problem = immediate(legal, item)
         if problem is not None:
             return f"{what}: {problem}"
     return None

@@ -239,11 +239,12 @@ class Schedule:
     # What contradicts itself
 
     def __post_init__(self) -> None:
-        for one in FIELDS.values():
-            value = getattr(self, one.name)
-            one.check(value)
-            if self.together == 1 and FRAGMENTS not in one.of and value != one.default:
-                raise ScheduleError(f"{one.name} = {text_of(value)} is for {WARPGROUPS}, got mma = {self.mma}")
+        for one in LIMITED:
+            one.check(getattr(self, one.name))
+        if self.together == 1:
+            for one in OF_WARPGROUPS:
+                if (value := getattr(self, one.name)) != one.default:
+                    raise ScheduleError(f"{one.name} = {text_of(value)} is for {WARPGROUPS}, got mma = {self.mma}")
         self._check_tiles()
         self._check_slices()
         self._check_loop()
@@ -439,6 +440,12 @@ def _fields() -> dict[str, ScheduleField]:
 
 FIELDS = _fields()
 """The fields by name, as they stand in the text."""
+
+LIMITED = tuple(f for f in FIELDS.values() if f.one_of or f.least is not None)
+"""The fields that have not all values of their type."""
+
+OF_WARPGROUPS = tuple(f for f in FIELDS.values() if FRAGMENTS not in f.of)
+"""The fields that products of fragments have no choice of."""
 
 NAMES = tuple(FIELDS)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import comb
 
 from ..isa import mma
-from ..isa.mma import Granularity
+from ..isa.form import Granularity
 from ..layouts.layout import LANES, Bit
 
 # Granularities of structured sparsity, keyed by element type and kind.

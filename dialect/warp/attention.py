@@ -52,8 +52,8 @@ from .elements import (
     verify_along,
     verify_elements,
 )
-from .epilogue import AXES
 from .fragments import IDENTITIES, Kind, KindAttr
+from .memory import AXES
 from .op_shapes import BareWord, FragmentChange
 
 # `warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region.

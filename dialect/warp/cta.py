@@ -1,4 +1,4 @@
-"""What a CTA holds and copies together: `!warp.cta_tile`, `warp.copy`, `warp.pack`."""
+"""What a CTA copies together: `warp.copy`, `warp.pack`."""
 
 from __future__ import annotations
 
@@ -7,140 +7,35 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
-    FloatAttr,
     IndexType,
-    IntAttr,
     IntegerAttr,
     MemRefType,
     StringAttr,
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    base,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
-from xdsl.traits import ConstantLike, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import SHARED_SPACE, Memory, element_row, known_element, memory_of, memory_space, same_words
-from .fragments import verify_value
+from .attributes import SHARED_SPACE, Memory, element_row, memory_of, memory_space, same_words
 from .memory import bounds, verify_indices
 from .op_shapes import flag
 
-# Matrices that the warps of a CTA hold together: `!warp.cta_tile`, and what makes one, `warp.cta_constant` and
-# `warp.cta_load`.
-
-
-@irdl_attr_definition
-class CtaTileType(ParametrizedAttribute, TypeAttribute):
-    """A matrix in the registers of the warps of a CTA: `!warp.cta_tile<128x64xf32>`.
-
-    The type does not say which warp and which lane hold which elements. `warp-distribute` decides that.
-    """
-
-    name = "warp.cta_tile"
-
-    rows: IntAttr
-    columns: IntAttr
-    element_type: TypeAttribute
-
-    @staticmethod
-    def of(rows: int, columns: int, element_type: TypeAttribute) -> CtaTileType:
-        return CtaTileType(IntAttr(rows), IntAttr(columns), element_type)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-        return self.rows.data, self.columns.data
-
-    def verify(self) -> None:
-        if min(self.shape) <= 0:
-            raise VerifyException(f"expected a tile of one row and column or more, got {self.shape}")
-        known_element(self.element_type)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            shape, element_type = parser.parse_ranked_shape()
-            if len(shape) != 2:
-                parser.raise_error(f"expected a tile of rank 2, got rank {len(shape)}")
-        return [IntAttr(shape[0]), IntAttr(shape[1]), element_type]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(f"{self.rows.data}x{self.columns.data}x")
-            printer.print_attribute(self.element_type)
-
-
-@irdl_op_definition
-class CtaConstantOp(IRDLOperation):
-    """A tile with the same value everywhere: `%z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<128x64xf32>`."""
-
-    name = "warp.cta_constant"
-
-    value = prop_def(base(FloatAttr) | base(IntegerAttr))
-    tile = result_def(CtaTileType)
-
-    traits = traits_def(Pure(), ConstantLike())
-    assembly_format = "$value attr-dict `->` type($tile)"
-
-    def __init__(self, value: FloatAttr | IntegerAttr, tile: CtaTileType):
-        super().__init__(properties={"value": value}, result_types=[tile])
-
-    def verify_(self) -> None:
-        verify_value(self.value, "tile", self.tile.type.element_type)
-
-
-@irdl_op_definition
-class CtaLoadOp(IRDLOperation):
-    """Reads a tile of global memory that begins at a row and a column, and converts its elements to the tile's type::
-
-        %c = warp.cta_load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
-
-    Elements outside the memref are read as zero. `in_bounds` [rows, columns] promises that there are none.
-    """
-
-    name = "warp.cta_load"
-
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-    tile = result_def(CtaTileType)
-
-    traits = traits_def(MemoryReadEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($tile)"
-
-    def __init__(
-        self, memory: SSAValue, indices: Sequence[SSAValue], tile: CtaTileType, in_bounds: ArrayAttr[BoolAttr] | None
-    ):
-        super().__init__(operands=[memory, list(indices)], properties={"in_bounds": in_bounds}, result_types=[tile])
-
-    def verify_(self) -> None:
-        memory = memory_of(self.memory)
-        verify_indices("the memref", memory, self.indices)
-        bounds(self.in_bounds)
-        if element_row(memory.element_type) is None:
-            raise VerifyException(f"expected elements of a type that matrix instructions know, got {memory}")
-
-
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
 #
-# `warp.copy`, `warp.commit`, `warp.wait`; `warp.pack`.
+# `warp.copy`, `warp.pack`.
 
 SPREAD = "b4x16_p64"
 """The format in which `warp.copy` lays out elements of 4 bits that are to have a byte each (PTX ISA 9.7.14.5.15)."""
@@ -153,9 +48,10 @@ class CopyOp(IRDLOperation):
     The tile is the last two dimensions of the destination. The leading dimensions are indexed, for example by the stage
     of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that there are
     none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
-    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a `warp.wait`
-    covers its `warp.commit`. With `packed`, elements of 4 bits are written in the format that `warp.ldmatrix` reads: 16
-    elements in the first half of each 16 bytes. The type of the tile then has a byte for each element::
+    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a
+    `warp.wait cp_async` covers its `warp.commit cp_async`. With `packed`, elements of 4 bits are written in the format
+    that `warp.ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile then has a byte for
+    each element::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -260,35 +156,3 @@ class PackOp(IRDLOperation):
             raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
         if any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
             raise VerifyException(f"expected room for all of {source}, got {destination}")
-
-
-@irdl_op_definition
-class CommitOp(IRDLOperation):
-    """Makes a group of the asynchronous copies issued since the last `warp.commit`. Source: PTX ISA 9.7.9.25.3.2."""
-
-    name = "warp.commit"
-
-    traits = traits_def(MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-
-@irdl_op_definition
-class WaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of copies are in flight: `warp.wait 2`. Source: PTX ISA 9.7.9.25.3.3.
-
-    It covers the copies of the executing thread. A `gpu.barrier` makes the copies of other threads visible.
-    """
-
-    name = "warp.wait"
-
-    pending = prop_def(IntegerAttr[i64])
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$pending attr-dict"
-
-    def __init__(self, pending: int):
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
-
-    def verify_(self) -> None:
-        if self.pending.value.data < 0:
-            raise VerifyException(f"expected a number of groups that may be in flight, got {self.pending.value.data}")

@@ -1,110 +1,66 @@
 """The dialect `warp`, as xDSL registers it."""
 
+from typing import TypeVar
+
 from xdsl.ir import Attribute, Dialect, Operation
 
-from .assumptions import AssumeDivisibleOp, DisjointOp, IsDivisibleOp
-from .attention import AcrossOp, AttentionOp, BroadcastOp, ReduceOp, RowsOp, StepOp
-from .attributes import FragmentType, LayoutAttr, ScheduleAttr, SwizzleAttr, TargetAttr
-from .cta import CommitOp, CopyOp, CtaConstantOp, CtaLoadOp, CtaTileType, PackOp, WaitOp
-from .elements import GeluOp, IndexOp, PointwiseOp, PointwiseType, YieldOp
-from .epilogue import EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
-from .fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, KindAttr
-from .matmul import MatmulOp
-from .matrices import LdmatrixOp, StmatrixOp
-from .memory import LoadOp, PrefetchOp, StoreOp
-from .mma import MmaOp, MmaSparseOp
-from .operands import OperandType, ScaledOp, SparseOp
-from .synchronisation import (
-    ArriveCopiesOp,
-    ArriveOp,
-    AtomicIncOp,
-    AwaitOp,
-    BarrierAnyOp,
-    BarriersType,
-    ClusterArriveOp,
-    ClusterBarrierOp,
-    ClusterRankOp,
-    ClusterWaitOp,
-    ElectOp,
-    MakeBarriersOp,
-    NamedBarrierOp,
+from . import (
+    assumptions,
+    attention,
+    attributes,
+    cta,
+    elements,
+    epilogue,
+    fragments,
+    matmul,
+    matrices,
+    memory,
+    mma,
+    operands,
+    ring,
+    synchronisation,
+    tensor_copies,
+    tensor_maps,
+    tile_mma,
+    views,
+    warpgroup,
+    wmma,
 )
-from .tensor_copies import (
-    BulkCommitOp,
-    BulkWaitOp,
-    ExpectOp,
-    ProxyFenceOp,
-    TensorLoadOp,
-    TensorStoreOp,
+
+_MODULES = (
+    *(
+        matmul,
+        attention,
+        mma,
+        wmma,
+        operands,
+        views,
+        assumptions,
+        cta,
+        tile_mma,
+        epilogue,
+        elements,
+        matrices,
+        memory,
+    ),
+    *(fragments, attributes, synchronisation, ring, warpgroup, tensor_maps, tensor_copies),
 )
-from .tensor_maps import EncodeTensorMapOp, TensorMapType
-from .tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp, TileMmaOp
-from .views import MatrixOp, StoredOp, WindowOp
-from .warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
-from .wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
+"""In the order of the reference."""
 
-_PRODUCTS: list[type[Operation]] = [MatmulOp, AttentionOp, RowsOp, MmaOp, MmaSparseOp, WmmaMmaOp]
-_FORMS: list[type[Operation]] = [SparseOp, ScaledOp, StoredOp]
-_CTA_TILES: list[type[Operation]] = [CtaConstantOp, CtaLoadOp, TileMmaOp, EpilogueOp, PointwiseOp]
-_MOVES: list[type[Operation]] = [LdmatrixOp, StmatrixOp, WmmaLoadOp, WmmaStoreOp]
-_MEMORY: list[type[Operation]] = [
-    LoadOp,
-    PrefetchOp,
-    StoreOp,
-    CopyOp,
-    PackOp,
-    MatrixOp,
-    WindowOp,
-    DisjointOp,
-    IsDivisibleOp,
-    AssumeDivisibleOp,
-    CommitOp,
-    WaitOp,
-]
-_BARRIERS: list[type[Operation]] = [MakeBarriersOp, ArriveOp, ArriveCopiesOp, AwaitOp]
-_ARITHMETIC: list[type[Operation]] = [ConstantOp, ElementwiseOp, ConvertOp, SumSlicedKOp, YieldOp]
-_EPILOGUE: list[type[Operation]] = [
-    LoadVectorOp,
-    MapOp,
-    SubfragmentOp,
-    IndexOp,
-    GeluOp,
-    AcrossOp,
-    ReduceOp,
-    BroadcastOp,
-    StepOp,
-    ConvertLayoutOp,
-]
-_PARTS: list[type[Operation]] = [StorePartOp, ArriveLastOp, AddPartsOp, AtomicIncOp, BarrierAnyOp, ElectOp]
-_WARPGROUPS: list[type[Operation]] = [WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp, SetRegistersOp]
-_TENSORS: list[type[Operation]] = [
-    EncodeTensorMapOp,
-    TensorLoadOp,
-    TensorStoreOp,
-    ExpectOp,
-    BulkCommitOp,
-    BulkWaitOp,
-    ProxyFenceOp,
-]
-_CLUSTERS: list[type[Operation]] = [ClusterRankOp, ClusterBarrierOp, ClusterArriveOp, ClusterWaitOp, NamedBarrierOp]
-_ATTRIBUTES: list[type[Attribute]] = [
-    BarriersType,
-    CtaTileType,
-    FragmentType,
-    OpaqueType,
-    OperandType,
-    PointwiseType,
-    KindAttr,
-    LayoutAttr,
-    ScheduleAttr,
-    SwizzleAttr,
-    TargetAttr,
-    TensorMapType,
-]
+KindT = TypeVar("KindT", Operation, Attribute)
 
-_OPERATIONS = [
-    *(*_PRODUCTS, *_FORMS, *_CTA_TILES, *_MOVES, *_MEMORY, *_BARRIERS),
-    *(*_ARITHMETIC, *_EPILOGUE, *_PARTS, *_WARPGROUPS, *_TENSORS, *_CLUSTERS),
-]
 
-WARP = Dialect("warp", _OPERATIONS, _ATTRIBUTES)
+def _defined(kind: type[KindT]) -> list[type[KindT]]:
+    """The operations, or attributes, that the modules define."""
+    return [
+        value
+        for module in _MODULES
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, kind)
+        and value.__module__ == module.__name__
+        and "name" in vars(value)
+    ]
+
+
+WARP = Dialect("warp", _defined(Operation), _defined(Attribute))

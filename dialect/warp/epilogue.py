@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IndexType, MemRefType, StringAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IndexType, i64
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -14,7 +14,6 @@ from xdsl.irdl import (
     base,
     irdl_op_definition,
     operand_def,
-    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -26,13 +25,11 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, 
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
-from .attributes import SHARED_SPACE, FragmentType, fragment_of, in_place_of, memory_of, memory_space
-from .cta import CtaTileType
+from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, verify_elements
 from .matmul import WithEpilogue
-from .memory import bounds, verify_indices
-from .op_shapes import BareWord, TypeOfOptional, flag
-from .views import strides_of
+from .memory import CtaTileType, bounds, verify_indices
+from .op_shapes import TypeOfOptional
 
 # `warp.epilogue`: what becomes of the sums of a product on their way to D.
 
@@ -104,9 +101,7 @@ class EpilogueOp(WithEpilogue):
                 raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")
 
 
-# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
-
-AXES = ("rows", "columns")
+# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.map`.
 
 
 @irdl_op_definition
@@ -154,81 +149,6 @@ class SubfragmentOp(IRDLOperation):
             raise VerifyException(f"expected offsets in whole {layout.rows}x{layout.columns} tiles, got {self.at}")
         if any(o < 0 or o + p > s for o, p, s in zip(self.at, part.shape, source.shape, strict=True)):
             raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
-
-
-@irdl_op_definition
-class LoadVectorOp(IRDLOperation):
-    """Reads a fragment whose rows, or whose columns, are all the same, from a vector in memory::
-
-        %b = warp.load_vector columns %bias[%n] : memref<320xf32> -> !warp.fragment<acc, 64x64xf32, ...>
-
-    The word says along which dimension the vector runs: with `columns`, element j of every row is %bias[%n + j]. Each
-    lane loads an element only once, even if several of its registers hold it. Elements outside the memref read as zero.
-    `in_bounds` promises that there are none. A matrix whose rows are all the same (`warp.matrix` without `row`) is a
-    vector along columns.
-
-    The vector may also be a row of a tile in shared memory, or a column of a `swapped` tile::
-
-        %s = warp.load_vector columns %tile[%n] of %g swapped : memref<64x32xf16, ..., 3> -> !warp.fragment<acc, ...>
-    """
-
-    name = "warp.load_vector"
-
-    memory = operand_def(MemRefType)
-    index = operand_def(IndexType())
-    line = opt_operand_def(IndexType())
-    along = prop_def(StringAttr)
-    swapped = opt_prop_def(UnitAttr)
-    in_bounds = opt_prop_def(UnitAttr)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(MemoryReadEffect())
-    custom_directives: ClassVar = (BareWord,)
-    assembly_format = (
-        "custom<BareWord>($along) $memory `[` $index `]` (`of` $line^)? (`swapped` $swapped^)?"
-        " (`in_bounds` $in_bounds^)? attr-dict `:` type($memory) `->` type($fragment)"
-    )
-
-    def __init__(
-        self,
-        memory: SSAValue,
-        index: SSAValue,
-        along: str,
-        fragment: FragmentType,
-        *,
-        in_bounds: bool = False,
-        line: SSAValue | None = None,
-        swapped: bool = False,
-    ):
-        super().__init__(
-            operands=[memory, index, line],
-            properties={
-                "along": StringAttr(along),
-                "swapped": flag(swapped),
-                "in_bounds": flag(in_bounds),
-            },
-            result_types=[fragment],
-        )
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether all elements are promised to lie inside the memref."""
-        return self.in_bounds is not None
-
-    def verify_(self) -> None:
-        memory, kind = memory_of(self.memory), fragment_of(self.fragment)
-        same = memory.get_num_dims() == 2 and (strides_of(memory) or (None,))[0] == 0 and self.along.data == "columns"
-        if self.line is not None or self.swapped is not None:
-            if self.line is None or memory.get_num_dims() != 2 or memory_space(memory) != SHARED_SPACE:
-                raise VerifyException(f"expected a line of a tile in shared memory, of rank 2, got {memory}")
-        elif memory.get_num_dims() != 1 and not same:
-            raise VerifyException(f"expected memory of rank 1, got {memory}")
-        if memory.element_type != kind.element_type:
-            raise VerifyException(
-                f"expected memory of the fragment's element type {kind.element_type}, got {memory.element_type}"
-            )
-        if self.along.data not in AXES:
-            raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{self.along.data}'")
 
 
 @irdl_op_definition

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -30,7 +30,7 @@ from xdsl.utils.str_enum import StrEnum
 
 from ..layouts.layout import LANES, Layout, column, row
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .memory import verify_one_warp
+from .memory import CtaTileType, verify_one_warp
 from .op_shapes import FragmentChange, TypeOfOptional
 from .views import StoredIntegers
 
@@ -76,33 +76,26 @@ class KindAttr(EnumAttribute[Kind], SpacedOpaqueSyntaxAttribute):
     name = "warp.kind"
 
 
-def verify_value(value: FloatAttr | IntegerAttr, held: str, element_type: Attribute) -> None:
-    """Checks that a constant has the type of the elements that are all set to it.
-
-    Raises:
-        VerifyException: naming what holds the elements, and their type.
-    """
-    if value.type != element_type:
-        raise VerifyException(f"expected a value of the {held}'s element type {element_type}, got {value.type}")
-
-
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """A fragment with the same value everywhere: `%z = warp.constant 0.0 : f32 : !warp.fragment<...>`."""
+    """A fragment, or a tile of the CTA, with the same value everywhere: `%z = warp.constant 0.0 : f32 :
+    !warp.fragment<...>`."""
 
     name = "warp.constant"
 
     value = prop_def(base(FloatAttr) | base(IntegerAttr))
-    fragment = result_def(FragmentType)
+    fragment = result_def(base(FragmentType) | base(CtaTileType))
 
     traits = traits_def(Pure(), ConstantLike())
     assembly_format = "$value attr-dict `:` type($fragment)"
 
-    def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType):
+    def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType | CtaTileType):
         super().__init__(properties={"value": value}, result_types=[fragment])
 
     def verify_(self) -> None:
-        verify_value(self.value, "fragment", self.fragment.type.element_type)
+        element_type = self.fragment.type.element_type
+        if self.value.type != element_type:
+            raise VerifyException(f"expected a value of the element type {element_type}, got {self.value.type}")
 
 
 @irdl_op_definition

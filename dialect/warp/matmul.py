@@ -62,7 +62,7 @@ from .elements import (
     shape_of,
     verify_map,
 )
-from .op_shapes import TypeOfOptional
+from .op_shapes import WORDS, TypeOfOptional, word_properties
 from .operands import (
     OperandForm,
     OperandType,
@@ -74,7 +74,6 @@ from .operands import (
     verify_held,
     verify_scaling,
 )
-from .product import WORDS, word_properties
 from .views import StoredIntegers, group_scales_of, stored_of
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.

@@ -25,8 +25,7 @@ from ..isa.moves import LoadMatrix, StoreMatrix
 from ..layouts.layout import Layout, column, multiplicand
 from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .memory import in_memory, verify_element, verify_indices
-from .op_shapes import BareWord, FragmentLoad, FragmentStore, flag
-from .product import verify_target
+from .op_shapes import BareWord, FragmentLoad, FragmentStore, flag, verify_target
 
 # How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.
 #

@@ -5,27 +5,43 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, MemRefType, StringAttr, UnitAttr, i1
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntAttr, MemRefType, StringAttr, UnitAttr, i1
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    base,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
     prop_def,
+    result_def,
     traits_def,
     var_operand_def,
 )
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES, Bit, Layout, column
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .op_shapes import FragmentLoad, flag
+from .attributes import (
+    BYTE,
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    element_row,
+    fragment_of,
+    known_element,
+    memory_of,
+    memory_space,
+)
+from .op_shapes import flag
+from .views import strides_of
 
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
 # looks like; `swapped` says that memory holds the transpose.
@@ -84,6 +100,50 @@ def verify_element(memory: Memory, fragment: FragmentType) -> None:
         )
 
 
+# Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
+
+
+@irdl_attr_definition
+class CtaTileType(ParametrizedAttribute, TypeAttribute):
+    """A matrix in the registers of the warps of a CTA: `!warp.cta_tile<128x64xf32>`.
+
+    The type does not say which warp and which lane hold which elements. `warp-distribute` decides that.
+    """
+
+    name = "warp.cta_tile"
+
+    rows: IntAttr
+    columns: IntAttr
+    element_type: TypeAttribute
+
+    @staticmethod
+    def of(rows: int, columns: int, element_type: TypeAttribute) -> CtaTileType:
+        return CtaTileType(IntAttr(rows), IntAttr(columns), element_type)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.rows.data, self.columns.data
+
+    def verify(self) -> None:
+        if min(self.shape) <= 0:
+            raise VerifyException(f"expected a tile of one row and column or more, got {self.shape}")
+        known_element(self.element_type)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            shape, element_type = parser.parse_ranked_shape()
+            if len(shape) != 2:
+                parser.raise_error(f"expected a tile of rank 2, got rank {len(shape)}")
+        return [IntAttr(shape[0]), IntAttr(shape[1]), element_type]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.rows.data}x{self.columns.data}x")
+            printer.print_attribute(self.element_type)
+
+
 # Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
 
 WORD, BYTE_WORD = 32, 4
@@ -91,6 +151,9 @@ WORD, BYTE_WORD = 32, 4
 
 VECTOR_BYTES = 16
 """The most that a lane moves at once."""
+
+AXES = ("rows", "columns")
+"""The dimensions of a fragment along which a vector in memory runs."""
 
 ORDERS = ("lanes", "vectors", "tiles")
 """The orders in which registers lie in memory; `LoadOp` says what they are."""
@@ -182,14 +245,26 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
 
 
 @irdl_op_definition
-class LoadOp(FragmentLoad):
+class LoadOp(IRDLOperation):
     """Reads a fragment from memory. Each lane reads its own elements.
+
+    It also reads a tile of the CTA from global memory, and converts its elements to the tile's type::
+
+        %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
 
     From global memory, elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are
     none. With `swapped`, memory holds the transpose of the fragment::
 
         %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
         %b = warp.load %Bs[%n, %k] {swapped} : memref<64x16xf64, #warp.swizzle<128>, 3> -> !warp.fragment<b, ...>
+
+    With `along`, memory has a vector, and the rows of the fragment, or its columns, are all the same. The word says
+    along which dimension the vector runs: with `columns`, element j of every row is %bias[%n + j]. Each lane loads an
+    element only once, even if several of its registers hold it. The vector may also be a row of a matrix whose rows are
+    all the same (`warp.matrix` without `row`), or a row of a tile in shared memory, a column of one that is `swapped`::
+
+        %b = warp.load %bias[%n] {along = "columns"} : memref<320xf32> -> !warp.fragment<acc, 64x64xf32, ...>
+        %s = warp.load %tile[%g, %n] {along = "columns"} : memref<32x64xf16, ..., 3> -> !warp.fragment<acc, ...>
 
     Of scales, a row of memory has those of a row of A, or of a column of B with `swapped`, in the order of k. A lane
     reads the word of four of them that begins at the column, a multiple of four. The byte-ids of an instruction select
@@ -216,25 +291,39 @@ class LoadOp(FragmentLoad):
 
     name = "warp.load"
 
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    fragment = result_def(base(FragmentType) | base(CtaTileType))
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     swapped = opt_prop_def(UnitAttr)
+    along = opt_prop_def(StringAttr)
     registers = opt_prop_def(StringAttr)
     padded = opt_prop_def(UnitAttr)
+
+    traits = traits_def(MemoryReadEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
 
     def __init__(
         self,
         memory: SSAValue,
         indices: Sequence[SSAValue],
-        fragment: FragmentType,
+        fragment: FragmentType | CtaTileType,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         *,
         swapped: bool = False,
+        along: str = "",
         registers: str = "",
         padded: bool = False,
     ):
-        order = StringAttr(registers) if registers else None
-        given = {"in_bounds": in_bounds, "swapped": flag(swapped), "registers": order, "padded": flag(padded)}
-        super().__init__(memory, indices, fragment, given)
+        words = {"along": along, "registers": registers}
+        given = {
+            "in_bounds": in_bounds,
+            "swapped": flag(swapped),
+            **{name: StringAttr(word) if word else None for name, word in words.items()},
+            "padded": flag(padded),
+        }
+        super().__init__(operands=[memory, list(indices)], properties=given, result_types=[fragment])
 
     @property
     def order(self) -> str:
@@ -242,9 +331,16 @@ class LoadOp(FragmentLoad):
         return "" if self.registers is None else self.registers.data
 
     def verify_(self) -> None:
-        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_indices("the memref", memory, self.indices)
+        memory = memory_of(self.memory)
         bounds(self.in_bounds)
+        if self.along is not None:
+            self._verify_vector(self.along.data, memory, fragment_of(self.fragment))
+            return
+        verify_indices("the memref", memory, self.indices)
+        if isinstance(self.fragment.type, CtaTileType):
+            self._verify_tile(memory)
+            return
+        fragment = fragment_of(self.fragment)
         if self.order:
             if self.in_bounds is not None or self.swapped is not None:
                 raise VerifyException("registers lie in memory as a whole: they have no in_bounds and no swapped")
@@ -255,6 +351,25 @@ class LoadOp(FragmentLoad):
             self._verify_elements(memory, fragment)
         if self.padded is not None and self.order != "tiles":
             raise VerifyException("padded is of metadata, whose registers lie in the order tiles")
+
+    def _verify_vector(self, along: str, memory: Memory, fragment: FragmentType) -> None:
+        rank, of_tile = memory.get_num_dims(), memory_space(memory) == SHARED_SPACE
+        repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0 and along == "columns"
+        if not (rank == 2 if of_tile else (rank == 1 or repeats) and self.swapped is None):
+            raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
+        if len(self.indices) != rank:
+            raise VerifyException(f"expected one index for each of the {rank} dimensions, got {len(self.indices)}")
+        verify_element(memory, fragment)
+        if along not in AXES:
+            raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
+        if self.order or self.padded is not None:
+            raise VerifyException("a vector has elements in memory, no registers")
+
+    def _verify_tile(self, memory: Memory) -> None:
+        if element_row(memory.element_type) is None:
+            raise VerifyException(f"expected elements of a type that matrix instructions know, got {memory}")
+        if self.swapped is not None or self.order or self.padded is not None:
+            raise VerifyException("a tile of the CTA is read as it lies in memory")
 
     def _verify_elements(self, memory: Memory, fragment: FragmentType) -> None:
         verify_element(memory, fragment)

@@ -1,43 +1,125 @@
-"""`warp.mma` and `warp.mma_sp`: the product of two fragments, added to a third."""
+"""`warp.mma`: the product of two fragments, dense or sparse, added to a third."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
-from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def, var_operand_def
-from xdsl.parser import Parser
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import mma
-from ..isa.form import Shape
-from ..layouts.layout import Layout
-from .attributes import FragmentType
-from .product import Key, ProductOp, key_of, parse_scales, parse_selected, parse_types, selection, word_properties
-
-# `warp.mma`: the product of two fragments, added to a third.
-
-
-@cache
-def _rows() -> Mapping[Key, mma.Mma]:
-    """Every row by its key; of two spellings of one instruction, the one that says more."""
-    return {_key(row): row for row in mma.rows()}
+from ..isa.form import ProductForm, Shape
+from ..isa.mma import Mma
+from ..layouts.layout import Labels, Layout, disagreement, labels, origins
+from .attributes import SCALES, FragmentType, fragment_of, type_of_element
+from .op_shapes import WORDS, parse_words, verify_target, word_of, word_properties
 
 
-def _key(row: mma.Mma) -> Key:
+class Key(NamedTuple):
+    """What tells the rows of one instruction apart. Element types are PTX's names; `scales` is those a row, or 0."""
+
+    shape: Shape
+    a: str
+    b: str
+    c: str
+    d: str
+    layouts: str = ""
+    sparse: bool = False
+    ordered: bool = False
+    satfinite: bool = False
+    rounding: str = ""
+    bit_op: str = ""
+    kind: str = ""
+    scales: int = 0
+    scale_type: str = ""
+
+    def __str__(self) -> str:
+        words = [str(self.shape), self.layouts, "sparse" * self.sparse, "ordered" * self.ordered]
+        words += [
+            "satfinite" * self.satfinite,
+            self.rounding,
+            self.bit_op,
+            self.kind,
+            self.a,
+            "x",
+            self.b,
+            "->",
+            self.d,
+        ]
+        words += [f"from {self.c}"] * (self.c != self.d)
+        words += [f"scaled by {self.scales} x {self.scale_type}"] * bool(self.scales)
+        return " ".join(filter(None, words))
+
+    def distance(self, other: Key) -> tuple[int, int]:
+        """How unlike two keys are: the properties that differ, then how far the shapes are."""
+        differing = sum(x != y for x, y in zip(self, other, strict=True))
+        return differing, sum(abs(x - y) for x, y in zip(self.shape, other.shape, strict=True))
+
+
+def nearest(wanted: Key, known: Collection[Key], count: int = 3) -> str:
+    """The keys most like one that has no row, in words: best first; with a sparse A, or without, as the key has it."""
+    alike = (key for key in known if key.sparse == wanted.sparse)
+    return ", ".join(map(str, sorted(alike, key=wanted.distance)[:count]))
+
+
+NIBBLE = IntegerType(4)
+"""The element type of metadata: one code for each chunk of a row of A."""
+
+
+def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
+    """The type of the metadata of `down` by `deep` instructions' A: a nibble for each row and chunk."""
+    return FragmentType.of("meta", down * layout.rows, deep * layout.columns, NIBBLE, layout)
+
+
+def verify_selector(row: ProductForm, selector: IntegerAttr | None) -> None:
+    """Checks the sparsity selector of a product with a sparse A.
+
+    Raises:
+        VerifyException: naming the legal ones.
+    """
+    chosen = None if selector is None else selector.value.data
+    if chosen not in row.selectors:
+        legal, got = " or ".join(map(str, row.selectors)), "none" if chosen is None else chosen
+        raise VerifyException(f"expected a sparsity selector of {legal} for {row.spelling}, got {got}")
+
+
+def _key(row: Mma) -> Key:
     layouts = f"{row.a_layout}.{row.b_layout}"
-    return key_of(row)._replace(
-        layouts="" if layouts == "row.col" else layouts, rounding=row.rounding, bit_op=row.bit_op
+    return Key(
+        row.shape,
+        *(row.element(role).name for role in "abcd"),
+        layouts="" if layouts == "row.col" else layouts,
+        sparse=row.sparse,
+        ordered=row.ordered,
+        satfinite=row.satfinite,
+        rounding=row.rounding,
+        bit_op=row.bit_op,
+        kind=row.kind,
+        scales=row.scale.vector if row.scale else 0,
+        scale_type=row.scale.type.name if row.scale else "",
     )
 
 
 @irdl_op_definition
-class MmaOp(ProductOp):
+class MmaOp(IRDLOperation):
     """D = A * B + C, with A m x k, B k x n and C, D m x n fragments of a warp.
 
     The shape, the element types of the operands, and further words determine the instruction. The sizes of the
@@ -47,12 +129,17 @@ class MmaOp(ProductOp):
         %d = warp.mma m16n8k32 satfinite %a, %b, %c : ...
         %d = warp.mma m8n8k4 col.row %a, %b, %c : !a, !b, !half -> !float
         %d = warp.mma m16n8k64 mxf4nvf4 %a, %b, %c scaled %sa[0, 1], %sb[0, 3] : !a, !b, !acc, !sa, !sb
+        %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[1] : !a, !b, !acc, !warp.fragment<meta, 16x8xi4, [...]>
 
     The words are the layouts of m8n8k4 (`row.row`, `col.row`, `col.col`), `satfinite`, the rounding of f64 (`rn`, `rz`,
     `rm`, `rp`), the operation of b1 (`xor`, `and`) and the `.kind`. The numbers after scales are byte-id and thread-id.
     D has the type of C unless another one is given.
 
-    Source: PTX ISA 9.7.14.5.14.
+    With a sparse A, half of each of its rows is stored, so the fragment of A is m x k/2. The metadata after `sparse`
+    gives the positions of the stored elements, and the sparsity selector behind it the lanes that hold the metadata.
+    `ordered` is `::ordered_metadata`: the indices of each chunk increase.
+
+    Source: PTX ISA 9.7.14.5.14 and 9.7.14.6.3.
     """
 
     name = "warp.mma"
@@ -60,98 +147,22 @@ class MmaOp(ProductOp):
     a = operand_def(FragmentType)
     b = operand_def(FragmentType)
     c = operand_def(FragmentType)
+    e = opt_operand_def(FragmentType)
+    scales = var_operand_def(FragmentType)
+    shape = prop_def(StringAttr)
     layouts = opt_prop_def(StringAttr)
+    ordered = opt_prop_def(UnitAttr)
+    satfinite = opt_prop_def(UnitAttr)
     rounding = opt_prop_def(StringAttr)
     bit_op = opt_prop_def(StringAttr)
-    scales = var_operand_def(FragmentType)
+    kind = opt_prop_def(StringAttr)
+    selector = opt_prop_def(IntegerAttr)
+    selectors = opt_prop_def(DenseArrayBase[IntegerType])
+    d = result_def(FragmentType)
 
     traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        shape: mma.Shape,
-        a: SSAValue,
-        b: SSAValue,
-        c: SSAValue,
-        *words: str,
-        scales: Sequence[SSAValue] = (),
-        selectors: Sequence[int] = (),
-        result: FragmentType | None = None,
-    ):
-        """`words` are those of the text; `result` is the type of D where it is not that of C."""
-        super().__init__(
-            operands=[a, b, c, list(scales)],
-            properties={"shape": StringAttr(str(shape)), **word_properties(words), **selection(selectors)},
-            result_types=[c.type if result is None else result],
-        )
-
-    @classmethod
-    def rows(cls) -> Mapping[Key, mma.Mma]:
-        """Every row of the instruction."""
-        return _rows()
-
-    @classmethod
-    def parse(cls, parser: Parser) -> MmaOp:
-        properties = cls.parse_words(parser)
-        position = parser.pos
-        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        scales = parse_scales(parser, properties)
-        attributes = parser.parse_optional_attr_dict()
-        values, result = parse_types(parser, [*operands, *scales], 3 + len(scales), position)
-        return cls.create(operands=values, properties=properties, attributes=attributes, result_types=[result])
-
-    def print(self, printer: Printer) -> None:
-        self.print_words(printer)
-        printer.print_list(self.operands[:3], printer.print_ssa_value)
-        self.print_scales(printer)
-        self.print_types(printer)
-
-
-# `warp.mma_sp`: the product of a sparse and a dense fragment, added to a third.
-
-NIBBLE = IntegerType(4)
-"""The element type of metadata: one code for each chunk of a row of A."""
-
-
-@cache
-def _sparse_rows() -> Mapping[Key, mma.MmaSparse]:
-    """Every row by its key; of two spellings of one instruction, the one that says more."""
-    return {key_of(row)._replace(ordered=row.ordered): row for row in mma.sparse_rows()}
-
-
-def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
-    """The type of the metadata of `down` by `deep` instructions' A: a nibble for each row and chunk."""
-    return FragmentType.of("meta", down * layout.rows, deep * layout.columns, NIBBLE, layout)
-
-
-@irdl_op_definition
-class MmaSparseOp(ProductOp):
-    """D = A * B + C with a sparse A, m x k. Half of each row is stored, so the fragment of A is m x k/2.
-
-    It is like `warp.mma`, with two more operands: the metadata gives the positions of the stored elements, and the
-    sparsity selector gives the lanes that hold the metadata. Printed as::
-
-        %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[1] : !a, !b, !acc, !warp.fragment<meta, 16x8xi4, [...]>
-        %d = warp.mma_sp m16n8k64 ordered mxf8f6f4 %a, %b, %c, %e[0] scaled %sa[0, 1], %sb[0, 3] : ...
-
-    `ordered` is `::ordered_metadata`: the indices of each chunk increase.
-
-    Source: PTX ISA 9.7.14.6.3.
-    """
-
-    name = "warp.mma_sp"
-
-    a = operand_def(FragmentType)
-    b = operand_def(FragmentType)
-    c = operand_def(FragmentType)
-    e = operand_def(FragmentType)
-    ordered = opt_prop_def(UnitAttr)
-    selector = prop_def(IntegerAttr)
-    scales = var_operand_def(FragmentType)
-
-    traits = traits_def(Pure())
-    SPARSITY: ClassVar = 2
-    UNSCALED: ClassVar = 4
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    ROLES: ClassVar = (("a", "A", "a"), ("b", "B", "b"), ("c", "C", "acc"))
 
     def __init__(
         self,
@@ -159,63 +170,289 @@ class MmaSparseOp(ProductOp):
         a: SSAValue,
         b: SSAValue,
         c: SSAValue,
-        e: SSAValue,
-        selector: int,
         *words: str,
+        sparse: tuple[SSAValue, int] | None = None,
         scales: Sequence[SSAValue] = (),
         selectors: Sequence[int] = (),
+        result: FragmentType | None = None,
     ):
-        """`words` are those of the text."""
+        """`words` are those of the text. `sparse` are the metadata of a sparse A and the sparsity selector. `result` is
+        the type of D where it is not that of C."""
+        properties: dict[str, Attribute] = {"shape": StringAttr(str(shape)), **word_properties(words)}
+        if sparse is not None:
+            properties["selector"] = IntegerAttr(sparse[1], i64)
+        if selectors:
+            properties["selectors"] = DenseArrayBase.from_list(i64, list(selectors))
         super().__init__(
-            operands=[a, b, c, e, list(scales)],
-            properties={
-                "shape": StringAttr(str(shape)),
-                "selector": IntegerAttr(selector, i64),
-                **word_properties(words),
-                **selection(selectors),
-            },
-            result_types=[c.type],
+            operands=[a, b, c, [sparse[0]] if sparse else [], list(scales)],
+            properties=properties,
+            result_types=[c.type if result is None else result],
         )
 
     @classmethod
-    def rows(cls) -> Mapping[Key, mma.MmaSparse]:
-        """Every row of the instruction."""
-        return _sparse_rows()
+    def find(cls, key: Key) -> Mma | None:
+        """The row of a key."""
+        return cls.rows().get(key)
+
+    @staticmethod
+    @cache
+    def rows() -> Mapping[Key, Mma]:
+        """Every row by its key; of two spellings of one instruction, the one that says more."""
+        return {_key(row): row for row in (*mma.rows(), *mma.sparse_rows())}
+
+    @property
+    def fragments(self) -> tuple[FragmentType, FragmentType, FragmentType]:
+        """The types of A, B and C."""
+        a, b, c = map(fragment_of, self.operands[:3])
+        return a, b, c
+
+    @property
+    def key(self) -> Key:
+        """What names the row; D's element type is taken from C where they have the same type."""
+        a, b, c = (t.element.name for t in self.fragments)
+        scales, scale_type = self._scales()
+        return Key(
+            self._shape(),
+            a,
+            b,
+            c,
+            c if self.d.type == self.c.type else fragment_of(self.d).element.name,
+            layouts=word_of(self, "layouts"),
+            sparse=self.e is not None,
+            ordered=bool(word_of(self, "ordered")),
+            satfinite=bool(word_of(self, "satfinite")),
+            rounding=word_of(self, "rounding"),
+            bit_op=word_of(self, "bit_op"),
+            kind=word_of(self, "kind"),
+            scales=scales,
+            scale_type=scale_type,
+        )
+
+    @property
+    def sparsity(self) -> int:
+        """Columns of A that a stored element stands for."""
+        return 1 if self.e is None else 2
+
+    def _scales(self) -> tuple[int, str]:
+        if not self.scales:
+            return 0, ""
+        first = fragment_of(self.scales[0])
+        names = {held: scale for scale, held in SCALES.items()}
+        return first.layout.data.columns, names.get(first.element.name, first.element.name)
+
+    @property
+    def row(self) -> Mma:
+        """The ISA's row of the instruction.
+
+        Raises:
+            VerifyException: if the ISA has no such instruction, naming the nearest that it has.
+        """
+        key = self.key
+        row = self.find(key)
+        if row is not None:
+            return row
+        if key.c != key.d and self.find(key._replace(d=key.c)) is not None:
+            raise VerifyException(f"expected D of the type of C, {self.fragments[2]}, got {self.d.type}")
+        raise VerifyException(f"the ISA has no mma {key}; the nearest are {nearest(key, self.rows())}")
+
+    def _shape(self) -> Shape:
+        try:
+            return Shape.parse(self.shape.data)
+        except ValueError as e:
+            raise VerifyException(str(e)) from None
+
+    @property
+    def scale_selectors(self) -> tuple[int, ...]:
+        """byte-id and thread-id of the scales of A, then those of B."""
+        return () if self.selectors is None else tuple(self.selectors.iter_values())
+
+    # Verification
 
     def verify_(self) -> None:
-        super().verify_()
-        row = _sparse_rows().get(self.key)
-        if row is None:
+        row, fragments = self.row, self.fragments
+        found = [
+            _verify_fragment(row, role, name, expected, fragment)
+            for (role, name, expected), fragment in zip(self.ROLES, fragments, strict=True)
+        ]
+        a, b, c = (fragment.shape for fragment in fragments)
+        if a[1] * self.sparsity != b[0] or (a[0], b[1]) != c:
+            k = "k" if self.e is None else "k/2"
+            raise VerifyException(
+                f"expected A m x {k}, B k x n and C m x n, got {a[0]}x{a[1]}, {b[0]}x{b[1]} and {c[0]}x{c[1]}"
+            )
+        self._verify_labels(row, *found)
+        self._verify_result(row)
+        self._verify_metadata(row)
+        self._verify_scales(row)
+        verify_target(self, row)
+
+    def _verify_labels(self, row: Mma, a: Labels, b: Labels, c: Labels) -> None:
+        """A, B and C may number rows and columns otherwise than the instruction, but alike."""
+        shared = [("A", "m", a.rows, "C", c.rows), ("B", "n", b.columns, "C", c.columns)]
+        if self.sparsity == 1:
+            shared.append(("A", "k", a.columns, "B", b.rows))
+        own: list[tuple[str, str, tuple[int, ...]]] = []
+        if self.sparsity > 1 or row.scale is not None:
+            # Metadata and scales name elements by the instruction's own numbers.
+            own += [("A", "m", a.rows), ("A", "k", a.columns), ("B", "k", b.rows)]
+        if row.scale is not None:
+            own.append(("B", "n", b.columns))
+        shared += [(name, axis, bits, "the instruction", tuple(range(len(bits)))) for name, axis, bits in own]
+        for problem in shared:
+            if (message := disagreement(*problem)) is not None:
+                raise VerifyException(message)
+
+    def origins(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
+        """Of A, B and C: where each of the instruction's tiles begins in the matrix, in the order of registers."""
+        row = self.row
+        a, b, c = (
+            origins(fragment.layout.data, row.layout(role), fragment.tiles)
+            for (role, _, _), fragment in zip(self.ROLES, self.fragments, strict=True)
+        )
+        return a, b, c
+
+    def scale_places(self, role: str) -> list[tuple[int, int, int]]:
+        """For each of the instruction's tiles of A or of B, in the order of registers: the number of the register that
+        holds its scales, and the byte-id and the thread-id that pick them."""
+        row, of_b = self.row, role == "b"
+        scale, origins = row.scale, self.origins()[of_b]
+        if scale is None:
+            return []
+        fragment, (byte, thread) = fragment_of(self.scales[of_b]), self.scale_selectors[2 * of_b :][:2]
+        layout, (m, n, k) = fragment.layout.data, row.shape
+        size, extent = (n, layout.columns) if of_b else (m, layout.rows)
+        found: list[tuple[int, int, int]] = []
+        for r, c in origins:
+            along, step = (c, r // k) if of_b else (r, c * self.sparsity // k)
+            number, within = divmod(along, extent)
+            register = step * fragment.tiles[1] + number if of_b else number * fragment.tiles[1] + step
+            found.append((register, byte, thread + within // size))
+        return found
+
+    def _verify_result(self, row: Mma) -> None:
+        c, steps = self.fragments[2], self.fragments[1].shape[0] // row.shape.k
+        layout = row.layout("d")
+        expected = FragmentType.of("acc", *c.shape, type_of_element(row.d), layout)
+        if row.c == row.d and self.d.type != c:
+            raise VerifyException(f"expected D of the type of C, {c}, got {self.d.type}")
+        if self.d.type != c and self.d.type != expected:
+            raise VerifyException(f"expected D to be {expected}, got {self.d.type}")
+        if row.c != row.d and steps > 1:
+            raise VerifyException(f"expected one step along k where C and D have different types, got {steps}")
+
+    def _verify_metadata(self, row: Mma) -> None:
+        if self.e is None or row.metadata is None:
+            if self.selector is not None:
+                raise VerifyException("a sparsity selector is of the metadata of a sparse A, which is not given")
             return
         expected = metadata_type(row.metadata, *self.fragments[0].tiles)
         if self.e.type != expected:
             raise VerifyException(f"expected the metadata to be {expected}, got {self.e.type}")
-        selector, legal = self.selector.value.data, row.selectors
-        if selector not in legal:
-            listed = ", ".join(map(str, legal))
-            raise VerifyException(f"expected a sparsity selector of {listed} for {row.spelling}, got {selector}")
+        verify_selector(row, self.selector)
+
+    def _verify_scales(self, row: Mma) -> None:
+        scale = row.scale
+        if scale is None:
+            if self.selectors is not None:
+                raise VerifyException(f"{row.spelling} has no scales to select")
+            return
+        if len(self.scales) != 2 or len(self.scale_selectors) != 4:
+            raise VerifyException(f"{row.spelling} takes scales of A and of B, with a byte-id and a thread-id each")
+        (down, deep), (_, across) = self.fragments[0].tiles, self.fragments[1].tiles
+        for role, operand, tiles, chosen in (
+            ("a", self.scales[0], (down, deep), self.scale_selectors[:2]),
+            ("b", self.scales[1], (deep, across), self.scale_selectors[2:]),
+        ):
+            layout = scale.layout(role)
+            size = tiles[0] * layout.rows, tiles[1] * layout.columns
+            shared = scale.shared_by(role, fragment_of(operand).layout.data)
+            expected = FragmentType.of("scale", *size, type_of_element(scale.type), scale.layout(role, shared))
+            if operand.type != expected:
+                raise VerifyException(f"expected the scales of {role.upper()} to be {expected}, got {operand.type}")
+            legal = (("byte-id", scale.byte_ids), ("thread-id", scale.thread_ids(role)[:: 1 << shared]))
+            for (what, values), value in zip(legal, chosen, strict=True):
+                if value not in values:
+                    listed = ", ".join(map(str, values))
+                    raise VerifyException(f"expected {what}-{role} {listed} for {scale.vector} scales, got {value}")
+
+    # Text
 
     @classmethod
-    def parse(cls, parser: Parser) -> MmaSparseOp:
-        properties = cls.parse_words(parser)
+    def parse(cls, parser: Parser) -> MmaOp:
+        properties: dict[str, Attribute] = {
+            "shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))
+        }
+        properties |= parse_words(parser, tuple(WORDS))
         position = parser.pos
-        operands = [parser.parse_unresolved_operand()]
-        for _ in range(2):
-            parser.parse_punctuation(",")
-            operands.append(parser.parse_unresolved_operand())
-        parser.parse_punctuation(",")
-        metadata, numbers = parse_selected(parser)
-        if len(numbers) != 1:
-            parser.raise_error(f"expected one sparsity selector, got {len(numbers)}", position)
-        properties["selector"] = IntegerAttr(numbers[0], i64)
-        scales = parse_scales(parser, properties)
+        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        metadata: list[UnresolvedOperand] = []
+        if parser.parse_optional_keyword("sparse"):
+            value, numbers = _parse_selected(parser)
+            if len(numbers) != 1:
+                parser.raise_error(f"expected one sparsity selector, got {len(numbers)}", position)
+            metadata, properties["selector"] = [value], IntegerAttr(numbers[0], i64)
+        scales: list[UnresolvedOperand] = []
+        if parser.parse_optional_keyword("scaled"):
+            selected = parser.parse_comma_separated_list(parser.Delimiter.NONE, lambda: _parse_selected(parser))
+            scales = [value for value, _ in selected]
+            properties["selectors"] = DenseArrayBase.from_list(i64, [n for _, numbers in selected for n in numbers])
         attributes = parser.parse_optional_attr_dict()
-        values, result = parse_types(parser, [*operands, metadata, *scales], 4 + len(scales), position)
-        return cls.create(operands=values, properties=properties, attributes=attributes, result_types=[result])
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        needed = 3 + len(metadata) + len(scales)
+        if len(operands) != 3 or len(types) != needed:
+            got = len(operands) + needed - 3
+            parser.raise_error(f"expected {needed} operands and {needed} types, got {got} and {len(types)}", position)
+        result = parser.parse_type() if parser.parse_optional_punctuation("->") else types[2]
+        a, b, c, *others = parser.resolve_operands([*operands, *metadata, *scales], types, position)
+        e, scaling = others[: len(metadata)], others[len(metadata) :]
+        return cls.build(
+            operands=[a, b, c, e, scaling], properties=properties, attributes=attributes, result_types=[result]
+        )
 
     def print(self, printer: Printer) -> None:
-        self.print_words(printer)
-        printer.print_list(self.operands[:4], printer.print_ssa_value)
-        printer.print_string(f"[{self.selector.value.data}]")
-        self.print_scales(printer)
-        self.print_types(printer)
+        words = [self.shape.data, *(word_of(self, name) for name in WORDS)]
+        printer.print_string(f" {' '.join(filter(None, words))} ")
+        printer.print_list(self.operands[:3], printer.print_ssa_value)
+        if self.e is not None and self.selector is not None:
+            printer.print_string(" sparse ")
+            _print_selected(printer, self.e, (self.selector.value.data,))
+        for i, scale in enumerate(self.scales):
+            printer.print_string(", " if i else " scaled ")
+            _print_selected(printer, scale, self.scale_selectors[2 * i : 2 * i + 2])
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list(self.operand_types, printer.print_attribute)
+        if self.d.type != self.c.type:
+            printer.print_string(" -> ")
+            printer.print_attribute(self.d.type)
+
+
+def _parse_selected(parser: Parser) -> tuple[UnresolvedOperand, list[int]]:
+    """Reads `%value[0, 1]`."""
+    value = parser.parse_unresolved_operand()
+    numbers = parser.parse_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
+    )
+    return value, numbers
+
+
+def _print_selected(printer: Printer, value: SSAValue, numbers: Sequence[int]) -> None:
+    printer.print_ssa_value(value)
+    printer.print_string(f"[{', '.join(map(str, numbers))}]")
+
+
+def _verify_fragment(row: Mma, role: str, name: str, expected: str, fragment: FragmentType) -> Labels:
+    """How the fragment of an operand calls the instruction's rows and columns."""
+    if fragment.role.data != expected:
+        raise VerifyException(f"expected {name} to be a fragment of role {expected}, got {fragment.role.data}")
+    layout, bits, element = row.layout(role), row.container_bits(role), row.element(role)
+    found = labels(fragment.layout.data, layout)
+    if found is not None and fragment.bits == bits:
+        return found
+    in_bytes = ["", ", bytes"]
+    raise VerifyException(
+        f"expected matrix {name} of {row.shape} {element.name} to be {row.registers(role)} x b{max(32, bits)} per lane "
+        f"in layout [{layout}]{in_bytes[bits != element.bits]}, got {fragment.tile_registers} in "
+        f"[{fragment.layout.data}]{in_bytes[fragment.bits != element.bits]}"
+    )

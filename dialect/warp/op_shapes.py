@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith
@@ -23,8 +23,10 @@ from xdsl.irdl.declarative_assembly_format import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import MemoryEffectKind, MemoryReadEffect, MemoryWriteEffect, Pure, get_effects, is_side_effect_free
+from xdsl.utils.exceptions import VerifyException
 
-from .attributes import FragmentType
+from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
+from .attributes import FragmentType, target_of
 
 # What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
 
@@ -86,6 +88,55 @@ class TypeOfOptional(CustomDirective):
             self.type.print(printer, state, op)
 
 
+# Words of the text that are properties of products.
+
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "layouts": ("row.row", "col.row", "col.col"),
+    "ordered": ("ordered",),
+    "satfinite": ("satfinite",),
+    "rounding": ("rn", "rz", "rm", "rp"),
+    "bit_op": ("xor", "and"),
+    "kind": (KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4),
+}
+"""The properties that are words after the shape, in the order they are printed, and what each may say."""
+
+FLAGS = ("ordered", "satfinite")
+"""Those that say something by being there."""
+
+_PROPERTY = {word: name for name, words in WORDS.items() for word in words}
+
+
+def word_properties(words: Sequence[str]) -> dict[str, Attribute]:
+    """Words of the text as properties.
+
+    Raises:
+        VerifyException: for a word that there is not.
+    """
+    for word in words:
+        if word not in _PROPERTY:
+            raise VerifyException(f"expected one of {', '.join(_PROPERTY)}, got '{word}'")
+    return {_PROPERTY[w]: UnitAttr() if _PROPERTY[w] in FLAGS else StringAttr(w) for w in words}
+
+
+def parse_words(parser: Parser, names: Collection[str]) -> dict[str, Attribute]:
+    """Reads the words of a text that are properties of these names."""
+    words = [word for word, name in _PROPERTY.items() if name in names]
+    found: dict[str, Attribute] = {}
+    position = parser.pos
+    while (word := parser.parse_optional_keyword_in(words)) is not None:
+        if _PROPERTY[word] in found:
+            parser.raise_error(f"'{word}' says again what another word has said", position)
+        found |= word_properties((word,))
+        position = parser.pos
+    return found
+
+
+def word_of(op: IRDLOperation, name: str) -> str:
+    """The word that a property of an operation is; "" where it has none."""
+    given = op.properties.get(name)
+    return given.data if isinstance(given, StringAttr) else name if isinstance(given, UnitAttr) else ""
+
+
 # Shapes that many operations have: their operands, result, effect and text.
 
 Properties: TypeAlias = Mapping[str, Attribute | None]
@@ -94,6 +145,17 @@ Properties: TypeAlias = Mapping[str, Attribute | None]
 def flag(given: bool) -> UnitAttr | None:
     """The property of a word that is given, or is not."""
     return UnitAttr() if given else None
+
+
+def verify_target(op: IRDLOperation, row: Form) -> None:
+    """Checks that the target of the module has the instruction.
+
+    Raises:
+        VerifyException: saying where it runs.
+    """
+    target = target_of(op)
+    if target is not None and not row.runs_on(target):
+        raise VerifyException(f"{row.spelling} needs {row.requirement()}, the module's target is {target}")
 
 
 class FragmentChange(IRDLOperation, ABC):

@@ -1,10 +1,13 @@
-"""Synchronisation: mbarriers, barriers of a CTA and of a cluster, atomic counters, elected lanes."""
+"""Synchronisation: barriers, mbarriers, groups of asynchronous operations, fences, atomic counters, elected lanes."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, MemRefType, UnitAttr, i1, i32, i64
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
@@ -12,6 +15,7 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
+    opt_result_def,
     prop_def,
     result_def,
     traits_def,
@@ -23,13 +27,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
-from .op_shapes import flag
+from .op_shapes import BareWord, flag
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
 #
 # A mbarrier counts arrivals; when as many as it expects have come, its phase ends and the next one begins. Phases are
-# told apart by their parity: the first has parity 0. `warp.make_barriers`, `warp.arrive`, `warp.arrive_copies`,
-# `warp.await`. Source: PTX ISA 9.7.13.15.
+# told apart by their parity: the first has parity 0. `warp.make_barriers`, `warp.arrive`, `warp.await`.
+# Source: PTX ISA 9.7.13.15.
 
 BARRIER_BYTES = 8
 """The size of a mbarrier object, and its alignment. Source: PTX ISA 9.7.13.15.2."""
@@ -39,6 +43,9 @@ BARRIER_SM = 80
 
 MOST_ARRIVALS = (1 << 20) - 1
 """Source: PTX ISA 9.7.13.15.1."""
+
+MOST_BYTES = MOST_ARRIVALS
+"""Bytes that a phase of a mbarrier can expect. Source: PTX ISA 9.7.13.15.5."""
 
 
 @irdl_attr_definition
@@ -61,6 +68,13 @@ class BarriersType(ParametrizedAttribute, TypeAttribute):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(str(self.count.data))
+
+
+class _Synchronises(IRDLOperation):
+    """An operation that orders memory accesses of threads."""
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
 
 
 @irdl_op_definition
@@ -91,7 +105,7 @@ class MakeBarriersOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ArriveOp(IRDLOperation):
+class ArriveOp(_Synchronises):
     """Arrives once for each warp that executes it. After the phase, other warps may overwrite memory that its lanes
     have read::
 
@@ -100,6 +114,18 @@ class ArriveOp(IRDLOperation):
     With `at`, it arrives at the same barrier of another CTA of the cluster, the CTA with that rank::
 
         warp.arrive %empty[%stage] at %rank : !warp.barriers<8>
+
+    With `copies`, each thread arrives when the asynchronous copies that it has started so far are done. The thread does
+    not wait::
+
+        warp.arrive %full[%stage] {copies} : !warp.barriers<8>
+
+    With `bytes`, one thread arrives, the first unless `by` names another, and announces so many bytes. The phase ends
+    only after tensor copies have delivered them as well::
+
+        warp.arrive %full[%stage] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<8>
+
+    Source: PTX ISA 9.7.13.15.13 and 9.7.13.15.15.
     """
 
     name = "warp.arrive"
@@ -107,38 +133,41 @@ class ArriveOp(IRDLOperation):
     barriers = operand_def(BarriersType)
     number = operand_def(IndexType())
     cta = opt_operand_def(IndexType())
+    copies = opt_prop_def(UnitAttr)
+    bytes = opt_prop_def(IntegerAttr)
+    by = opt_prop_def(IntegerAttr)
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     assembly_format = "$barriers `[` $number `]` (`at` $cta^)? attr-dict `:` type($barriers)"
 
-    def __init__(self, barriers: SSAValue, number: SSAValue, cta: SSAValue | None = None):
-        super().__init__(operands=[barriers, number, cta])
+    def __init__(
+        self,
+        barriers: SSAValue,
+        number: SSAValue,
+        cta: SSAValue | None = None,
+        *,
+        copies: bool = False,
+        bytes: int | None = None,
+    ):
+        properties = {"copies": flag(copies), "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
+        super().__init__(operands=[barriers, number, cta], properties=properties)
+
+    def verify_(self) -> None:
+        _verify_one_of(at=self.cta, copies=self.copies, bytes=self.bytes)
+        if self.by is not None and self.bytes is None:
+            raise VerifyException("'by' names the thread that announces bytes, which are not given")
+        if self.bytes is not None and not 0 <= self.bytes.value.data <= MOST_BYTES:
+            raise VerifyException(f"expected 0 to {MOST_BYTES} bytes, got {self.bytes.value.data}")
+
+
+def _verify_one_of(**parts: object) -> None:
+    """Checks that at most one of several parts of an operation is there."""
+    present = [name for name, part in parts.items() if part is not None]
+    if len(present) > 1:
+        raise VerifyException(f"expected one of {', '.join(parts)}, got {' and '.join(present)}")
 
 
 @irdl_op_definition
-class ArriveCopiesOp(IRDLOperation):
-    """Makes each thread arrive when the asynchronous copies that it has started so far are done. The thread does not
-    wait::
-
-        warp.arrive_copies %full[%stage] : !warp.barriers<8>
-
-    Source: PTX ISA 9.7.13.15.15.
-    """
-
-    name = "warp.arrive_copies"
-
-    barriers = operand_def(BarriersType)
-    number = operand_def(IndexType())
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$barriers `[` $number `]` attr-dict `:` type($barriers)"
-
-    def __init__(self, barriers: SSAValue, number: SSAValue):
-        super().__init__(operands=[barriers, number])
-
-
-@irdl_op_definition
-class AwaitOp(IRDLOperation):
+class AwaitOp(_Synchronises):
     """Waits until the phase with a parity, 0 or 1, has ended. For a new barrier, the phase with parity 1 has already
     ended::
 
@@ -153,14 +182,122 @@ class AwaitOp(IRDLOperation):
     number = operand_def(IndexType())
     parity = operand_def(IndexType())
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     assembly_format = "$barriers `[` $number `]` `parity` $parity attr-dict `:` type($barriers)"
 
     def __init__(self, barriers: SSAValue, number: SSAValue, parity: SSAValue):
         super().__init__(operands=[barriers, number, parity])
 
 
-# Clusters of CTAs: `warp.cluster_rank`, `warp.cluster_barrier` and its halves; and barriers of some warps of a CTA.
+# Groups of asynchronous operations: `warp.commit` closes one, `warp.wait` waits until few are left.
+
+CP_ASYNC, BULK, WGMMA = "cp_async", "bulk", "wgmma"
+
+GROUPS = {CP_ASYNC: None, BULK: None, WGMMA: 7}
+"""The kinds of groups: copies of each thread, tensor stores, products of warpgroups; and of how many `warp.wait` can
+leave unfinished. Of products `ptxas` takes more, and waits for 7 then."""
+
+
+class _OfGroup(_Synchronises):
+    """An operation on groups of a kind. One thread handles groups of tensor stores: the first unless `by` names
+    another, of the CTA or of each warpgroup."""
+
+    group = prop_def(StringAttr)
+    by = opt_prop_def(IntegerAttr)
+    each_warpgroup = opt_prop_def(UnitAttr)
+
+    custom_directives: ClassVar = (BareWord,)
+
+    def verify_(self) -> None:
+        group = self.group.data
+        if group not in GROUPS:
+            raise VerifyException(f"expected a group of {', '.join(GROUPS)}, got '{group}'")
+        if group != BULK and (odd := [name for name in self.properties if name not in ("group", "pending")]):
+            raise VerifyException(f"only groups of {BULK} take '{odd[0]}', got {group}")
+
+
+@irdl_op_definition
+class CommitOp(_OfGroup):
+    """Makes a group of the asynchronous operations of a kind issued since the last `warp.commit` of that kind::
+
+        warp.commit cp_async
+        warp.commit bulk {each_warpgroup}
+        warp.commit wgmma
+
+    Groups are of copies (`warp.copy` with `async`), of tensor stores, or of products of warpgroups.
+    Source: PTX ISA 9.7.9.25.3.2 and 9.7.15.7.2.
+    """
+
+    name = "warp.commit"
+
+    assembly_format = "custom<BareWord>($group) attr-dict"
+
+    def __init__(self, group: str, *, each_warpgroup: bool = False):
+        super().__init__(properties={"group": StringAttr(group), "each_warpgroup": flag(each_warpgroup)})
+
+
+@irdl_op_definition
+class WaitOp(_OfGroup):
+    """Waits until at most `pending` groups of a kind are unfinished::
+
+        warp.wait cp_async 2
+        warp.wait bulk 0 {read}
+        warp.wait wgmma 1
+
+    It covers the copies of the executing thread. A `gpu.barrier` makes the copies of other threads visible. With
+    `read`, it waits only until tensor stores have read their tiles.
+    Source: PTX ISA 9.7.9.25.3.3 and 9.7.15.7.3.
+    """
+
+    name = "warp.wait"
+
+    pending = prop_def(IntegerAttr[i64])
+    read = opt_prop_def(UnitAttr)
+
+    assembly_format = "custom<BareWord>($group) $pending attr-dict"
+
+    def __init__(self, group: str, pending: int, *, read: bool = False, each_warpgroup: bool = False):
+        flags = {"read": flag(read), "each_warpgroup": flag(each_warpgroup)}
+        super().__init__(properties={"group": StringAttr(group), "pending": IntegerAttr(pending, i64), **flags})
+
+    def verify_(self) -> None:
+        super().verify_()
+        pending, most = self.pending.value.data, GROUPS[self.group.data]
+        if pending < 0 or (most is not None and pending > most):
+            wanted = "a number of" if most is None else f"0 to {most}"
+            raise VerifyException(f"expected {wanted} groups that may be in flight, got {pending}")
+
+
+ASYNC_PROXY = "async_proxy"
+
+
+@irdl_op_definition
+class FenceOp(_Synchronises):
+    """Orders accesses of the executing threads before what asynchronous units do::
+
+        warp.fence wgmma
+        warp.fence async_proxy
+
+    - `wgmma`: accesses to registers, before the products of warpgroups that follow. It is needed before the first
+      product, and again after registers of products were read or written. Source: PTX ISA 9.7.15.7.1.
+    - `async_proxy`: writes to shared memory, before products of warpgroups and tensor copies. Source: PTX ISA 9.7.13.4.
+    """
+
+    name = "warp.fence"
+
+    before = prop_def(StringAttr)
+
+    custom_directives: ClassVar = (BareWord,)
+    assembly_format = "custom<BareWord>($before) attr-dict"
+
+    def __init__(self, before: str):
+        super().__init__(properties={"before": StringAttr(before)})
+
+    def verify_(self) -> None:
+        if self.before.data not in (WGMMA, ASYNC_PROXY):
+            raise VerifyException(f"expected a fence before {WGMMA} or {ASYNC_PROXY}, got '{self.before.data}'")
+
+
+# Barriers: of some warps of a CTA, of a cluster.
 #
 # Source: PTX ISA 9.7.13.1 and 9.7.13.3.
 
@@ -190,87 +327,95 @@ class ClusterRankOp(IRDLOperation):
         super().__init__(result_types=[IndexType()])
 
 
-class _ClusterWide(IRDLOperation):
-    """An operation of all threads of a cluster, without operands."""
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-
-@irdl_op_definition
-class ClusterBarrierOp(_ClusterWide):
-    """A barrier of all threads of a cluster. After it, each thread sees the writes of the others. With `mbarriers`, it
-    sees only the mbarriers that the others initialised, which needs no fence of all memory::
-
-        warp.cluster_barrier {mbarriers}
-
-    Source: PTX ISA 9.7.13.3, 9.7.13.4.
-    """
-
-    name = "warp.cluster_barrier"
-
-    mbarriers = opt_prop_def(UnitAttr)
-
-    irdl_options = (ParsePropInAttrDict(),)
-
-    def __init__(self, *, mbarriers: bool = False):
-        super().__init__(properties={"mbarriers": flag(mbarriers)})
-
-
-@irdl_op_definition
-class ClusterArriveOp(_ClusterWide):
-    """The first half of `warp.cluster_barrier`: publishes the earlier accesses of the threads, and does not wait."""
-
-    name = "warp.cluster_arrive"
-
-
-@irdl_op_definition
-class ClusterWaitOp(_ClusterWide):
-    """The second half of `warp.cluster_barrier`: waits until all threads of the cluster have arrived."""
-
-    name = "warp.cluster_wait"
-
-
 MOST_BARRIERS = 16
 """Barriers of a CTA; the first is that of `gpu.barrier`. Source: PTX ISA 9.7.13.1."""
 
+CTA, CLUSTER = "cta", "cluster"
 
-def verify_threads(threads: IntegerAttr) -> None:
+SCOPES = {
+    CTA: frozenset(("number", "threads", "arrive", "value")),
+    CLUSTER: frozenset(("arrive", "wait", "mbarriers")),
+}
+"""What a barrier of each scope can have beside the scope."""
+
+
+@irdl_op_definition
+class ScopedBarrierOp(_Synchronises):
+    """Makes the threads of a scope wait for each other, and see each other's earlier writes::
+
+        warp.barrier cta[%number] {threads = 128 : i64}
+        %any = warp.barrier cta[%number] any %mine -> i1 {threads = 256 : i64}
+        warp.barrier cluster
+
+    - `cta`: some warps of a CTA, `threads` threads together, at one of the barriers 1 to 15; `gpu.barrier` is that of
+      all threads. The result is true if the operand behind `any` is true for any of the threads; without a number it is
+      of all threads of the CTA. Source: PTX ISA 9.7.13.1, `bar.sync`, `bar.arrive` and `bar.red.or`.
+    - `cluster`: all threads of a cluster. With `mbarriers` they see only the mbarriers that the others initialised,
+      which needs no fence of all memory. Source: PTX ISA 9.7.13.3 and 9.7.13.4.
+
+    With `arrive`, threads do not wait: it is the first half of a barrier. With `wait`, it is the second half of that of
+    a cluster.
+    """
+
+    name = "warp.barrier"
+
+    scope = prop_def(StringAttr)
+    number = opt_operand_def(IndexType())
+    value = opt_operand_def(i1)
+    threads = opt_prop_def(IntegerAttr)
+    arrive = opt_prop_def(UnitAttr)
+    wait = opt_prop_def(UnitAttr)
+    mbarriers = opt_prop_def(UnitAttr)
+    any = opt_result_def(i1)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    custom_directives: ClassVar = (BareWord,)
+    assembly_format = "custom<BareWord>($scope) (`[` $number^ `]`)? (`any` $value^ `->` type($any))? attr-dict"
+
+    def __init__(
+        self,
+        scope: str,
+        number: SSAValue | None = None,
+        threads: int | None = None,
+        value: SSAValue | None = None,
+        *,
+        arrive: bool = False,
+        mbarriers: bool = False,
+    ):
+        properties = {
+            "scope": StringAttr(scope),
+            "threads": None if threads is None else IntegerAttr(threads, i64),
+            "arrive": flag(arrive),
+            "mbarriers": flag(mbarriers),
+        }
+        results = [None if value is None else i1]
+        super().__init__(operands=[number, value], properties=properties, result_types=results)
+
+    def verify_(self) -> None:
+        scope, every = self.scope.data, frozenset[str]().union(*SCOPES.values())
+        if scope not in SCOPES:
+            raise VerifyException(f"expected a scope of {', '.join(SCOPES)}, got '{scope}'")
+        if odd := [name for name in sorted(every - SCOPES[scope]) if getattr(self, name) is not None]:
+            raise VerifyException(f"a barrier of a {scope} has no '{odd[0]}'")
+        _verify_one_of(arrive=self.arrive, wait=self.wait, mbarriers=self.mbarriers, any=self.value)
+        if (self.value is None) != (self.any is None):
+            raise VerifyException("expected 'any' with a result, or neither")
+        if (self.number is None) != (self.threads is None):
+            raise VerifyException("expected the number of a barrier and its threads, or neither")
+        if scope == CTA and self.number is None and self.value is None:
+            raise VerifyException("expected the number of a barrier; gpu.barrier is that of all threads")
+        if self.threads is not None:
+            _verify_threads(self.threads)
+
+
+def _verify_threads(threads: IntegerAttr) -> None:
     """Checks that those who come to a barrier are whole warps."""
     count = threads.value.data
     if count < LANES or count % LANES or count > 1024:
         raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
 
 
-@irdl_op_definition
-class NamedBarrierOp(IRDLOperation):
-    """Makes some warps of a CTA, `threads` threads together, wait for each other at one of the barriers 1 to 15::
-
-        warp.named_barrier %number {threads = 128 : i64}
-        warp.named_barrier %number {threads = 256 : i64, arrive}
-
-    With `arrive`, they arrive and do not wait for the others. Source: PTX ISA 9.7.13.1, `bar.sync` and `bar.arrive`.
-    """
-
-    name = "warp.named_barrier"
-
-    number = operand_def(IndexType())
-    threads = prop_def(IntegerAttr)
-    arrive = opt_prop_def(UnitAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$number attr-dict"
-
-    def __init__(self, number: SSAValue, threads: int, *, arrive: bool = False):
-        properties = {"threads": IntegerAttr(threads, i64), "arrive": flag(arrive)}
-        super().__init__(operands=[number], properties=properties)
-
-    def verify_(self) -> None:
-        verify_threads(self.threads)
-
-
-# What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.barrier_any`, `warp.elect`.
+# What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.elect`.
 
 SOME_WARPS = "warp.warps"
 """The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
@@ -325,51 +470,12 @@ class AtomicIncOp(IRDLOperation):
 
 
 @irdl_op_definition
-class BarrierAnyOp(IRDLOperation):
-    """A barrier of all threads of a CTA, or of some of its warps. The result is true if the operand is true for any of
-    the threads::
-
-        %any = warp.barrier_any %mine
-        %any = warp.barrier_any %mine {number = 7 : i64, threads = 256 : i64}
-
-    Source: PTX ISA 9.7.13.1, `bar.red.or`.
-    """
-
-    name = "warp.barrier_any"
-
-    value = operand_def(i1)
-    number = opt_prop_def(IntegerAttr)
-    threads = opt_prop_def(IntegerAttr)
-    any = result_def(i1)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$value attr-dict"
-
-    def __init__(self, value: SSAValue, number: int | None = None, threads: int | None = None):
-        given = {"number": number, "threads": threads}
-        properties = {name: None if held is None else IntegerAttr(held, i64) for name, held in given.items()}
-        super().__init__(operands=[value], properties=properties, result_types=[i1])
-
-    def verify_(self) -> None:
-        if (self.number is None) != (self.threads is None):
-            raise VerifyException("expected the number of a barrier and its threads, or neither")
-        if self.number is not None and not 0 < self.number.value.data < MOST_BARRIERS:
-            raise VerifyException(
-                f"expected a barrier from 1 to {MOST_BARRIERS - 1}, got {self.number.value.data}; "
-                "without a number it is that of all threads"
-            )
-        if self.threads is not None:
-            verify_threads(self.threads)
-
-
-@irdl_op_definition
 class ElectOp(IRDLOperation):
     """Elects one lane of each warp. All lanes execute the operation, and its result is true only in the elected lane::
 
         %chosen = warp.elect
         scf.if %chosen {
-          warp.expect %full[%s] {bytes = 16384 : i64} : !warp.barriers<2>
+          warp.arrive %full[%s] {bytes = 16384 : i64} : !warp.barriers<2>
         }
 
     Inside such a condition, one lane arrives, copies and waits alone. Source: PTX ISA 9.7.13.14, `elect.sync`.

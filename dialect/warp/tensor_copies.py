@@ -1,8 +1,7 @@
-"""Copies of boxes between tensors in global memory and tiles in shared memory, and what they arrive at.
+"""Copies of boxes between tensors in global memory and tiles in shared memory: `warp.tensor_load`, `warp.tensor_store`.
 
-`warp.tensor_load`, `warp.tensor_store`; `warp.expect`, `warp.bulk_commit`, `warp.bulk_wait`, `warp.proxy_fence`. One
-thread of the CTA issues a copy, the first unless `by` names another, or that thread of each warpgroup.
-Source: PTX ISA 9.7.9.25.5 and 9.7.13.15.
+One thread of the CTA issues a copy, the first unless `by` names another, or that thread of each warpgroup.
+Source: PTX ISA 9.7.9.25.5.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    base,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
-    prop_def,
     traits_def,
     var_operand_def,
 )
@@ -36,12 +35,10 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.wgmma import UNIT
 from .attributes import Memory, memory_of, same_words
 from .op_shapes import flag
-from .synchronisation import MOST_ARRIVALS, BarriersType
+from .ring import RingType
+from .synchronisation import BarriersType
 from .tensor_maps import TensorMapType, moved_as
 from .warpgroup import panel_of, verify_tile
-
-MOST_BYTES = MOST_ARRIVALS
-"""Bytes that a phase of a mbarrier can expect. Source: PTX ISA 9.7.13.15.5."""
 
 
 def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
@@ -73,7 +70,7 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
 @irdl_op_definition
 class TensorLoadOp(IRDLOperation):
     """Copies a box of a tensor to a tile in shared memory. The coordinates of the box are given slowest first. An
-    mbarrier counts its bytes::
+    mbarrier counts its bytes, that of a number or that of a stage of a ring::
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] {by = 128 : i64} :
             !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<2>
@@ -93,7 +90,7 @@ class TensorLoadOp(IRDLOperation):
     coordinates = var_operand_def(IndexType())
     tile = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    barriers = operand_def(BarriersType)
+    barriers = operand_def(base(BarriersType) | base(RingType))
     number = operand_def(IndexType())
     mask = opt_operand_def(IndexType())
     by = opt_prop_def(IntegerAttr)
@@ -130,12 +127,12 @@ class TensorLoadOp(IRDLOperation):
 @irdl_op_definition
 class TensorStoreOp(IRDLOperation):
     """Copies a tile, or the part of it that begins at the indices, to a box of a tensor. The copy is complete after
-    `warp.bulk_wait`::
+    `warp.wait bulk`::
 
         warp.tensor_store %Cs[%zero, %zero] to %map[%m, %n] :
             memref<64x32xf32, #warp.swizzle<128>, 3> to !warp.tensor_map<64x32xf32, swizzle 128>
 
-    If ordinary stores wrote the tile, a `warp.proxy_fence` and a barrier must come first.
+    If ordinary stores wrote the tile, a `warp.fence async_proxy` and a barrier must come first.
 
     Source: PTX ISA 9.7.9.25.5.2.
     """
@@ -170,103 +167,3 @@ class TensorStoreOp(IRDLOperation):
     def verify_(self) -> None:
         if isinstance(kind := self.map.type, TensorMapType):
             _verify_box(kind, self.coordinates, memory_of(self.tile), self.indices)
-
-
-@irdl_op_definition
-class ExpectOp(IRDLOperation):
-    """Makes one thread arrive, and announces a number of bytes. The phase ends only after copies have delivered that
-    many bytes as well::
-
-        warp.expect %full[%s] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<2>
-
-    Source: PTX ISA 9.7.13.15.13.
-    """
-
-    name = "warp.expect"
-
-    barriers = operand_def(BarriersType)
-    number = operand_def(IndexType())
-    bytes = prop_def(IntegerAttr)
-    by = opt_prop_def(IntegerAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$barriers `[` $number `]` attr-dict `:` type($barriers)"
-
-    def __init__(self, barriers: SSAValue, number: SSAValue, bytes: int, by: int = 0):
-        super().__init__(
-            operands=[barriers, number],
-            properties={"bytes": IntegerAttr(bytes, i64), "by": IntegerAttr(by, i64) if by else None},
-        )
-
-    def verify_(self) -> None:
-        if not 0 <= self.bytes.value.data <= MOST_BYTES:
-            raise VerifyException(f"expected 0 to {MOST_BYTES} bytes, got {self.bytes.value.data}")
-
-
-@irdl_op_definition
-class BulkCommitOp(IRDLOperation):
-    """Makes a group of the tensor stores that a thread issued since the last `warp.bulk_commit`. Source: PTX ISA
-    9.7.9.25.3.2."""
-
-    name = "warp.bulk_commit"
-
-    by = opt_prop_def(IntegerAttr)
-    each_warpgroup = opt_prop_def(UnitAttr)
-
-    traits = traits_def(MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "attr-dict"
-
-    def __init__(self, *, each_warpgroup: bool = False):
-        super().__init__(properties={"each_warpgroup": flag(each_warpgroup)})
-
-
-@irdl_op_definition
-class BulkWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of stores are incomplete. With `read`, it waits only until they have read
-    their tiles::
-
-        warp.bulk_wait {pending = 0 : i64, read}
-
-    Source: PTX ISA 9.7.9.25.3.3.
-    """
-
-    name = "warp.bulk_wait"
-
-    pending = prop_def(IntegerAttr)
-    read = opt_prop_def(UnitAttr)
-    by = opt_prop_def(IntegerAttr)
-    each_warpgroup = opt_prop_def(UnitAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "attr-dict"
-
-    def __init__(self, pending: int, *, read: bool = False, each_warpgroup: bool = False):
-        flags = {"read": read, "each_warpgroup": each_warpgroup}
-        super().__init__(
-            properties={
-                "pending": IntegerAttr(pending, i64),
-                **{name: flag(on) for name, on in flags.items()},
-            }
-        )
-
-    def verify_(self) -> None:
-        if self.pending.value.data < 0:
-            raise VerifyException(
-                f"expected a number of groups that may be on their way, got {self.pending.value.data}"
-            )
-
-
-@irdl_op_definition
-class ProxyFenceOp(IRDLOperation):
-    """Makes writes of the executing threads to shared memory visible to products and copies.
-
-    Source: PTX ISA 9.7.13.4.
-    """
-
-    name = "warp.proxy_fence"
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"

@@ -37,10 +37,9 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .cta import CtaTileType
 from .matmul import FACTOR, FactorsOp
-from .op_shapes import flag
-from .product import word_properties
+from .memory import CtaTileType
+from .op_shapes import flag, word_properties
 from .synchronisation import verify_counters
 
 # `warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions.

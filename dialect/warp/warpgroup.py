@@ -40,7 +40,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import verify_indices
-from .mma import metadata_type
+from .mma import metadata_type, verify_selector
 from .op_shapes import flag
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -162,7 +162,7 @@ def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
 @irdl_op_definition
 class WgmmaOp(IRDLOperation):
     """D = A * B + C on tiles in shared memory, computed by the four warps of a warpgroup. D is valid after
-    `warp.wgmma_wait`.
+    `warp.wait wgmma`.
 
     The operation is one instruction: 64 rows, the columns of C, and 32 bytes of K. The indices are those of each
     operand's first element in its tile. The tile of A is m x k, and that of B is n x k. With `mn_major_a` and
@@ -173,7 +173,7 @@ class WgmmaOp(IRDLOperation):
             memref<2x64x64xf16, #warp.swizzle<128>, 3>, memref<2x128x64xf16, #warp.swizzle<128>, 3>,
             !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
 
-    A may be a fragment. Its registers must not be written before a `warp.wgmma_wait` covers the product::
+    A may be a fragment. Its registers must not be written before a `warp.wait wgmma` covers the product::
 
         %d = warp.wgmma %a, %Bs[%s, %zero, %k], %c :
             !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, ...
@@ -326,10 +326,7 @@ class WgmmaOp(IRDLOperation):
         wanted = metadata_type(row.metadata)
         if self.e.type != wanted:
             raise VerifyException(f"expected the metadata to be {wanted}, got {self.e.type}")
-        selector = None if self.selector is None else self.selector.value.data
-        if selector not in row.selectors:
-            legal, got = " or ".join(map(str, row.selectors)), "none" if selector is None else selector
-            raise VerifyException(f"expected a sparsity selector of {legal} for {row.spelling}, got {got}")
+        verify_selector(row, self.selector)
 
     def _verify_operand(self, role: str, row: Wgmma, memory: Memory) -> None:
         along = self.major(role)
@@ -350,56 +347,6 @@ def _multiplied(element: ElementType) -> ElementType:
     """What elements are multiplied as: f32 in memory is tf32."""
     return ELEMENT_TYPES["tf32"] if element.name == "f32" else element
 
-
-class _Plain(IRDLOperation):
-    """An operation of a whole warpgroup without operands."""
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-
-@irdl_op_definition
-class WgmmaFenceOp(_Plain):
-    """Orders accesses to registers before the products that follow. It is needed before the first product, and again
-    after registers of products were read or written. Source: PTX ISA 9.7.15.7.1."""
-
-    name = "warp.wgmma_fence"
-
-
-@irdl_op_definition
-class WgmmaCommitOp(_Plain):
-    """Makes a group of the products issued since the last `warp.wgmma_commit`. Source: PTX ISA 9.7.15.7.2."""
-
-    name = "warp.wgmma_commit"
-
-
-@irdl_op_definition
-class WgmmaWaitOp(IRDLOperation):
-    """Waits until at most `pending` groups of products are unfinished: `warp.wgmma_wait {pending = 0 : i64}`.
-
-    Source: PTX ISA 9.7.15.7.3.
-    """
-
-    name = "warp.wgmma_wait"
-
-    pending = prop_def(IntegerAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "attr-dict"
-
-    def __init__(self, pending: int):
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
-
-    def verify_(self) -> None:
-        if not 0 <= self.pending.value.data <= MOST_PENDING:
-            raise VerifyException(
-                f"expected 0 to {MOST_PENDING} groups that may be on their way, got {self.pending.value.data}"
-            )
-
-
-MOST_PENDING = 7
-"""`ptxas` takes more, and waits for 7 then."""
 
 FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP = 24, 256, 8
 """Source: PTX ISA 9.7.19.5."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import IndexType, MemRefType, StringAttr, UnitAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -28,8 +27,8 @@ from ..isa.form import Shape, having
 from ..isa.types import ElementType
 from .attributes import SHARED_SPACE, Memory, known_element, memory_of, memory_space
 from .memory import verify_indices
-from .op_shapes import flag
-from .product import verify_target
+from .mma import Key, nearest
+from .op_shapes import flag, parse_words, verify_target, word_of, word_properties
 
 # `!warp.opaque`: fragments of `wmma`.
 #
@@ -274,33 +273,23 @@ class WmmaStoreOp(_MemoryOp):
 # Products
 
 
-class WmmaKey(NamedTuple):
-    """What tells the rows of `wmma.mma` apart. Element types are PTX's names."""
-
-    shape: str
-    a: str
-    b: str
-    c: str
-    d: str
-    a_layout: str
-    b_layout: str
-    satfinite: bool = False
-    rounding: str = ""
-    bit_op: str = ""
-
-    def __str__(self) -> str:
-        words = [self.shape, "satfinite" * self.satfinite, self.rounding, self.bit_op, self.a, self.a_layout, "x"]
-        words += [self.b, self.b_layout, "->", self.d, *([f"from {self.c}"] * (self.c != self.d))]
-        return " ".join(filter(None, words))
+WORDS = ("satfinite", "rounding", "bit_op")
+"""The properties of a product that are words of its text."""
 
 
 @cache
-def _products() -> Mapping[WmmaKey, wmma.WmmaMma]:
+def _products() -> Mapping[Key, wmma.WmmaMma]:
     return {
-        WmmaKey(str(r.shape), r.a.name, r.b.name, r.c.name, r.d.name, r.a_layout, r.b_layout, r.satfinite, r.rounding,
-            r.bit_op): r
-        for r in wmma.mma_rows()
-    }  # fmt: skip
+        Key(
+            row.shape,
+            *(row.element(role).name for role in "abcd"),
+            layouts=f"{row.a_layout}.{row.b_layout}",
+            satfinite=row.satfinite,
+            rounding=row.rounding,
+            bit_op=row.bit_op,
+        ): row
+        for row in wmma.mma_rows()
+    }
 
 
 @irdl_op_definition
@@ -328,25 +317,27 @@ class WmmaMmaOp(IRDLOperation):
     d = result_def(OpaqueType)
 
     traits = traits_def(Pure())
-    WORDS: ClassVar = {"satfinite": "satfinite", **dict.fromkeys(("rn", "rz", "rm", "rp"), "rounding"),
-                       **dict.fromkeys(("xor", "and"), "bit_op")}  # fmt: skip
 
     def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, *words: str, result: OpaqueType | None = None):
         """`words` are those of the text; `result` is the type of D where it is not that of C."""
         super().__init__(
             operands=[a, b, c],
-            properties={self.WORDS[w]: UnitAttr() if w == "satfinite" else StringAttr(w) for w in words},
+            properties=word_properties(words),
             result_types=[c.type if result is None else result],
         )
 
     @property
-    def key(self) -> WmmaKey:
+    def key(self) -> Key:
         """What names the row."""
-        a, b, c, d = map(opaque_of, (self.a, self.b, self.c, self.d))
-        types = a.element.name, b.element.name, c.element.name, d.element.name
-        rounding, bit_op = ("" if p is None else p.data for p in (self.rounding, self.bit_op))
-        satfinite = self.satfinite is not None
-        return WmmaKey(a.shape.data, *types, a.layout.data, b.layout.data, satfinite, rounding, bit_op)
+        kinds = [opaque_of(v) for v in (self.a, self.b, self.c, self.d)]
+        return Key(
+            kinds[0].product,
+            *(kind.element.name for kind in kinds),
+            layouts=f"{kinds[0].layout.data}.{kinds[1].layout.data}",
+            satfinite=self.satfinite is not None,
+            rounding=word_of(self, "rounding"),
+            bit_op=word_of(self, "bit_op"),
+        )
 
     @property
     def row(self) -> wmma.WmmaMma:
@@ -357,8 +348,7 @@ class WmmaMmaOp(IRDLOperation):
         """
         key, rows = self.key, _products()
         if key not in rows:
-            near = sorted(rows, key=lambda k: sum(x != y for x, y in zip(k, key, strict=True)))
-            raise VerifyException(f"the ISA has no wmma.mma {key}; the nearest are {', '.join(map(str, near[:3]))}")
+            raise VerifyException(f"the ISA has no wmma.mma {key}; the nearest are {nearest(key, rows)}")
         return rows[key]
 
     def verify_(self) -> None:
@@ -374,9 +364,7 @@ class WmmaMmaOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> WmmaMmaOp:
-        properties: dict[str, Attribute] = {}
-        while (word := parser.parse_optional_keyword_in(tuple(cls.WORDS))) is not None:
-            properties[cls.WORDS[word]] = UnitAttr() if word == "satfinite" else StringAttr(word)
+        properties = parse_words(parser, WORDS)
         position = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         attributes = parser.parse_optional_attr_dict()
@@ -389,8 +377,7 @@ class WmmaMmaOp(IRDLOperation):
         return cls.create(operands=values, properties=properties, attributes=attributes, result_types=[result])
 
     def print(self, printer: Printer) -> None:
-        words = [*(["satfinite"] if self.satfinite is not None else [])]
-        words += [p.data for p in (self.rounding, self.bit_op) if p is not None]
+        words = filter(None, (word_of(self, name) for name in WORDS))
         printer.print_string(" ".join(["", *words, ""]))
         printer.print_list(self.operands, printer.print_ssa_value)
         printer.print_op_attributes(self.attributes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import memref
@@ -15,6 +15,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import AttentionOp, D, E, M, N
@@ -22,6 +23,7 @@ from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import remark
+from ..patterns import apply_patterns
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -36,7 +38,7 @@ from .element_expressions import (
     region_of,
 )
 from .fuse_epilogue import Replacement
-from .operand import KernelArgument, each_once, fold_dimensions, root
+from .operand import FoldDimension, KernelArgument, each_once, root
 from .overlap import check_attention
 from .product import Product, read
 
@@ -393,6 +395,21 @@ def _check_unrounded(what: str, part: ElementExpression) -> None:
         decline(f"{what} rounded to {part.type}, and would be computed in f32")
 
 
+class FuseAttention(RewritePattern):
+    """Replaces a product, with the softmax and the product before it, by `warp.attention`."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        if len(op.inputs) != 2 or not all(isinstance(v.type, MemRefType) for v in op.operands):
+            return
+        try:
+            AttentionMatch(op).replace()
+            rewriter.has_done_action = True
+        except NotFusedError as declined:
+            if reason := str(declined):
+                remark(op, FuseAttentionPass.name, f"it is not fused into an attention: {reason}")
+
+
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 
@@ -400,16 +417,8 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "warp-fuse-attention"
+    needs: ClassVar = ("linalg.*", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        fold_dimensions(op)
-        for found in list(op.walk()):
-            if not isinstance(found, LinalgStructuredOperation) or found.parent is None:
-                continue
-            if len(found.inputs) != 2 or not all(isinstance(v.type, MemRefType) for v in found.operands):
-                continue
-            try:
-                AttentionMatch(found).replace()
-            except NotFusedError as declined:
-                if reason := str(declined):
-                    remark(found, self.name, f"it is not fused into an attention: {reason}")
+        apply_patterns([FoldDimension()], op)
+        apply_patterns([FuseAttention()], op)

@@ -8,6 +8,7 @@ what is on the way to it, being needed nowhere else, into the same memory. Every
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -15,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from .generalize import generalize
+from .generalize import GENERALIZED, generalize
 
 
 def bufferize(module: ModuleOp) -> None:
@@ -44,6 +45,7 @@ class BufferizePass(ModulePass):
     """
 
     name = "warp-bufferize"
+    needs: ClassVar = (*GENERALIZED, "tensor")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         generalize(op)

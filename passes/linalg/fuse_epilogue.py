@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -17,6 +17,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -28,6 +29,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
 from ..diagnostics import remark
+from ..patterns import apply_patterns
 from .element_expressions import decline
 from .elementwise import Elementwise, read_elementwise
 from .operand import drop_unused, root
@@ -51,40 +53,46 @@ def _next_effect(op: Operation) -> Operation | None:
     return following
 
 
-def _fold(fill: FillOp) -> None:
-    value, product, filled = _constant(fill.inputs[0]), _next_effect(fill), fill.outputs[0]
-    if fill.results:
-        return
-    if not isinstance(product, MatmulOp):
-        _decline(fill, filled, product)
-    elif value is None:
-        _decline(fill, filled, None, "what it fills with is no constant")
-    elif _overwrites(product, filled):
-        _start(product, value)
-        Rewriter.erase_op(fill)
+class FoldFill(RewritePattern):
+    """Lets a product start from the constant that the memory which it adds to is filled with."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
+        value, product, filled = _constant(op.inputs[0]), _next_effect(op), op.outputs[0]
+        if op.results:
+            return
+        if not isinstance(product, MatmulOp):
+            _decline(op, filled, product)
+        elif value is None:
+            _decline(op, filled, None, "what it fills with is no constant")
+        elif _overwrites(product, filled):
+            rewriter.replace(product, product.like(start=value), [])
+            rewriter.erase(op)
 
 
-def _fold_copy(copy: CopyOp) -> None:
-    """A copy to what a product then adds to: the product starts from what is copied."""
-    product, source, copied = _next_effect(copy), copy.inputs[0], copy.outputs[0]
-    if copy.results:
-        return
-    if not isinstance(product, MatmulOp):
-        return _decline(copy, copied, product)
-    if source.type != copied.type:
-        return _decline(copy, copied, None, f"it copies {source.type} to {copied.type}")
-    if root(source) == root(copied):
-        return _decline(copy, copied, None, "it copies within one memory")
-    if _overwrites(product, copied) and isinstance(copied.type, MemRefType):
+class FoldCopy(RewritePattern):
+    """Lets a product start from what is copied to the memory which it adds to."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
+        product, source, copied = _next_effect(op), op.inputs[0], op.outputs[0]
+        if op.results:
+            return
+        if not isinstance(product, MatmulOp):
+            return _decline(op, copied, product)
+        if source.type != copied.type:
+            return _decline(op, copied, None, f"it copies {source.type} to {copied.type}")
+        if root(source) == root(copied):
+            return _decline(op, copied, None, "it copies within one memory")
+        if not _overwrites(product, copied) or not isinstance(copied.type, MemRefType):
+            return None
         wider = product.d.owner
         if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
-            shaped = wider.clone({copied: source})
-            Rewriter.insert_op(shaped, InsertPoint.before(product))
-            source = shaped.result
+            source = rewriter.insert(wider.clone({copied: source}), InsertPoint.before(product)).result
         if source.type == product.d.type:
-            _start(product, source)
-            Rewriter.erase_op(copy)
-    return None
+            rewriter.replace(product, product.like(start=source), [])
+            rewriter.erase(op)
+        return None
 
 
 def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason: str = "") -> None:
@@ -109,11 +117,6 @@ def _reshaped(value: SSAValue) -> SSAValue:
     return value
 
 
-def _start(product: MatmulOp, start: SSAValue | FloatAttr | IntegerAttr) -> None:
-    """Lets a product start from another value."""
-    Rewriter.replace_op(product, product.like(start=start), [])
-
-
 class FoldFillPass(ModulePass):
     """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
 
@@ -121,13 +124,12 @@ class FoldFillPass(ModulePass):
     """
 
     name = "warp-fold-fill"
+    needs: ClassVar = ("linalg.*", "linalg.fill")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        for fill in [o for o in op.walk() if isinstance(o, FillOp)]:
-            _fold(fill)
-        for copy in [o for o in op.walk() if isinstance(o, CopyOp)]:
-            _fold_copy(copy)
+        apply_patterns([FoldFill()], op)
+        apply_patterns([FoldCopy()], op)
 
 
 # `warp-fuse-epilogue`: elementwise operations on a product's result move into the product.
@@ -316,14 +318,30 @@ def _producer(elementwise: Elementwise) -> Match | None:
     return None
 
 
-def _approximate(fused: MatmulOp) -> None:
+class FuseEpilogue(RewritePattern):
+    """Moves an elementwise operation on the result of a product into its epilogue."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        elementwise = read_elementwise(op)
+        match = None if elementwise is None else _producer(elementwise)
+        if match is not None:
+            temporary = match.temporary
+            match.fuse()
+            if temporary != match.elementwise.output:
+                drop_unused(temporary)
+            rewriter.has_done_action = True
+
+
+class ApproximateEpilogue(RewritePattern):
     """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
-    if fused.epilogue is None:
-        return
-    for op in fused.epilogue.body.block.ops:
-        flags = op.properties.get("fastmath")
-        if isinstance(flags, FastMathFlagsAttr) and (op.name.startswith("math.") or isinstance(op, DivfOp)):
-            op.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
+            flags = inner.properties.get("fastmath")
+            if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
+                inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
 
 
 @dataclass(frozen=True)
@@ -335,22 +353,15 @@ class FuseEpiloguePass(ModulePass):
     """
 
     name = "warp-fuse-epilogue"
+    needs: ClassVar = ("linalg.*",)
 
     approximate: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        for candidate in list(op.walk()):
-            elementwise = read_elementwise(candidate)
-            match = None if elementwise is None else _producer(elementwise)
-            if match is not None:
-                temporary = match.temporary
-                match.fuse()
-                if temporary != match.elementwise.output:
-                    drop_unused(temporary)
+        apply_patterns([FuseEpilogue()], op)
         if self.approximate:
-            for matmul in [o for o in op.walk() if isinstance(o, MatmulOp)]:
-                _approximate(matmul)
+            apply_patterns([ApproximateEpilogue()], op)
 
 
 # Several operations of `linalg` in one block that one comes to stand for: which of them go, and whether they may.

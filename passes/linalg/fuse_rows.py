@@ -10,6 +10,7 @@ Where such operations are not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -18,11 +19,13 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
 from ..diagnostics import remark
+from ..patterns import apply_patterns
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -37,7 +40,7 @@ from .element_expressions import (
     writer_before,
 )
 from .fuse_epilogue import Replacement
-from .operand import fold_dimensions, root
+from .operand import FoldDimension, root
 from .overlap import check_rows
 
 ALONG = "n"
@@ -123,6 +126,30 @@ class RowsMatch:
         return RowsOp(list(inputs.values()), self.result, maps, region)
 
 
+class FuseRows(RewritePattern):
+    """Replaces what an operation stands at the end of by `warp.rows`; where that may not be, the operation alone."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        if len(op.outputs) != 1 or op.results or not isinstance(op.outputs[0].type, MemRefType):
+            return
+        kept: frozenset[SSAValue] = frozenset()
+        for _ in range(2):
+            match = None
+            try:
+                match = RowsMatch(op, kept)
+                match.replace()
+                _tell_products(op, match.element)
+                rewriter.has_done_action = True
+                return
+            except NotFusedError as declined:
+                if reason := str(declined):
+                    remark(op, FuseRowsPass.name, f"it is not fused with operations on the same rows: {reason}")
+            if match is None or match.temporaries <= kept:
+                return
+            kept = match.temporaries
+
+
 class FuseRowsPass(ModulePass):
     """Replaces operations on the same rows, at least one of which reduces along the rows, by one `warp.rows`: row
     reductions, softmax, layer norm and RMS norm.
@@ -131,34 +158,11 @@ class FuseRowsPass(ModulePass):
     """
 
     name = "warp-fuse-rows"
+    needs: ClassVar = ("linalg.*", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        fold_dimensions(op)
-        for found in reversed(list(op.walk())):
-            if not isinstance(found, LinalgStructuredOperation) or found.parent is None:
-                continue
-            if len(found.outputs) != 1 or found.results or not isinstance(found.outputs[0].type, MemRefType):
-                continue
-            _fuse(found)
-
-
-def _fuse(found: LinalgStructuredOperation) -> None:
-    """Replaces what an operation stands at the end of; where that may not be, the operation alone."""
-    kept: frozenset[SSAValue] = frozenset()
-    for _ in range(2):
-        match = None
-        try:
-            match = RowsMatch(found, kept)
-            match.replace()
-            _tell_products(found, match.element)
-            return
-        except NotFusedError as declined:
-            if reason := str(declined):
-                text = f"it is not fused with operations on the same rows: {reason}"
-                remark(found, FuseRowsPass.name, text)
-        if match is None or match.temporaries <= kept:
-            return
-        kept = match.temporaries
+        apply_patterns([FoldDimension()], op)
+        apply_patterns([FuseRows()], op, reverse=True)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
@@ -22,6 +23,7 @@ from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import remark
+from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
@@ -54,44 +56,39 @@ class _Reader:
     """Reads one body, from what it yields back to the integers."""
 
     def __init__(self, made: Elementwise) -> None:
-        self.made, self.found = made, Dequantised()
+        self.made, self.how = made, Dequantised()
 
     def read(self) -> Dequantised | None:
         """None for a body that makes no float of integers of few bits."""
         last = self.made.body.last_op
-        if last is None or not self._scaled(last.operands[0]) or self.found.weights < 0:
-            return None
-        return self.found
+        return None if last is None or not self._scaled(last.operands[0]) else self.how
 
     def _scaled(self, value: SSAValue) -> bool:
-        """Reads what is multiplied, on the way to the integers."""
-        match value.owner:
-            case arith.ExtFOp() | arith.TruncFOp() as cast:
-                return self._scaled(cast.operands[0])
-            case arith.MulfOp() as product:
-                sides = product.lhs, product.rhs
-                inner = [side for side in sides if self._has_integers(side)]
-                if len(inner) != 1:
-                    return False
-                outer = next(side for side in sides if side is not inner[0])
-                return self._scale(outer) and self._scaled(inner[0])
-            case arith.SubfOp() as difference if self._has_integers(difference.lhs):
-                self._point(difference.rhs)
-                return self._converted(difference.lhs)
-            case _:
-                return self._converted(value)
+        """Reads what is multiplied, on the way to the integers, and what is subtracted from these as floats."""
+        while True:
+            match value.owner:
+                case arith.ExtFOp() | arith.TruncFOp() as cast:
+                    value = cast.operands[0]
+                case arith.MulfOp() as product if self._has_integers(product.lhs) != self._has_integers(product.rhs):
+                    sides = product.lhs, product.rhs
+                    value, scale = sides if self._has_integers(product.lhs) else sides[::-1]
+                    self._scale(scale)
+                case arith.SubfOp() as difference if self._has_integers(difference.lhs):
+                    self._point(difference.rhs)
+                    return self._converted(difference.lhs)
+                case _:
+                    return self._converted(value)
 
-    def _scale(self, value: SSAValue) -> bool:
+    def _scale(self, value: SSAValue) -> None:
         while isinstance(value.owner, arith.ExtFOp):
             value = value.owner.input
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr):
-            self.found.factors.append(owner.value.value.data)
+            self.how.factors.append(owner.value.value.data)
         elif (number := self._input(value)) is not None:
-            self.found.scales.append(number)
+            self.how.scales.append(number)
         else:
-            self.found.objection = "its scale is computed"
-        return True
+            self.how.objection = "its scale is computed"
 
     def _converted(self, value: SSAValue) -> bool:
         while isinstance(value.owner, CASTS):
@@ -105,18 +102,18 @@ class _Reader:
         """Reads integers: an argument, extended or not, less a zero point."""
         owner = value.owner
         if unsigned and isinstance(owner, arith.SubiOp | arith.ExtSIOp):
-            self.found.objection = f"it converts what {owner.name} gives as unsigned"
+            self.how.objection = f"it converts what {owner.name} gives as unsigned"
         if isinstance(owner, arith.SubiOp) and self._has_integers(owner.lhs):
             self._point(owner.rhs)
             if not isinstance(owner.lhs.owner, arith.ExtSIOp | arith.ExtUIOp):
-                self.found.objection = "its zero point is subtracted in as many bits, and may pass them"
+                self.how.objection = "its zero point is subtracted in as many bits, and may pass them"
             value, owner = owner.lhs, owner.lhs.owner
         if isinstance(owner, arith.ExtSIOp | arith.ExtUIOp):
             unsigned, value = isinstance(owner, arith.ExtUIOp), owner.input
         number, kind = self._input(value), value.type
         if number is None or not isinstance(kind, IntegerType) or kind.bitwidth not in BITS:
             return False
-        self.found.weights, self.found.stored = number, f"{'u' if unsigned else 's'}{kind.bitwidth}"
+        self.how.weights, self.how.stored = number, f"{'u' if unsigned else 's'}{kind.bitwidth}"
         return True
 
     def _point(self, value: SSAValue) -> None:
@@ -126,8 +123,8 @@ class _Reader:
         constant = owner.value if isinstance(owner, arith.ConstantOp) else None
         number = constant.value.data if isinstance(constant, IntegerAttr | FloatAttr) else 0.5
         if number != int(number):
-            self.found.objection = "its zero point is no whole constant"
-        self.found.zero = int(number)
+            self.how.objection = "its zero point is no whole constant"
+        self.how.zero = int(number)
 
     def _has_integers(self, value: SSAValue) -> bool:
         """Whether a value is made of integers of few bits from memory."""
@@ -384,6 +381,16 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
     return merged
 
 
+class FuseWeights(RewritePattern):
+    """Lets a product read the integers that the elements of its B are made of."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        if (weights := _weights(op)) is not None:
+            weights.fuse()
+            rewriter.has_done_action = True
+
+
 class FuseWeightsPass(ModulePass):
     """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them.
 
@@ -391,9 +398,8 @@ class FuseWeightsPass(ModulePass):
     """
 
     name = "warp-fuse-weights"
+    needs: ClassVar = ("linalg.*",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
-            if (found := _weights(product)) is not None:
-                found.fuse()
+        apply_patterns([FuseWeights()], op)

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.types import ElementType
@@ -32,6 +33,7 @@ from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, mem
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
+from ..builder import constant_value
 from ..diagnostics import fail
 
 if TYPE_CHECKING:
@@ -303,20 +305,18 @@ def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) 
     return math.gcd(divisor if offset is None else offset, *steps)
 
 
-def fold_dimensions(op: Operation) -> None:
-    """Replaces the sizes that are asked of allocations by those that they were made with."""
-    for found in list(op.walk()):
-        if not isinstance(found, memref.DimOp) or not isinstance(found.source.owner, memref.AllocOp | memref.AllocaOp):
-            continue
-        number, shape = found.index.owner, memory_of(found.source).get_shape()
-        if not isinstance(number, arith.ConstantOp) or not isinstance(number.value, IntegerAttr):
-            continue
-        if not 0 <= (at := number.value.value.data) < len(shape):
-            continue
-        if shape[at] == DYNAMIC_INDEX:
-            Rewriter.replace_op(found, [], [found.source.owner.dynamic_sizes[shape[:at].count(DYNAMIC_INDEX)]])
+class FoldDimension(RewritePattern):
+    """Replaces the size that is asked of an allocation by that which it was made with."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: memref.DimOp, rewriter: PatternRewriter) -> None:
+        number, shape, memory = constant_value(op.index), memory_of(op.source).get_shape(), op.source.owner
+        if number is None or not 0 <= number < len(shape) or not isinstance(memory, memref.AllocOp | memref.AllocaOp):
+            return
+        if shape[number] == DYNAMIC_INDEX:
+            rewriter.replace(op, [], [memory.dynamic_sizes[shape[:number].count(DYNAMIC_INDEX)]])
         else:
-            Rewriter.replace_op(found, arith.ConstantOp(IntegerAttr(shape[at], IndexType())))
+            rewriter.replace(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))
 
 
 # The operands of a product: matrices, vectors and numbers, and how they lie in memory.

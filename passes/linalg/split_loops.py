@@ -20,7 +20,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import LinearForm, expression_of, is_plain, linear, map_along, windows
-from ...dialect.nest import Access, Nest, generic
+from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import strides_of
@@ -73,7 +73,7 @@ class SplitLoops(RewritePattern):
         made.indexing_maps = ArrayAttr(map(AffineMapAttr, maps))
 
 
-def _is_static(access: Access) -> bool:
+def _is_static(access: NestAccess) -> bool:
     """Whether an operand is memory of which sizes and strides are known."""
     if not isinstance(access.value.type, MemRefType) or min(shape_of(access.value), default=1) < 1:
         return False

@@ -133,7 +133,7 @@ def _dim(builder: Builder, value: SSAValue, dimension: int) -> SSAValue:
 # Tiles that lie one after another: padding, another shape, and a transposition.
 
 
-class Tiling:
+class TiledShape:
     """The shape in which the tiles and what they have of a dimension stand side by side.
 
     `groups` says which of its dimensions are one of the tensor's, `whole` is the shape of the tensor with whole tiles,
@@ -161,7 +161,7 @@ class Pack(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: PackOp, rewriter: PatternRewriter) -> None:
-        tiling, value = Tiling(op), op.source
+        tiling, value = TiledShape(op), op.source
         if tiling.whole != list(op.plain.get_shape()) and op.padding_value is not None:
             value = _padded(op, op.padding_value, value, [], [0] * len(tiling.whole), rewriter, tiling.whole)
         kind = TensorType(op.plain.element_type, tiling.shape)
@@ -176,7 +176,7 @@ class Unpack(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: UnPackOp, rewriter: PatternRewriter) -> None:
-        tiling, element, shape = Tiling(op), op.plain.element_type, op.plain.get_shape()
+        tiling, element, shape = TiledShape(op), op.plain.element_type, op.plain.get_shape()
         empty = rewriter.insert(tensor.EmptyOp([], TensorType(element, tiling.shape))).tensor
         back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
         turned = rewriter.insert(TransposeOp(op.source, empty, back))

@@ -16,8 +16,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import LdmatrixOp
 from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.product import ProductOp
 from ..builder import Index, IndexBuilder, constant_value
 
 TileLoad: TypeAlias = LdmatrixOp | LoadOp
@@ -38,7 +38,7 @@ def decline(op: Operation, reason: str) -> NoReturn:
 
 def is_load(op: Operation) -> TypeGuard[TileLoad]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LdmatrixOp | LoadOp)
+    return isinstance(op, LdmatrixOp) or (isinstance(op, LoadOp) and op.along is None)
 
 
 @dataclass
@@ -213,7 +213,7 @@ def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[Step, ...]:
         if op not in needed or isinstance(op, scf.YieldOp):
             continue
         if is_load(op) and op.memory in tiles:
-            if any(isinstance(before, ProductOp) for before in steps[-1].ops):
+            if any(isinstance(before, MmaOp) for before in steps[-1].ops):
                 steps.append(Step())
             steps[-1].loads.append(op)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -14,15 +14,18 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
-from ...dialect.warp.cta import CommitOp, CopyOp, WaitOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import bounds, bounds_attribute
 from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
+from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
-from .ring import PipelineBarriers, State, barriers_of, with_stages
+from .ring import Ring, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
 #
@@ -38,9 +41,9 @@ from .ring import PipelineBarriers, State, barriers_of, with_stages
 #       ...
 #       wait for the next tile; load its product 0;  multiply the last product
 #
-# How warps wait, `barriers` says. Tiles past the end of K are copied as zeros, so that the count of copies in flight
-# stays the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of the
-# next one::
+# How warps wait, `warp-synchronise` says. Tiles past the end of K are copied as zeros, so that the count of copies in
+# flight stays the same; or, where a CTA goes on from one tile of the result to the next, they are the first K tiles of
+# the next one::
 #
 #     fill stages 0 .. prefetch-1 with the first tile's; wait; load fragments of product 0
 #     for each tile of this CTA:
@@ -60,7 +63,7 @@ class Carried(NamedTuple):
 
     accumulators: list[SSAValue]
     fragments: list[SSAValue]
-    state: State
+    state: list[Index]
     changing: tuple[int, ...]
 
     def values(self, index: IndexBuilder) -> list[SSAValue]:
@@ -103,10 +106,12 @@ class Pipeliner:
     k_step: int
     count: int
     prefetch: int
-    barriers: PipelineBarriers = field(init=False)
+    ring: Ring = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.barriers = barriers_of(self.schedule, self.prefetch)
+    @property
+    def drifts(self) -> bool:
+        """Whether each warp waits for what it needs, and no barrier keeps all together."""
+        return self.schedule.sync == "mbarrier"
 
     @property
     def last(self) -> int:
@@ -182,13 +187,15 @@ class Pipeliner:
         index = self.index
         for tile in dict.fromkeys(copy.destination for copy in self.source.copies):
             with_stages(tile, self.schedule.stages)
-        state = self.barriers.begin(index)
+        self.ring, state = self._ring(index)
         for stage in range(self.prefetch):
             k = stage * self.k_step
             self.copy(index, Copies(k, k, moved), stage)
-            self.barriers.sent(index, stage)
-        self.barriers.first(index)
-        changing = self.barriers.parities if self.schedule.unroll else tuple(range(len(state)))
+            self.ring.step(index, COMMIT, stage if self.drifts else None)
+        self.ring.step(index, WAIT, *((0, 0) if self.drifts else (None, None)))
+        # After as many K tiles as there are stages parities alone differ.
+        parities = (1, 3) if self.drifts else ()
+        changing = parities if self.schedule.unroll else tuple(range(len(state)))
         return Carried(sums, self.load(index, self.source.steps[0], 0), state, changing)
 
     def loop(
@@ -240,18 +247,49 @@ class Pipeliner:
                 following = source.steps[i + 1]
                 loaded = self.load(index, following, state[0])
                 now |= dict(zip((load.fragment for load in following.loads), loaded, strict=True))
-            if i == min(self.barriers.copies_before, len(source.steps) - 1):
-                stage = self.barriers.writable(index, state)
+            if i == min(1 if self.drifts else 0, len(source.steps) - 1):
+                stage = self._acquired(index, state)
                 if copies is not None:
                     self.copy(index, copies, stage)
-                self.barriers.sent(index, stage)
+                self.ring.step(index, COMMIT, stage if self.drifts else None)
             if last:
-                state = self.barriers.following(index, state)
+                state = self._following(index, state)
                 upcoming = self.load(index, source.steps[0], state[0])
             for op in step.ops:
                 now |= dict(zip(op.results, index.insert(op.clone(now)).results, strict=True))
         sums = [now.get(value, value) for value in source.yielded]
         return Carried(sums, upcoming, state, carried.changing)
+
+    # The ring. What warps know of it are the stage that is read and the one that is copied to next, each with the
+    # parity of its phase where warps drift apart.
+
+    def _ring(self, index: IndexBuilder) -> tuple[Ring, list[Index]]:
+        """The ring, and what is known of it when the first copies have been started."""
+        schedule = self.schedule
+        if not self.drifts:
+            return Ring.of(index, MakeRingOp(schedule.stages, ahead=self.prefetch - 1)), [0, self.prefetch]
+        ring = Ring.of(index, MakeRingOp(schedule.stages, schedule.threads, schedule.warps))
+        index.insert(BarrierOp())
+        return ring, [0, 0, self.prefetch, 1]
+
+    def _acquired(self, index: IndexBuilder, state: list[Index]) -> Index:
+        """The stage that the next tile is copied to, once nobody reads it any more."""
+        if not self.drifts:
+            return state[1]
+        self.ring.step(index, ACQUIRE, state[2], state[3])
+        return state[2]
+
+    def _following(self, index: IndexBuilder, state: list[Index]) -> list[Index]:
+        """After the last read of a stage: waits for the next tile."""
+        if self.drifts:
+            self.ring.step(index, RELEASE, state[0])
+            reading = self.ring.next(index, state[0], state[1])
+            self.ring.step(index, WAIT, *reading)
+            return [*reading, *self.ring.next(index, state[2], state[3])]
+        stages, (reading, writing) = self.ring.stages, state
+        self.ring.step(index, WAIT)
+        following = index.wrap(index.add(reading, 1), stages)
+        return [following, reading if self.prefetch == stages - 1 else index.wrap(index.add(writing, 1), stages)]
 
     def copy(self, index: IndexBuilder, copies: Copies, stage: Index) -> None:
         """Starts the copies of a K tile into a stage."""
@@ -302,8 +340,8 @@ class Pipeliner:
 
     def _drain(self, index: IndexBuilder) -> None:
         """Waits for the copies that were started for nobody."""
-        index.insert(CommitOp())
-        index.insert(WaitOp(0))
+        index.insert(CommitOp(CP_ASYNC))
+        index.insert(WaitOp(CP_ASYNC, 0))
 
     def _replace_loop(self, carried: Carried) -> None:
         for old, new in zip(self.source.loop.results, carried.accumulators, strict=True):
@@ -363,6 +401,7 @@ class PipelinePass(ModulePass):
     """
 
     name = "warp-pipeline"
+    needs: ClassVar = ("warp.copy",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:

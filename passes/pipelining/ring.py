@@ -1,235 +1,84 @@
-"""The ring of stages between the warps that copy tiles and those that multiply them: barriers, phases, clusters."""
+"""`warp-synchronise`: rings of stages become barriers; and what passes that make rings have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
+from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, i64
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
-from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.cta import CommitOp, WaitOp
+from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp, PipelineOp
 from ...dialect.warp.synchronisation import (
-    ArriveCopiesOp,
+    BARRIER_BYTES,
+    CP_ASYNC,
     ArriveOp,
     AwaitOp,
-    ClusterBarrierOp,
     ClusterRankOp,
+    CommitOp,
     MakeBarriersOp,
+    WaitOp,
 )
+from ..allocate import OFFSET, offset_of
 from ..builder import Index, IndexBuilder
-
-# How the warps of a CTA agree on the stages of a ring: which are full, and which may be overwritten.
-#
-# Both ways carry what they know through the K loop as indices, `state`: first the stage that is read, then more.
-
-State = list[Index]
-
-
-def next_phase(index: IndexBuilder, stages: int, stage: Index, parity: Index) -> tuple[Index, Index]:
-    """The stage behind one of a ring, and the parity of the phase that it is in: the other one each time around."""
-    following = index.wrap(index.add(stage, 1), stages)
-    if isinstance(following, int):
-        return following, parity if following else index.sub(1, parity)
-    return following, index.where_equal(following, 0, index.sub(1, parity), parity)
-
-
-class PipelineBarriers(Protocol):
-    """What is said at each point of the K loop."""
-
-    @property
-    def copies_before(self) -> int:
-        """The number of the product of a K tile before which copies are started."""
-        ...
-
-    @property
-    def parities(self) -> tuple[int, ...]:
-        """Where the state has parities, which alone differ after as many K tiles as there are stages."""
-        ...
-
-    def begin(self, index: IndexBuilder) -> State:
-        """Before the first copies; what is known when tiles 0 .. prefetch-1 have been sent."""
-        ...
-
-    def sent(self, index: IndexBuilder, stage: Index) -> None:
-        """After all copies to a stage were started."""
-        ...
-
-    def first(self, index: IndexBuilder) -> None:
-        """Waits for tile 0."""
-        ...
-
-    def writable(self, index: IndexBuilder, state: State) -> Index:
-        """The stage that the next tile is copied to, once nobody reads it any more."""
-        ...
-
-    def following(self, index: IndexBuilder, state: State) -> State:
-        """After the last read of a stage: waits for the next tile."""
-        ...
-
-
-class CtaBarrier:
-    """All warps meet once for each K tile, behind their last read of it, and each waits for its copies before.
-
-    The barrier is enough for both directions: before it every warp has loaded all it needs of the buffer that
-    the copies after it will overwrite, and behind it everyone's copies are there.
-    """
-
-    copies_before = 0
-    parities = ()
-
-    def __init__(self, stages: int, prefetch: int) -> None:
-        self.stages, self.prefetch = stages, prefetch
-
-    def begin(self, index: IndexBuilder) -> State:
-        return [0, self.prefetch]
-
-    def sent(self, index: IndexBuilder, stage: Index) -> None:
-        index.insert(CommitOp())
-
-    def first(self, index: IndexBuilder) -> None:
-        index.insert(WaitOp(self.prefetch - 1))
-        index.insert(BarrierOp())
-
-    def writable(self, index: IndexBuilder, state: State) -> Index:
-        return state[1]
-
-    def following(self, index: IndexBuilder, state: State) -> State:
-        reading, writing = state
-        self.first(index)
-        following = index.wrap(index.add(reading, 1), self.stages)
-        if self.prefetch == self.stages - 1:
-            return [following, reading]
-        return [following, index.wrap(index.add(writing, 1), self.stages)]
-
-
-class Mbarriers:
-    """Each stage has two mbarriers: at `full` threads arrive as their copies do, at `empty` warps that have read.
-
-    A warp waits only for what it needs: for data that is not there, and before it overwrites a stage for the slowest
-    reader. Warps may drift apart by the stages that are not on their way, so that one stores its results, or waits,
-    while another multiplies. Copies start behind the first product, whose operands were waited for just before.
-    """
-
-    copies_before = 1
-    parities = (1, 3)
-
-    def __init__(self, schedule: Schedule, stages: int, prefetch: int) -> None:
-        self.schedule, self.stages, self.prefetch = schedule, stages, prefetch
-        self._full: SSAValue | None = None
-        self._empty: SSAValue | None = None
-
-    def begin(self, index: IndexBuilder) -> State:
-        self._full = index.insert(MakeBarriersOp(self.stages, self.schedule.threads)).barriers
-        self._empty = index.insert(MakeBarriersOp(self.stages, self.schedule.warps)).barriers
-        self._full.name_hint, self._empty.name_hint = "full", "empty"
-        index.insert(BarrierOp())
-        return [0, 0, self.prefetch, 1]
-
-    @property
-    def full(self) -> SSAValue:
-        return _made(self._full)
-
-    @property
-    def empty(self) -> SSAValue:
-        return _made(self._empty)
-
-    def sent(self, index: IndexBuilder, stage: Index) -> None:
-        index.insert(ArriveCopiesOp(self.full, index.value(stage)))
-
-    def first(self, index: IndexBuilder) -> None:
-        index.insert(AwaitOp(self.full, *index.values([0, 0])))
-
-    def writable(self, index: IndexBuilder, state: State) -> Index:
-        _, _, writing, parity = state
-        index.insert(AwaitOp(self.empty, *index.values([writing, parity])))
-        return writing
-
-    def following(self, index: IndexBuilder, state: State) -> State:
-        reading, read_parity, writing, write_parity = state
-        index.insert(ArriveOp(self.empty, index.value(reading)))
-        reading, read_parity = next_phase(index, self.stages, reading, read_parity)
-        index.insert(AwaitOp(self.full, *index.values([reading, read_parity])))
-        return [reading, read_parity, *next_phase(index, self.stages, writing, write_parity)]
-
-
-def _made(barriers: SSAValue | None) -> SSAValue:
-    if barriers is None:
-        raise ValueError("barriers are made when the loop begins")
-    return barriers
-
-
-def barriers_of(schedule: Schedule, prefetch: int) -> PipelineBarriers:
-    """The way that a schedule asks for, with copies `prefetch` K tiles ahead."""
-    if schedule.sync == "mbarrier":
-        return Mbarriers(schedule, schedule.stages, prefetch)
-    return CtaBarrier(schedule.stages, prefetch)
-
-
-# The stages between who copies tiles and who multiplies them.
+from ..diagnostics import fail
 
 
 class Ring(NamedTuple):
-    """The stages: which are full, and which have been read, here and in `peers`, other CTAs of the cluster."""
+    """A ring of so many stages, in the IR as `value`."""
 
+    value: SSAValue
     stages: int
-    full: SSAValue
-    empty: SSAValue
-    peers: Sequence[SSAValue]
 
     @staticmethod
-    def of(index: IndexBuilder, stages: int, consumers: int, peers: Sequence[SSAValue] = ()) -> Ring:
-        """A ring for `consumers` warps that read, in each CTA; all must be `known` before it is used."""
-        full = index.insert(MakeBarriersOp(stages, 1)).barriers
-        empty = index.insert(MakeBarriersOp(stages, consumers * (1 + len(peers)))).barriers
-        full.name_hint, empty.name_hint = "full", "empty"
-        return Ring(stages, full, empty, peers)
+    def of(index: IndexBuilder, made: MakeRingOp) -> Ring:
+        """The ring that an operation makes at the insertion point."""
+        return Ring(index.insert(made).ring, made.ring.type.stages.data)
 
-    def known(self, index: IndexBuilder) -> None:
-        """Lets all threads, and tensor copies, know the barriers made so far."""
-        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
-
-        index.insert(ProxyFenceOp())
-        index.insert(ClusterBarrierOp(mbarriers=True) if self.peers else BarrierOp())
-
-    def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
-        """Waits until all stages from this one on have been read, here and in other CTAs, which say so to barriers of
-        this one."""
-        if not self.peers:
-            return
-        body = Block(arg_types=[IndexType()] * 3)
-        _, here, phase = body.args
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        inside.insert(AwaitOp(self.empty, here, phase))
-        inside.insert(scf.YieldOp(*inside.values(self.next(inside, here, phase))))
-        index.insert(
-            scf.ForOp(index.value(0), index.value(self.stages), index.value(1), index.values([stage, parity]), body)
-        )
+    def step(
+        self, index: IndexBuilder, step: str, stage: Index | None = None, parity: Index | None = None, bytes: int = 0
+    ) -> None:
+        """One step of who fills or reads a stage."""
+        at, phase = (None if number is None else index.value(number) for number in (stage, parity))
+        index.insert(PipelineOp(step, self.value, at, phase, bytes=bytes or None))
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
-        """The next stage, and the parity of the phase that it is in."""
-        return next_phase(index, self.stages, stage, parity)
-
-    def arrive(self, index: IndexBuilder, stage: SSAValue) -> None:
-        """Says that a stage has been read, to all who fill it."""
-        for cta in (None, *self.peers):
-            index.insert(ArriveOp(self.empty, stage, cta))
+        """The next stage, and the parity of the phase that it is in: the other one each time around."""
+        following = index.wrap(index.add(stage, 1), self.stages)
+        if isinstance(following, int):
+            return following, parity if following else index.sub(1, parity)
+        return following, index.where_equal(following, 0, index.sub(1, parity), parity)
 
     def release(self, index: IndexBuilder, stage: SSAValue) -> None:
         """Says that a stage has been read, unless it is number `stages`: there is none before the first."""
-        read = Block()
-        inside = index.at(Builder(InsertPoint.at_end(read)))
-        self.arrive(inside, stage)
-        inside.insert(scf.YieldOp())
+        read = Block([PipelineOp(RELEASE, self.value, stage), scf.YieldOp()])
         exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
         index.insert(scf.IfOp(exists, [], Region(read)))
+
+    def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
+        """Waits until all stages from this one on have been read, also by other CTAs, which say so to this one."""
+        body = Block(arg_types=[IndexType()] * 3)
+        _, here, phase = body.args
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        self.step(inside, ACQUIRE, here, phase)
+        inside.insert(scf.YieldOp(*inside.values(self.next(inside, here, phase))))
+        lower, upper, step = index.values([0, self.stages, 1])
+        index.insert(scf.ForOp(lower, upper, step, index.values([stage, parity]), body))
 
 
 def with_stages(alloc: SSAValue, stages: int) -> None:
@@ -307,3 +156,91 @@ class CtaCluster(NamedTuple):
         found = [index.add(row, index.mul(self.column, self.down)) for row in rows]
         found += [index.add(self.row, index.mul(column, self.down)) for column in columns]
         return tuple(index.values(found))
+
+
+# `warp-synchronise`: the steps of rings as barriers.
+
+
+class CtaBarrierRing(RewritePattern):
+    """All warps meet once for each stage, behind their last read of it, and each waits for its copies before.
+
+    The barrier is enough for both directions: before it every warp has loaded all it needs of the stage that the copies
+    after it will overwrite, and behind it everyone's copies are there.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
+        if op.ahead is None:
+            return
+        for use in list(op.ring.uses):
+            step = use.operation
+            made: dict[str, list[Operation]] = {
+                COMMIT: [CommitOp(CP_ASYNC)],
+                WAIT: [WaitOp(CP_ASYNC, op.ahead.value.data), BarrierOp()],
+            }
+            rewriter.replace(step, made.get(_step(step).step.data, []), [])
+        rewriter.erase(op)
+
+
+class MbarrierRing(RewritePattern):
+    """Each stage has two mbarriers: at `full` who fills it arrives as the copies do, at `empty` warps that have read.
+
+    A warp waits only for what it needs: for data that is not there, and before it overwrites a stage for the slowest
+    reader. Warps may drift apart by the stages that are not on their way, so that one stores its results, or waits,
+    while another multiplies.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
+        if op.writers is None or op.readers is None:
+            return
+        stages, uses, peers = op.ring.type.stages.data, list(op.ring.uses), op.peers
+        full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
+        full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
+        if OFFSET in op.attributes:
+            for made, first in ((full, 0), (empty, stages * BARRIER_BYTES)):
+                made.attributes[OFFSET] = IntegerAttr(offset_of(op) + first, i64)
+        rewriter.insert([full, empty])
+        for use in uses:
+            if use.operation.name == "warp.tensor_load":
+                use.operation.operands[use.index] = full.barriers
+                continue
+            made = self._of(_step(use.operation), full.barriers, empty.barriers, peers)
+            rewriter.replace(use.operation, made, [])
+        rewriter.erase(op)
+
+    @staticmethod
+    def _of(step: PipelineOp, full: SSAValue, empty: SSAValue, peers: Sequence[SSAValue]) -> list[Operation]:
+        """What a step is at the mbarriers of its stage."""
+        name, stage, parity = step.step.data, step.stage, step.parity
+        if stage is None:
+            fail(step, "expected a stage of a ring that is not waited for at a barrier of the CTA")
+        if name == COMMIT:
+            return [ArriveOp(full, stage, copies=True)]
+        if parity is None:
+            return [ArriveOp(empty, stage, cta) for cta in (None, *peers)]
+        if name == WAIT or step.bytes is None:
+            return [AwaitOp(full if name == WAIT else empty, stage, parity)]
+        return [AwaitOp(empty, stage, parity), ArriveOp(full, stage, bytes=step.bytes.value.data)]
+
+
+def _step(op: Operation) -> PipelineOp:
+    if not isinstance(op, PipelineOp):
+        fail(op, f"{op.name} is no step of a ring")
+    return op
+
+
+def synchronise(module: ModuleOp) -> None:
+    """Makes barriers of the rings of a module."""
+    patterns = GreedyRewritePatternApplier([CtaBarrierRing(), MbarrierRing()], dce_enabled=False)
+    PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(module)
+
+
+class SynchronisePass(ModulePass):
+    """Replaces rings and their steps by mbarriers or barriers of the CTA."""
+
+    name = "warp-synchronise"
+    needs: ClassVar = ("warp.make_ring",)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        synchronise(op)

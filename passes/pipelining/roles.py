@@ -16,13 +16,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import SubgroupIdOp
-from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp
+from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
+from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import ArriveOp, AwaitOp, NamedBarrierOp
-from ...dialect.warp.tensor_copies import ExpectOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT, PipelineOp
+from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder, constant_value
 from .copy_loop import decline, is_load
 from .ring import Ring
@@ -58,11 +58,10 @@ class ProducerLoop:
         for value in self._indices():
             self.cloned(index, value, moved, self.loop.body.block)
         inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), moved | {self.loop.body.block.args[0]: k}
-        inside.insert(AwaitOp(ring.empty, stage, parity))
-        inside.insert(ExpectOp(ring.full, stage, sum(copy.bytes for copy in self.copies)))
+        ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
             at = [self.cloned(inside, i, in_loop, None) for i in copy.copy.indices]
-            copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring.full)
+            copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring)
         inside.insert(scf.YieldOp(*inside.values(ring.next(inside, stage, parity))))
         bounds = [self.cloned(index, value, in_loop, None) for value in (self.loop.lb, self.loop.ub, self.loop.step)]
         lower, upper, step = bounds
@@ -168,7 +167,7 @@ class PingPong(NamedTuple):
 
     def begin(self, index: IndexBuilder) -> None:
         """Waits for the turn."""
-        index.insert(NamedBarrierOp(self.own, THREADS))
+        index.insert(ScopedBarrierOp(CTA, self.own, THREADS))
 
     def end(self, index: IndexBuilder, counter: SSAValue, first: SSAValue) -> None:
         """Passes the turn on, in each turn of a loop but the one where its counter is `first`."""
@@ -179,7 +178,7 @@ class PingPong(NamedTuple):
         self._pass_if(index, self.is_not_last)
 
     def _pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
-        body = Block([NamedBarrierOp(self.next, THREADS, arrive=True), scf.YieldOp()])
+        body = Block([ScopedBarrierOp(CTA, self.next, THREADS, arrive=True), scf.YieldOp()])
         index.insert(scf.IfOp(condition, [], Region(body)))
 
 
@@ -198,7 +197,7 @@ def load_ahead(wait: Operation) -> None:
     they need."""
     block = wait.parent
     between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), _behind(wait)))
-    for load in [one for one in between if isinstance(one, LoadVectorOp | LoadOp)]:
+    for load in [one for one in between if isinstance(one, LoadOp)]:
         needed = _needed(load, between)
         if block is not None and all(one is load or is_pure(one) for one in needed):
             for one in needed:
@@ -212,7 +211,7 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
     begins at `k`. Asked for at the start of a tile it would be gone again, for the products of one read more than L2
     holds."""
     behind = _behind(loop)
-    loads = [one for one in behind if isinstance(one, LoadOp) and _is_early(one, behind, loop)]
+    loads = [one for one in behind if isinstance(one, LoadOp) and one.along is None and _is_early(one, behind, loop)]
     step, end = index.known(loop.step), index.known(loop.ub)
     if not loads or not isinstance(step, int):
         return
@@ -223,7 +222,7 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
                 asked.add_op(new := one.clone(known))
                 known |= dict(zip(one.results, new.results, strict=True))
         at = [known.get(place, place) for place in load.indices]
-        asked.add_op(PrefetchOp(load.memory, at, load.fragment.type, load.in_bounds))
+        asked.add_op(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
     asked.add_op(scf.YieldOp())
     left = index.div(index.add(index.sub(end, k), step - 1), step)
     now = index.insert(arith.CmpiOp(index.value(left), index.value(TURNS), "eq")).result
@@ -254,9 +253,9 @@ def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
 
 
 def _arrives(op: Operation) -> bool:
-    """Whether an operation does nothing but arrive at mbarriers, if at all."""
+    """Whether an operation does nothing but say what was read, if at all."""
     inner = [one for region in op.regions for one in region.walk()]
-    return isinstance(op, scf.IfOp) and all(isinstance(one, ArriveOp | scf.YieldOp) or is_pure(one) for one in inner)
+    return isinstance(op, scf.IfOp) and all(isinstance(one, PipelineOp | scf.YieldOp) or is_pure(one) for one in inner)
 
 
 # What consumers make of a loop over K: they wait for copies instead of making them, and say what they have read.
@@ -287,18 +286,18 @@ class ConsumerLoop(NamedTuple):
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
         inside = index.at(Builder(InsertPoint.at_end(body)))
-        inside.insert(AwaitOp(ring.full, stage, parity))
+        ring.step(inside, WAIT, stage, parity)
         now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
         turns = self._turns(index)
-        commits = [op for op in old.ops if isinstance(op, WgmmaCommitOp)]
-        fences = [op for op in old.ops if isinstance(op, WgmmaFenceOp)]
-        *within, last_wait = [op for op in old.ops if isinstance(op, WgmmaWaitOp)]
+        commits = [op for op in old.ops if isinstance(op, CommitOp)]
+        fences = [op for op in old.ops if isinstance(op, FenceOp)]
+        *within, last_wait = [op for op in old.ops if isinstance(op, WaitOp)]
         for op in old.ops:
             if isinstance(op, scf.YieldOp):
                 continue
             if behind and op is last_wait:
                 if not within:
-                    inside.insert(WgmmaWaitOp(1))
+                    inside.insert(WaitOp(WGMMA, 1))
                     ring.release(inside, before[0])
                 continue
             new = op.clone(now)
@@ -313,7 +312,7 @@ class ConsumerLoop(NamedTuple):
                 turns.end(inside, body.args[0], self.loop.lb)
             now.update(zip(op.results, new.results, strict=True))
             if not behind and op is last_wait:
-                ring.arrive(inside, stage)
+                ring.step(inside, RELEASE, stage)
             if behind and within and op is within[-1]:
                 # As many groups as a turn has but one may be under way: all of the turn before are done.
                 ring.release(inside, before[0])
@@ -326,7 +325,7 @@ class ConsumerLoop(NamedTuple):
         new = index.insert(scf.ForOp(self.loop.lb, self.loop.ub, self.loop.step, initial, body))
         if behind_all is not None:
             behind_all(index)
-        last = index.insert(WgmmaWaitOp(0)) if behind else None
+        last = index.insert(WaitOp(WGMMA, 0)) if behind else None
         if behind:
             ring.release(index, new.results[-1])
         if turns is not None:
@@ -341,14 +340,14 @@ class ConsumerLoop(NamedTuple):
 
     def _turns(self, index: IndexBuilder) -> PingPong | None:
         """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""
-        count = sum(isinstance(op, WgmmaCommitOp) for op in self.loop.body.block.ops)
+        count = sum(isinstance(op, CommitOp) for op in self.loop.body.block.ops)
         return PingPong.of(index, self.groups) if self.in_turns and self.groups > 1 and count > 1 else None
 
     def _waits_behind(self) -> bool:
         """Whether products may be waited for a turn later: nothing in the loop but further ones reads their sums, and
         nothing loads registers that they read, those of metadata, but behind a wait of its own."""
         ops = list(self.loop.body.block.ops)
-        if any(map(is_load, ops)) and sum(isinstance(op, WgmmaWaitOp) for op in ops) == 1:
+        if any(map(is_load, ops)) and sum(isinstance(op, WaitOp) for op in ops) == 1:
             return False
         sums = [result for op in ops if isinstance(op, WgmmaOp) for result in op.results]
         users = [use.operation for value in sums for use in value.uses]
@@ -375,11 +374,9 @@ class Once(NamedTuple):
 
     def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
         """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
-        at, parity = index.value(stage), index.value(parity)
-        index.insert(AwaitOp(self.ring.empty, at, parity))
-        index.insert(ExpectOp(self.ring.full, at, self.bytes))
+        self.ring.step(index, ACQUIRE, stage, parity, self.bytes)
         for copy in self.copies:
-            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring.full)
+            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring)
 
 
 # Consumers with tiles of their own: each multiplies every second tile of a CTA, while the other stores its last one.
@@ -443,16 +440,16 @@ class OwnTiles(NamedTuple):
     def begin(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Waits until the other has all of the tile before, unless this is the first of the CTA."""
         own = index.value(index.add(self.group, FIRST_BARRIER))
-        _if(index, "ne", tile, self.tiles.lb, NamedBarrierOp(own, THREADS))
+        _if(index, "ne", tile, self.tiles.lb, ScopedBarrierOp(CTA, own, THREADS))
 
     def end(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Lets the other begin the next tile, if there is one."""
         other = index.value(index.add(index.wrap(index.add(self.group, 1), self.groups), FIRST_BARRIER))
         behind = index.value(index.add(tile, self.tiles.step))
-        _if(index, "slt", behind, self.tiles.ub, NamedBarrierOp(other, THREADS, arrive=True))
+        _if(index, "slt", behind, self.tiles.ub, ScopedBarrierOp(CTA, other, THREADS, arrive=True))
 
 
-def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: NamedBarrierOp) -> None:
+def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: ScopedBarrierOp) -> None:
     """Does something where a comparison holds."""
     holds = index.insert(arith.CmpiOp(a, b, predicate)).result
     index.insert(scf.IfOp(holds, [], Region(Block([op, scf.YieldOp()]))))

@@ -16,6 +16,8 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from xdsl.context import Context
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
@@ -35,6 +37,7 @@ class SpecialisePass(ModulePass):
     """
 
     name = "warp-specialise"
+    needs: ClassVar = ("warp.wgmma",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in list(launches(op)):

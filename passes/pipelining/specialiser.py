@@ -14,14 +14,25 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.gpu import SubgroupIdOp
+from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attributes import target_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, SOME_WARPS, ArriveOp, AwaitOp, ElectOp
-from ...dialect.warp.tensor_copies import BulkWaitOp, ProxyFenceOp
-from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.ring import RELEASE, WAIT, MakeRingOp
+from ...dialect.warp.synchronisation import (
+    ASYNC_PROXY,
+    BULK,
+    CLUSTER,
+    CLUSTER_SIZE,
+    SOME_WARPS,
+    CommitOp,
+    ElectOp,
+    FenceOp,
+    ScopedBarrierOp,
+    WaitOp,
+)
+from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
@@ -60,9 +71,9 @@ class Specialiser:
     def _check(self) -> None:
         """What the loop has beside copies and products of warpgroups, would be done by nobody."""
         block = self.loop.body.block
-        products = (WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp)
+        products = (WgmmaOp, FenceOp, CommitOp, WaitOp)
         for op in block.ops:
-            known = isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
+            known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
@@ -98,10 +109,12 @@ class Specialiser:
         self.loads = self._stage_loads()
         mine = self._from(block, first)
         readers = self.launch.schedule.warps
-        whole = Once(once, Ring.of(index, self._room(once), readers)) if once else None
+        whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
         peers = () if cluster is None else cluster.peers(before)
-        ring = Ring.of(index, self.launch.schedule.stages, readers, peers)
-        ring.known(index)
+        everyone = readers * (1 + len(peers))
+        ring = Ring.of(index, MakeRingOp(self.launch.schedule.stages, 1, everyone, peers=peers))
+        index.insert(FenceOp(ASYNC_PROXY))
+        index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if peers else BarrierOp())
         warp = index.insert(SubgroupIdOp()).result
         registers = REGISTERS.get(self.consumers // WARPS)
         produce, consume = Block(), Block()
@@ -110,7 +123,9 @@ class Specialiser:
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, copies, ring, registers, whole)
         self._consume(consume, mine, ring, registers, whole)
         if stores and consume.last_op is not None:
-            index.at(Builder(InsertPoint.before(consume.last_op))).insert(BulkWaitOp(0, read=True, each_warpgroup=True))
+            index.at(Builder(InsertPoint.before(consume.last_op))).insert(
+                WaitOp(BULK, 0, read=True, each_warpgroup=True)
+            )
         for predicate, body in (("sge", produce), ("slt", consume)):
             mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
             some = index.insert(scf.IfOp(mine_is, [], Region(body)))
@@ -209,7 +224,8 @@ class Specialiser:
             here.insert(scf.YieldOp(*here.values(after)))
             around = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, turn)
             end = list[Index](inside.insert(around).results)
-        ring.drain(inside, *end[:2])
+        if self.launch.schedule.cluster != (1, 1):
+            ring.drain(inside, *end[:2])
         inside.insert(scf.YieldOp())
         index.insert(scf.IfOp(one, [], Region(body)))
         index.insert(scf.YieldOp())
@@ -257,7 +273,7 @@ class Specialiser:
             Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
         if once is not None:
             behind = self.index.at(Builder(InsertPoint.after(loop)))
-            behind.insert(ArriveOp(once.ring.empty, state[2]))
+            once.ring.step(behind, RELEASE, state[2])
         region = self.tiles.detach_region(0)
         new = scf.ForOp(first, self.tiles.ub, step, around.values(initial), region)
         around.insert(new)
@@ -295,8 +311,8 @@ class Specialiser:
         """Waits for the tiles that stay, instead of copying them."""
         barrier = _before(self.loop, gpu.BarrierOp)[-1]
         before = self.index.at(Builder(InsertPoint.before(barrier)))
-        before.insert(AwaitOp(once.ring.full, *before.values([stage, parity])))
-        for op in (*self.once, *_before(self.loop, ProxyFenceOp), *_before(self.loop, gpu.BarrierOp)):
+        once.ring.step(before, WAIT, stage, parity)
+        for op in (*self.once, *_before(self.loop, FenceOp), *_before(self.loop, gpu.BarrierOp)):
             Rewriter.erase_op(op)
 
     def _consumed(self, once: Once | None, stage: SSAValue) -> ConsumerLoop:
@@ -308,7 +324,7 @@ class Specialiser:
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):
-            if isinstance(op, (CopyOp, ProxyFenceOp, gpu.BarrierOp)):
+            if isinstance(op, CopyOp | gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY):
                 Rewriter.erase_op(op)
 
 

@@ -29,14 +29,23 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp, load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.synchronisation import AwaitOp, NamedBarrierOp
-from ...dialect.warp.tensor_copies import BulkCommitOp, BulkWaitOp, ExpectOp, ProxyFenceOp, TensorLoadOp, TensorStoreOp
+from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT
+from ...dialect.warp.synchronisation import (
+    ASYNC_PROXY,
+    BULK,
+    CTA,
+    CommitOp,
+    FenceOp,
+    ScopedBarrierOp,
+    WaitOp,
+)
+from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..builder import Index, IndexBuilder
 from ..linalg import operand
-from ..schedule.warpgroup import BUFFERS
+from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
 from .copy_loop import decline
@@ -147,7 +156,7 @@ class TensorCopy(NamedTuple):
         at: Sequence[Index],
         moved: Callable[[SSAValue], Index],
         stage: Index | None,
-        full: SSAValue,
+        ring: Ring,
     ) -> None:
         """Starts the copy of the tile at (row, column) to a stage of a ring, None for a tile that has none."""
         (row, column), tile, panels = at, self.copy.destination, self.panels
@@ -165,7 +174,7 @@ class TensorCopy(NamedTuple):
             to = index.values([down, along] if stage is None else [stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(
-                TensorLoadOp(self.map, index.values(where), tile, to, full, index.value(stage or 0), mask=mask)
+                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage or 0), mask=mask)
             )
 
 
@@ -223,16 +232,16 @@ class StagedStores:
         part, at = store.fragment, index.values([self.buffers[buffer], 0, 0])
         if columns > self.columns:
             part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
-        index.insert(BulkWaitOp(pending, read=True, each_warpgroup=True))
-        index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
+        index.insert(WaitOp(BULK, pending, read=True, each_warpgroup=True))
+        index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         index.insert(self._moved(part, at))
-        index.insert(ProxyFenceOp())
-        index.insert(NamedBarrierOp(self.barrier, WARPS * LANES))
+        index.insert(FenceOp(ASYNC_PROXY))
+        index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
             where = self.view.coordinates(row, index.add(column, left + along), lambda value: value)
             place = index.values([self.buffers[buffer], 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
-        index.insert(BulkCommitOp(each_warpgroup=True))
+        index.insert(CommitOp(BULK, each_warpgroup=True))
 
     def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
         """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
@@ -270,7 +279,7 @@ def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
     found: dict[SSAValue, list[LoadOp]] = {}
     op: Operation | None = loop.next_op
     while op is not None:
-        if isinstance(op, LoadOp) and memory_space(memory_of(op.memory)) != SHARED_SPACE:
+        if isinstance(op, LoadOp) and op.along is None and memory_space(memory_of(op.memory)) != SHARED_SPACE:
             found.setdefault(op.memory, []).append(op)
         op = op.next_op
     return list(found.values())
@@ -352,14 +361,13 @@ class StagedLoads:
         """Starts the copies, stage by stage from that of `state` on; what follows on it."""
         for turn in range(self.turns):
             (stage, parity), panels = index.values(state), self._of(turn, self.loads)
-            index.insert(AwaitOp(ring.empty, stage, parity))
-            index.insert(ExpectOp(ring.full, stage, len(panels) * self.groups * self.kind.bytes))
+            ring.step(index, ACQUIRE, stage, parity, len(panels) * self.groups * self.kind.bytes)
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (placed(i, group) for i in load.indices)
                     where = self.view.coordinates(row, column, lambda value, group=group: placed(value, group))
                     to = index.values([stage, *self._place(index, number * self.groups + group)])
-                    index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.full, stage))
+                    index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.value, stage))
             state = list(ring.next(index, stage, parity))
         return state
 
@@ -377,10 +385,10 @@ class StagedLoads:
             (stage, parity), reads = index.values(state), self._of(turn, self.reads)
             for read in reads:
                 read.operands[1] = stage
-            index.at(Builder(InsertPoint.before(reads[0]))).insert(AwaitOp(ring.full, stage, parity))
+            ring.step(index.at(Builder(InsertPoint.before(reads[0]))), WAIT, stage, parity)
             used = next(iter(reads[-1].fragment.uses), None)
             last = reads[-1] if used is None else used.operation
-            ring.arrive(index.at(Builder(InsertPoint.after(last))), stage)
+            ring.step(index.at(Builder(InsertPoint.after(last))), RELEASE, stage)
             state = list(ring.next(index, stage, parity))
         return state
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
-from .defaults import check_epilogue, in_strips, strip_bytes
+from . import needs
+from .defaults import check_epilogue, in_strips
 from .override import asked_of
-from .resources import instruction, warpgroup_rows
-from .warpgroup import ROLES, not_copied, staged_part, staging_bytes, why_not
+from .warpgroup import ROLES, why_not
 
 HALF = 2
 """Bytes of an element of Q, K, V and P."""
@@ -83,7 +83,7 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
-    if reason := not_copied(read.values.b):
+    if reason := needs.not_copied(read.values.b):
         return f"V {reason}"
     columns = padded(read.values.n)
     return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
@@ -99,7 +99,7 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
     keys, groups = 128 if width <= 128 else 64, 3 if width <= 64 else 2
-    row = next(r for r in warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
+    row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
     turns = "pingpong" if width == 128 and read.op.diagonal is None else "cooperative"
     schedule = Schedule(
         cta=(groups * M, keys, depth),
@@ -110,7 +110,7 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
         edges="predicated",
         ctas=_ctas(read, groups * M, target),
     )
-    return schedule.with_fields(staging=staged_part(read.values, values_schedule(schedule, columns))[0])
+    return schedule.with_fields(staging=needs.staged_part(read.values, values_schedule(schedule, columns))[0])
 
 
 def _ctas(read: Attention, rows: int, target: Target) -> int:
@@ -128,7 +128,7 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
 
 
 def _by_fragments(read: Attention, target: Target) -> Schedule:
-    row = instruction(read.scores, "f32", target)
+    row = needs.instruction(read.scores, "f32", target)
     if row is None:
         raise ScheduleError(f"{target} has no mma for {read.scores.a.element.name}")
     depth, columns = padded(read.scores.k), padded(read.values.n)
@@ -179,9 +179,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
 def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
     (m, n, depth), columns = schedule.cta, padded(read.values.n)
-    tiles = (m * depth, *(n * wide for _ in range(schedule.stages) for wide in (depth, columns)))
-    held = sum(-(-size * HALF // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
-    if schedule.together > 1:
-        return held + staging_bytes(read.values, values_schedule(schedule, columns))
-    part = part_schedule(values_schedule(schedule, columns))
-    return held + (strip_bytes(read.values, part) if schedule.staging else 0)
+    tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
+    values = values_schedule(schedule, columns)
+    values = values if schedule.together > 1 else part_schedule(values)
+    sizes = [needs.whole_swizzles(HALF * size) for size in tiles]
+    return needs.behind_each_other([*sizes, needs.staging_bytes(read.values, values)])

@@ -52,7 +52,7 @@ SLICES_BYTES_PER_CYCLE = 16
 """Bytes of their sums that slices write to shared memory and read."""
 
 DRIFTING = 0.93
-"""How much less time a CTA takes in whose K loop warps wait only for what they need (`loop_choice.py`)."""
+"""How much less time a CTA takes in whose K loop warps wait only for what they need (`decoupled`)."""
 
 LEAST_PER_TILE, LEAST_PER_STEP = 250, 40
 """A K tile takes as much however small it is, with as much for each step of a warp, one after the other: barrier, wait
@@ -200,7 +200,7 @@ def _pack_cycles(product: Product, packed: Collection[str], target: Target) -> f
 
 # What a product takes in tiles of some size, as a model has it: the default of a schedule is what this likes best.
 #
-# It counts cycles; only ratios matter. What was measured on a GPU is in `h200.py`.
+# It counts cycles; only ratios matter.
 
 
 class Tile(NamedTuple):

@@ -20,9 +20,9 @@ from ..linalg.product import Product
 from ..source import read_text
 from .defaults import UNPIPELINED, laid_out
 from .model import TILES
-from .resources import multiplied
+from .needs import multiplied, staged_part
 from .validity import check
-from .warpgroup import PLAIN, fitting_stages, staged_part
+from .warpgroup import PLAIN, fitting_stages
 
 # Schedules that were measured to be the fastest: a JSON file that `warploom tune` writes and `warp-schedule` reads.
 #

@@ -14,21 +14,10 @@ from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
+from . import needs
 from .defaults import check_c, check_epilogue, check_loop, laid_out
 from .model import SHORTEST_PACKED_ROW, as_halves, bits_twice, roles, row_bytes
-from .resources import (
-    ADDRESSING_REGISTERS,
-    CHUNK_BITS,
-    LEAST_ADDRESSING_REGISTERS,
-    MAX_REGISTERS,
-    arrangement,
-    lane_registers,
-    multiplied,
-    rows_of,
-    shared_bytes,
-)
 from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
-from .warpgroup import shared_bytes as warpgroup_shared_bytes
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -74,11 +63,7 @@ def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
-    if (needed := warpgroup_shared_bytes(product, schedule)) > target.shared:
-        raise ScheduleError(
-            f"{schedule.stages} stages of {schedule.cta} take {needed} bytes of shared memory, {target} has "
-            f"{target.shared} for a CTA; use fewer stages or a smaller tile"
-        )
+    _check_shared(schedule, product, target)
 
 
 def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
@@ -152,32 +137,38 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         check_warpgroup(schedule, product, target)
         return
     acc = schedule.accumulate
-    rows = [r for r in rows_of(product) if r.d.name == acc and r.runs_on(target)]
+    rows = [r for r in needs.rows_of(product) if r.d.name == acc and r.runs_on(target)]
     row = next((r for r in rows if r.shape == schedule.mma), None)
     if row is None:
         have = ", ".join(str(r.shape) for r in rows)
-        wanted = f"mma {schedule.mma} for {multiplied(product)} accumulated in {acc}"
+        wanted = f"mma {schedule.mma} for {needs.multiplied(product)} accumulated in {acc}"
         raise ScheduleError(f"{target} has no {wanted}; it has {have or 'none'}")
-    ways = arrangement(product, row, schedule.warp)
+    ways = needs.arrangement(product, row, schedule.warp)
     narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
-    if schedule.cta[2] % (whole := schedule.sliced_k * max(row.shape.k, CHUNK_BITS // narrowest)):
+    if schedule.cta[2] % (whole := schedule.sliced_k * max(row.shape.k, needs.CHUNK_BITS // narrowest)):
         cut = f" for {schedule.sliced_k} slices" if schedule.sliced_k > 1 else ""
-        raise ScheduleError(f"{multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}")
+        raise ScheduleError(
+            f"{needs.multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}"
+        )
     _check_kind(schedule, product, row)
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.split_k > 1 and schedule.pack != "none":
         raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
-    needed = shared_bytes(product, schedule)
-    if needed > target.shared:
-        raise ScheduleError(
-            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, "
-            f"{target} has {target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
-        )
+    _check_shared(schedule, product, target)
     _check_registers(schedule, row, target)
     check_loop(schedule, product, target)
     check_epilogue(schedule, product, ways.accumulator.rows)
     _check_packing(schedule, product)
+
+
+def _check_shared(schedule: Schedule, product: Product, target: Target) -> None:
+    """Refuses more shared memory than a CTA can have."""
+    if (needed := needs.shared_bytes(product, schedule)) > target.shared:
+        raise ScheduleError(
+            f"{schedule.stages} stages of {schedule.cta} take {needed / KIB:g} KiB of shared memory, {target} has "
+            f"{target.shared / KIB:g} KiB for a CTA; use fewer stages or a smaller tile"
+        )
 
 
 def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
@@ -191,7 +182,7 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
     if product.metadata is not None and slices > 1:
         raise ScheduleError(f"a sparse product is not cut into slices, got {slices}")
     if fp8_as != "none" and (product.sparsity > 1 or row.a.name not in FP8):
-        what = "of a sparse product" if product.sparsity > 1 else f"of {multiplied(product)}"
+        what = "of a sparse product" if product.sparsity > 1 else f"of {needs.multiplied(product)}"
         raise ScheduleError(f"fp8_as = {fp8_as}: operands that are dense 8-bit floats are widened, not those {what}")
     if product.scales and cta[2] % (words := block(product) * SCALES_OF_WORD):
         raise ScheduleError(f"scales come for {words} elements along k at a time, got a CTA tile of {cta}")
@@ -243,11 +234,11 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
 def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
     emulated = (as_halves(row, target) and schedule.fp8_as == "none") or bits_twice(row, target)
-    lane = lane_registers(schedule.warp, row, buffers, emulated=emulated)
-    lane -= ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS
-    if lane > MAX_REGISTERS:
+    lane = needs.lane_registers(schedule.warp, row, buffers, emulated=emulated)
+    lane -= needs.ADDRESSING_REGISTERS - needs.LEAST_ADDRESSING_REGISTERS
+    if lane > needs.MAX_REGISTERS:
         raise ScheduleError(
-            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {MAX_REGISTERS}; "
+            f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {needs.MAX_REGISTERS}; "
             f"use a smaller warp tile"
         )
     if lane * schedule.threads > target.registers:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import isqrt, lcm, prod
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -41,10 +42,10 @@ from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
-from .choice import default_schedule, products
+from .candidates import default_schedule, products
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
+from .needs import warpgroup_rows
 from .override import key_of
-from .resources import warpgroup_rows
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import LEAST_PACKED
 
@@ -366,6 +367,7 @@ class VersionPass(ModulePass):
     """
 
     name = "warp-version"
+    needs: ClassVar = ("dynamic",)
 
     tuned: str | None = None
 

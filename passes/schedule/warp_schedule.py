@@ -20,7 +20,7 @@ from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
-from .choice import default_schedule, products
+from .candidates import default_schedule, products
 from .override import Tuned, asked_of, followed, key_of, one_group, override
 from .warpgroup import declined
 

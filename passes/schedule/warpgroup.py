@@ -4,48 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product as combinations
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from ...dialect.isa.targets import Target
-from ...dialect.isa.tensor_map import MOST_BOX, MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma
+from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.layouts.layout import LANES
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
-from ...dialect.warp.operands import METADATA_ROWS, metadata_span
-from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
+from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import SHORTEST_PACKED_ROW, roles, row_bytes
-from .resources import group_spills, multiplied, promotes, warpgroup_rows
-from .warpgroup_model import LINE, GroupTile, cost, held_columns, k_of, panel_columns, panel_of_b, tile_count, tiles_of
+from .warpgroup_model import LINE, GroupTile, cost, k_of, panel_of_b, tile_count, tiles_of
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
-STAGED_BITS, STAGED_BYTES = (16, 32), 64 * LINE
-"""Bits of the elements of D that tensor copies store; bytes that a warpgroup stages at a time, at most."""
-
-BUFFERS = 2
-"""Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
-
 MOST_STAGES, BARRIERS = 8, 256
 """Stages beyond which more were no faster; bytes kept for mbarriers."""
-
-
-def not_copied(operand: MatrixOperand) -> str:
-    """Why tensor copies cannot move an operand."""
-    if operand.pitch_bits % (8 * UNIT):
-        return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
-    if operand.type.get_num_dims() > MOST_RANK:
-        return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
-    if operand.element.memory_bits < 8:
-        return f"must have elements of whole bytes, got {operand.type}"
-    return ""
 
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
@@ -54,14 +33,14 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
     Raises:
         ScheduleError: if there is none.
     """
-    known = warpgroup_rows(product, exchanged=schedule.exchanged)
+    known = needs.warpgroup_rows(product, exchanged=schedule.exchanged)
     rows = [r for r in known if r.d.name == schedule.accumulate and r.runs_on(target)]
     for row in rows:
         if row.shape == schedule.mma:
             return row
     near = sorted({r.shape for r in rows}, key=lambda shape: abs(shape.n - schedule.mma.n))[:3]
     raise ScheduleError(
-        f"{target} has no wgmma {schedule.mma} for {multiplied(product)} accumulated in "
+        f"{target} has no wgmma {schedule.mma} for {needs.multiplied(product)} accumulated in "
         f"{schedule.accumulate}; the nearest are {', '.join(map(str, sorted(near))) or 'none'}"
     )
 
@@ -81,53 +60,14 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
     if max(cta) > MOST_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
-    if schedule.staging not in (0, rows := staged_part(product, schedule)[0]):
+    if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
-
-
-def stage_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of one stage."""
-    m, n, k = schedule.cta
-    columns = held_columns(product, n)
-    sizes = m * k // product.sparsity * product.a.element.memory_bits, columns * k * product.b.memory_bits
-    tiles = [bits // 8 for bits in sizes]
-    if product.metadata is not None:
-        rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN
-        tiles.append(rows * k // metadata_span(product.a.element) * LANES * product.metadata.element.bits // 8)
-    return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in tiles)
-
-
-def shared_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of a CTA: stages, their mbarriers, and D on its way."""
-    barriers = 2 * schedule.stages * BARRIER_BYTES
-    return schedule.stages * stage_bytes(product, schedule) + staging_bytes(product, schedule) + barriers
-
-
-def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
-    """The rows and columns of D that a warpgroup stages at a time; none where tensor copies cannot store them.
-
-    Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
-    """
-    (rows, columns), bits = schedule.covered, product.d.element.bits
-    panel = panel_columns(columns, bits)
-    if bits not in STAGED_BITS or not panel or not_copied(product.d):
-        return 0, 0
-    width = columns if schedule.exchanged else panel
-    return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
-
-
-def staging_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory in which each warpgroup stages rows of D."""
-    if not schedule.staging:
-        return 0
-    staged = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
-    return schedule.consumer_warps // schedule.together * BUFFERS * staged
 
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
-    room = target.shared - staging_bytes(product, schedule) - BARRIERS
-    return max(LEAST_RING, min(MOST_STAGES, room // stage_bytes(product, schedule)))
+    room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS
+    return max(LEAST_RING, min(MOST_STAGES, room // sum(needs.stage_bytes(product, schedule))))
 
 
 def schedule_of_tile(
@@ -147,12 +87,12 @@ def schedule_of_tile(
         accumulate=accumulate,
         split_k=tile.parts,
         sync="mbarrier",
-        promote="f32" if promotes(product, accumulate) else PLAIN,
+        promote="f32" if needs.promotes(product, accumulate) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
         **operands,
     )
-    schedule = schedule.with_fields(staging=staged_part(product, schedule)[0])
+    schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
     if tile_count(product, tile) > target.sms:
         return schedule.with_fields(stages=stages, ctas=target.sms)
@@ -226,8 +166,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if not any(row.runs_on(target) for row in warpgroup_rows(product, exchanged=role == "b")):
-        return f"{target} has no wgmma for {multiplied(product)}"
+    if not any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
+        return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
@@ -236,9 +176,9 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         if name in roles(_transposed(product, role)):
             if not (packed and can_change(operand)):
                 return f"{operand.name} of {operand.element.name} must lie along k"
-        elif (reason := not_copied(operand)) and not (role == PLAIN and packed and packs(product, operand)):
+        elif (reason := needs.not_copied(operand)) and not (role == PLAIN and packed and packs(product, operand)):
             return f"{operand.name} {reason}"
-    if role != PLAIN and promotes(product, "f32"):
+    if role != PLAIN and needs.promotes(product, "f32"):
         return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
     return ""
 
@@ -278,8 +218,8 @@ def prepared(product: Product, role: str) -> dict[str, str]:
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
-    pads = product.m * product.n >= LEAST_PADDED and can_change(product.d) and product.d.element.bits in STAGED_BITS
-    padded = "d" if pads and not_copied(product.d) else PLAIN
+    pads = product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+    padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
 
 
@@ -291,7 +231,7 @@ def packs(product: Product, operand: MatrixOperand) -> bool:
 
 def _packed(product: Product) -> str:
     """The operands that must be packed, as the field `pack` names them."""
-    return "".join(role for role, operand in (("a", product.a), ("b", product.b)) if not_copied(operand)) or PLAIN
+    return "".join(role for role, operand in (("a", product.a), ("b", product.b)) if needs.not_copied(operand)) or PLAIN
 
 
 def pays(product: Product, target: Target, role: str) -> bool:
@@ -304,11 +244,11 @@ def pays(product: Product, target: Target, role: str) -> bool:
         return False
     transpose = _transposed(product, role)
     if role == PLAIN:
-        if promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
+        if needs.promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
         return is_large(product, laid_out=transpose != PLAIN or _packed(product) != PLAIN)
     operand, other = _both(product, role)
-    if group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
+    if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
         return False
     if operand.stored is None:
         moved = transpose != PLAIN
@@ -352,7 +292,7 @@ def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
     changed = [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]
-    known = any(row.runs_on(target) for row in warpgroup_rows(product, exchanged="b" in changed))
+    known = any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
     if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""
     reasons = {role: why_not(product, target, role) or _beside(product, role) for role in changed}
@@ -380,14 +320,14 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     """A schedule for each tile, the cheapest first."""
     if why_not(product, target, role):
         return
-    every = warpgroup_rows(product, exchanged=role == "b")
+    every = needs.warpgroup_rows(product, exchanged=role == "b")
     rows = {r.shape.n: r for r in every if r.d.name == accumulate and r.runs_on(target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
-    if promotes(product, accumulate):
+    if needs.promotes(product, accumulate):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
-    fitting = (tile for tile in tiles if not group_spills(product, tile, padded=operands["padded"] != PLAIN))
+    fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
         if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
@@ -456,5 +396,5 @@ def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not packs(product, operand):
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        if role not in roles(schedule.pack) and (reason := not_copied(operand)):
+        if role not in roles(schedule.pack) and (reason := needs.not_copied(operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")

@@ -19,9 +19,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of
-from ...dialect.warp.cta import CtaConstantOp, CtaLoadOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, SumSlicedKOp, TileMmaOp, part_of
 from ..builder import Index, IndexBuilder
@@ -33,7 +33,7 @@ from .fragment_math import constant, in_layout
 from .store_epilogue import converted, load
 from .tiling import Fragments, schedule_of
 
-Start = CtaConstantOp | CtaLoadOp
+Start = ConstantOp | LoadOp
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Chain:
     def _made(self, value: SSAValue, op: Operation | Block) -> None:
         if isinstance(op, scf.ForOp):
             self._handed_on(op.body.block, next(i for i, result in enumerate(op.results) if result is value))
-        elif isinstance(op, CtaConstantOp | CtaLoadOp):
+        elif isinstance(op, ConstantOp | LoadOp):
             self.starts.append(op)
         elif isinstance(op, TileMmaOp):
             self.products.append(op)
@@ -123,7 +123,7 @@ class Distribution:
         # Slices start from zero each: what the product starts from is added to the sum of them all.
         whole = self.schedule.sliced_k == 1
         start = self._started(self.index, self.kind) if whole else constant(self.index, self.kind, 0.0)
-        self.start.tile.replace_all_uses_with(start)
+        self.start.fragment.replace_all_uses_with(start)
         for value in chain.values:
             if isinstance(value, BlockArgument) or isinstance(value.owner, scf.ForOp):
                 Rewriter.replace_value_with_new_type(value, self.kind)
@@ -150,7 +150,7 @@ class Distribution:
 
     def _started(self, index: IndexBuilder, kind: FragmentType, down: Index = 0, across: Index = 0) -> SSAValue:
         """What the sums start from, as a fragment that begins some rows down and columns across in the warp's part."""
-        if isinstance(self.start, CtaConstantOp):
+        if isinstance(self.start, ConstantOp):
             return index.insert(ConstantOp(self.start.value, kind)).fragment
         m, n = self._place(self.start.indices)
         place = index.add(m, down), index.add(n, across)
@@ -167,7 +167,7 @@ class Distribution:
             if parts < self.schedule.sliced_k:
                 index = self._some(index, end, parts)
             m, n = index.add(m, down), index.add(n, across)
-            if isinstance(self.start, CtaLoadOp) or self.start.value.value.data:
+            if isinstance(self.start, LoadOp) or self.start.value.value.data:
                 start = self._started(index, fragment_of(sums), down, across)
                 sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
         Rewriter.replace_op(end, end.of_warp(sums, index.values([m, n])))

@@ -2,13 +2,255 @@
 
 from __future__ import annotations
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
+from dataclasses import dataclass
+from typing import ClassVar
 
-MACROS = frozenset(f"warp.{name}" for name in ("sum_sliced_k", "store_part", "arrive_last", "add_parts"))
-"""The operations that are expanded. Their patterns are imported where there is one: a plain product has none."""
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith, gpu, scf
+from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.rewriter import InsertPoint
+
+from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
+from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.fragments import ElementwiseOp, Kind
+from ...dialect.warp.memory import LoadOp, StoreOp, fragment_bytes, together
+from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, some_warps
+from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
+from ..builder import Index, IndexBuilder, constant_value
+from ..diagnostics import fail
+
+# What sums over warps and over CTAs have in common.
+
+CONSUMERS_BARRIER = 7
+"""The barrier of those warps of a CTA that execute a region for some of them. The ones below are of single warpgroups,
+those from 8 on of warpgroups in turns."""
+
+ADDED = ("f32", "f64", "f16", "s32")
+"""Elements of accumulators."""
+
+
+def check_added(op: Operation, kind: FragmentType, shown: object) -> None:
+    """Refuses fragments that are no accumulators."""
+    if kind.element.name not in ADDED:
+        fail(op, f"{op.name} adds {', '.join(ADDED)}, got {shown}")
+
+
+def warps_around(op: Operation) -> int:
+    """The warps that execute an operation: those of the kernel that it is in, or of a region for some of them."""
+    if (some := some_warps(op)) is not None:
+        return some
+    kernel = op.parent_op()
+    while kernel is not None and not isinstance(kernel, gpu.FuncOp):
+        kernel = kernel.parent_op()
+    size = kernel.known_block_size if kernel is not None else None
+    if size is None:
+        fail(op, f"{op.name} is expanded in kernels with gpu.known_block_size")
+    return next(int(n) for n in size.iter_values()) // LANES
+
+
+# Sums that CTAs share: what `warp.store_part`, `warp.arrive_last` and `warp.add_parts` do.
+#
+# A part is a row of memory. Warp after warp has its registers there, in the order `vectors` of `warp.load`.
+
+MOST_UNROLLED = 64
+"""Loads of a lane that stand one after another; more of them, for further parts, are a loop."""
+
+
+class ExpandStorePart(RewritePattern):
+    """`warp.store_part`: every warp stores its registers to its place in the row."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: StorePartOp, rewriter: PatternRewriter) -> None:
+        column = _own_column(IndexBuilder(rewriter), op, op.memory, fragment_of(op.fragment))
+        rewriter.replace(op, StoreOp(op.fragment, op.memory, [op.slot, column], registers="vectors"))
+
+
+class ExpandArriveLast(RewritePattern):
+    """`warp.arrive_last`: after a barrier one thread counts the CTA in, and tells the others whether it was last."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ArriveLastOp, rewriter: PatternRewriter) -> None:
+        index = IndexBuilder(rewriter)
+        known = constant_value(op.of)
+        limit = index.value(index.sub(op.of if known is None else known, 1))
+        thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
+        some = some_warps(op)
+        some_of_them = (None, None) if some is None else (index.value(CONSUMERS_BARRIER), some * LANES)
+        index.insert(BarrierOp() if some is None else ScopedBarrierOp(CTA, *some_of_them))
+        first = index.insert(arith.CmpiOp(thread, zero, "eq")).result
+        seen = index.insert(AtomicIncOp(op.counters, op.number, limit, first)).seen
+        was_last = index.insert(arith.CmpiOp(seen, limit, "eq")).result
+        mine = index.insert(arith.AndIOp(was_last, first)).result
+        rewriter.replace(op, ScopedBarrierOp(CTA, *some_of_them, mine))
+
+
+class ExpandAddParts(RewritePattern):
+    """`warp.add_parts`: loads that are added in the order of the parts, in a loop if there are many."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AddPartsOp, rewriter: PatternRewriter) -> None:
+        kind, index, total = op.fragment.type, IndexBuilder(rewriter), op.input
+        check_added(op, kind, kind)
+        column, count = _own_column(index, op, op.memory, kind), constant_value(op.count)
+        if count is not None and count * kind.registers // together(kind) <= MOST_UNROLLED:
+            for part in range(count):
+                total = _added(index, op, total, index.value(index.add(op.first, part)), column)
+        else:
+            total = _loop(index, op, column)
+        rewriter.replace(op, [], [total])
+
+
+def _added(index: IndexBuilder, op: AddPartsOp, total: SSAValue, row: SSAValue, column: SSAValue) -> SSAValue:
+    """The sum with one more part."""
+    part = index.insert(LoadOp(op.memory, [row, column], op.fragment.type, registers="vectors")).fragment
+    return index.insert(ElementwiseOp(Kind.Add, total, part)).fragment
+
+
+def _loop(index: IndexBuilder, op: AddPartsOp, column: SSAValue) -> SSAValue:
+    """The sum of all parts, one in each turn."""
+    body = Block(arg_types=[IndexType(), op.fragment.type])
+    inside = index.at(Builder(InsertPoint.at_end(body)))
+    number, total = body.args
+    row = inside.value(inside.add(op.first, number))
+    inside.insert(scf.YieldOp(_added(inside, op, total, row, column)))
+    zero, one = index.values([0, 1])
+    return index.insert(scf.ForOp(zero, op.count, one, [op.input], Region(body))).results[0]
+
+
+def _own_column(index: IndexBuilder, op: Operation, memory: SSAValue, kind: FragmentType) -> SSAValue:
+    """Where a warp's registers begin in a row. Raises a located diagnostic for rows that hold more or less."""
+    held, warps = memory_of(memory), warps_around(op)
+    element, size = element_row(held.element_type), fragment_bytes(kind)
+    width = element.memory_bits // 8 if element is not None else 1
+    if held.get_shape()[1] * width != warps * size:
+        threads = warps * LANES
+        fail(op, f"expected rows of {warps * size} bytes, the fragments of {threads} threads, got {held}")
+    warp = 0 if warps == 1 else index.insert(SubgroupIdOp()).result
+    return index.value(index.mul(warp, size // width))
+
+
+# Sums over warps that share a tile: what `warp.sum_sliced_k` does.
+#
+# Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
+# gets it, and after a barrier adds to its own part what they wrote. Slices that get none only write.
+#
+# All slices add in the same order up to swapped operands, so a sum does not depend on the slice that gets it: two CTAs
+# that compute the same element at different places of their tiles store the same bits. The order is a binary tree over
+# the slices. The part of slice s lies in slot (s xor r) - 1 of receiver r, whose own part comes first: neighbours in
+# this order are neighbours in the tree for every r.
+
+
+class ExpandSumSlicedK(RewritePattern):
+    """`warp.sum_sliced_k`: stores of the others' parts, a barrier, and loads that are added in one order."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
+        whole, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
+        check_added(op, whole, whole.element.name)
+        if rows != (getting := warps // op.slices * op.parts):
+            fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
+        index = IndexBuilder(rewriter)
+        warp, positions = index.insert(SubgroupIdOp()).result, warps // op.slices
+        parts = _Parts(index, op, positions, index.div(warp, positions), index.rem(warp, positions))
+        parts.send()
+        index.insert(BarrierOp())
+        rewriter.replace(op, [], [parts.received(parts.own()) if op.slices == op.parts else parts.received_by_some()])
+
+
+@dataclass
+class _Parts:
+    """A warp's parts of a sum: it is at `position` of the `positions` warps of its slice."""
+
+    index: IndexBuilder
+    op: SumSlicedKOp
+    positions: int
+    slice: Index
+    position: Index
+
+    def __post_init__(self) -> None:
+        kind = self.kind
+        down = kind.shape[0] < fragment_of(self.op.input).shape[0]
+        step = (kind.shape[0], 0) if down else (0, kind.shape[1])
+        insert, count = self.index.insert, self.op.parts
+        cut = [SubfragmentOp(self.op.input, (i * step[0], i * step[1]), kind.shape) for i in range(count)]
+        self.parts: list[SSAValue] = [insert(one).fragment for one in cut]
+
+    @property
+    def kind(self) -> FragmentType:
+        """The type of a part."""
+        return fragment_of(self.op.part)
+
+    def send(self) -> None:
+        """Writes the parts of the other slices, each to the row of the warp that gets it."""
+        index, of_slice = self.index, self.index.value(self.slice)
+        for receiver, part in enumerate(self.parts):
+            others = index.insert(arith.CmpiOp(of_slice, index.value(receiver), "ne")).result
+            slot = index.sub(index.xor(self.slice, receiver), 1) if self.op.slices > 2 else 0
+            place = self._place(receiver, slot)
+            index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others))
+
+    def own(self) -> SSAValue:
+        """The part that this slice gets."""
+        index, chosen = self.index, self.parts[0]
+        for number, part in enumerate(self.parts[1:], 1):
+            here = index.insert(arith.CmpiOp(index.value(self.slice), index.value(number), "eq")).result
+            chosen = index.insert(arith.SelectOp(here, part, chosen)).result
+        return chosen
+
+    def received(self, own: SSAValue) -> SSAValue:
+        """The sum of this slice's part over all slices."""
+        return self._sum(own, 0, self.op.slices)
+
+    def _sum(self, own: SSAValue, first: int, count: int) -> SSAValue:
+        """The sum of `count` parts, a power of two, from number `first`: its own and those in the slots."""
+        index = self.index
+        if count > 1:
+            halves = (self._sum(own, start, count // 2) for start in (first, first + count // 2))
+            return index.insert(ElementwiseOp(Kind.Add, *halves)).fragment
+        if first == 0:
+            return own
+        place = self._place(self.slice, first - 1)
+        return index.insert(LoadOp(self.op.scratch, place, self.kind, registers="vectors")).fragment
+
+    def received_by_some(self) -> SSAValue:
+        """The same, where slices that get no part go on with one of their own."""
+        around = self.index
+        gets = around.insert(arith.CmpiOp(around.value(self.slice), around.value(self.op.parts), "ult")).result
+        ways: list[Region] = []
+        for way in (lambda: self.received(self.own()), lambda: self.parts[0]):
+            ways.append(Region(block := Block()))
+            self.index = around.at(Builder(InsertPoint.at_end(block)))
+            self.index.insert(scf.YieldOp(way()))
+        self.index = around
+        return around.insert(scf.IfOp(gets, [self.kind], ways[0], ways[1])).results[0]
+
+    def _place(self, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
+        """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""
+        index, element = self.index, element_row(memory_of(self.op.scratch).element_type)
+        size = fragment_bytes(self.kind) * 8 // element.memory_bits if element is not None else 0
+        row = index.add(index.mul(receiver, self.positions), self.position)
+        return index.value(row), index.value(index.mul(slot, size))
+
+
+PATTERNS: tuple[RewritePattern, ...] = (
+    ExpandSumSlicedK(),
+    ExpandStorePart(),
+    ExpandArriveLast(),
+    ExpandAddParts(),
+)
+"""The pattern of each macro-operation."""
 
 
 class ExpandPass(ModulePass):
@@ -16,11 +258,8 @@ class ExpandPass(ModulePass):
     and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs)."""
 
     name = "warp-expand"
+    needs: ClassVar = tuple(kind.name for kind in (SumSlicedKOp, StorePartOp, ArriveLastOp, AddPartsOp))
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if MACROS.isdisjoint(each.name for each in op.walk()):
-            return
-        from .expansions import PATTERNS
-
         patterns = GreedyRewritePatternApplier([*PATTERNS], dce_enabled=False)
         PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -27,7 +27,7 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
 from ..builder import Index, IndexBuilder
 from ..linalg.product import Product
-from ..schedule.resources import functions
+from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.
 
@@ -226,6 +226,7 @@ class RaiseGeluPass(ModulePass):
     """Replaces the operations of a gelu by one `warp.gelu`, if the result has at most 16 bits (sm_90)."""
 
     name = "warp-raise-gelu"
+    needs: ClassVar = ("math.tanh", "math.erf")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)

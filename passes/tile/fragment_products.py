@@ -22,14 +22,15 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
-from ...dialect.warp.epilogue import LoadVectorOp, SubfragmentOp
+from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matrices import LdmatrixOp
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import along_k
@@ -80,13 +81,14 @@ class GroupedProduct(DenseProduct):
         kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
         line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
         if shared:
-            vector = LoadVectorOp(groups.scales, start, "columns", kind, line=line, swapped=swapped)
-            return index.insert(vector).fragment
+            where = [start, line] if swapped else [line, start]
+            return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along="columns")).fragment
         row = MatrixOp(groups.scales, [line], None, 1)
         if isinstance(view := groups.scales.owner, MatrixOp):
             row = view.at([line], None, 1)
-        inside = columns % self.tiling.schedule.cta[1] == 0
-        return index.insert(LoadVectorOp(index.insert(row).matrix, start, "columns", kind, in_bounds=inside)).fragment
+        inside = bounds_attribute(False, columns % self.tiling.schedule.cta[1] == 0)
+        where = [index.value(0), start]
+        return index.insert(LoadOp(index.insert(row).matrix, where, kind, inside, along="columns")).fragment
 
 
 def _added(elements: Sequence[SSAValue]) -> SSAValue:
@@ -126,12 +128,12 @@ class RegisterProduct(Multiplication):
         held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
-            index.insert(WgmmaWaitOp(len(steps) - 1))
+            index.insert(WaitOp(WGMMA, len(steps) - 1))
             if held is None:
                 first = self._loaded(outside, index, warp | {"k": at}, k)
             else:
                 first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
-            index.insert(WgmmaFenceOp())
+            index.insert(FenceOp(WGMMA))
             place = self.second.place(outside, warp | {"k": at})
             product = WgmmaOp(
                 *(first, (), self.read, place, accumulator),
@@ -140,8 +142,8 @@ class RegisterProduct(Multiplication):
                 transposed=self.exchanged,
             )
             accumulator = index.insert(product).d
-            index.insert(WgmmaCommitOp())
-        index.insert(WgmmaWaitOp(0))
+            index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
         return accumulator
 
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -60,7 +61,7 @@ class Fp8ProductAsF16(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MmaOp, rewriter: PatternRewriter) -> None:
         operands = (op.a, "c"), (op.b, "r")
-        if op.scales or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
+        if op.scales or op.e is not None or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
             return
         a, b = (self._widened(rewriter, value, axis) for value, axis in operands)
         m, n, k = Shape.parse(op.shape.data)
@@ -83,6 +84,7 @@ class Fp8AsF16Pass(ModulePass):
     """
 
     name = "warp-fp8-as-f16"
+    needs: ClassVar = ("schedule.fp8_as",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
@@ -169,6 +171,7 @@ class PackPass(ModulePass):
     """
 
     name = "warp-pack"
+    needs: ClassVar = ("schedule.pack",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
@@ -261,6 +264,7 @@ class LayOutPass(ModulePass):
     """
 
     name = "warp-lay-out"
+    needs: ClassVar = ("schedule.transpose", "schedule.padded")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in (TransposeOperands(), PadResult()):

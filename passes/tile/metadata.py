@@ -9,13 +9,11 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
-from ...dialect.isa.mma import MmaSparse
-from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
-from ...dialect.warp.mma import MmaOp, MmaSparseOp, metadata_type
+from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
@@ -48,7 +46,7 @@ class MetadataWords:
     def load(self, index: IndexBuilder, a: SparseOp, at: dict[str, Index]) -> tuple[SSAValue, int]:
         """The metadata of a warp's fragment of A at `at` in the tile, and the selector that picks its part."""
         row, (m, _) = self.tiling.row, self.tiling.schedule.warp
-        if not isinstance(row, MmaSparse | Wgmma) or row.metadata is None:
+        if row.metadata is None:
             raise ValueError("metadata is loaded for a sparse instruction")
         where = index.values(self.words(index, at))
         kind = metadata_type(row.metadata, m // row.metadata.rows)
@@ -125,7 +123,7 @@ def sparse_of(op: TileMmaOp) -> SparseOp:
 
 
 class SparseProduct(FragmentProduct):
-    """`warp.mma_sp`: A is sparse, with metadata that is copied and loaded beside it."""
+    """`warp.mma`: A is sparse, with metadata that is copied and loaded beside it."""
 
     def __init__(self, op: TileMmaOp) -> None:
         super().__init__(op)
@@ -139,9 +137,9 @@ class SparseProduct(FragmentProduct):
         return self.metadata.counted(index, at)
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
-        metadata, selector = self.metadata.load(index, sparse_of(self.op), at)
+        sparse = self.metadata.load(index, sparse_of(self.op), at)
         shape = self.tiling.schedule.mma
-        return index.insert(MmaSparseOp(shape, a, b, accumulator, metadata, selector, "ordered")).d
+        return index.insert(MmaOp(shape, a, b, accumulator, "ordered", sparse=sparse)).d
 
 
 class SparseWarpgroupProduct(WarpgroupProduct):
@@ -181,8 +179,7 @@ class ScaleWords:
 
     @property
     def _scale(self) -> BlockScale:
-        row = self.tiling.row
-        scale = None if isinstance(row, Wgmma) else row.scale
+        scale = self.tiling.row.scale
         if scale is None:
             raise ValueError("scales are loaded for an instruction that takes some")
         return scale

@@ -18,8 +18,9 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.matrices import LdmatrixOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.warpgroup import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
@@ -160,10 +161,8 @@ class OperandTiles(FactorTiles):
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
     """What stands between copies to shared memory and those who read the tiles."""
     if schedule.together > 1:
-        from ...dialect.warp.tensor_copies import ProxyFenceOp  # 2 ms, for Hopper alone
-
         # Warpgroups read what threads have copied through the asynchronous proxy.
-        index.insert(ProxyFenceOp())
+        index.insert(FenceOp(ASYNC_PROXY))
     index.insert(BarrierOp())
 
 
@@ -272,13 +271,13 @@ class WarpgroupProduct(Multiplication):
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
-        index.insert(WgmmaFenceOp())
+        index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
             flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
             op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
-        index.insert(WgmmaCommitOp())
-        index.insert(WgmmaWaitOp(0))
+        index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
     def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:

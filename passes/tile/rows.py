@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, scf
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr, f32
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
@@ -23,7 +23,6 @@ from ...dialect.warp.attributes import FragmentType, memory_of
 from ...dialect.warp.elements import YieldOp, shape_of, yielded
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, Kind
-from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.views import strides_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
@@ -37,6 +36,7 @@ from .traversal import (
     Traversal,
     TraversalKernel,
     TraversedMemory,
+    joined,
     lane_layout,
     lanes_along,
     operand_of,
@@ -260,137 +260,95 @@ MOST = 128
 """Elements of rows that a lane holds: f32, beside those of 16 bits that they are loaded as."""
 
 
-@dataclass(frozen=True)
-class RowTraversal(Traversal):
-    """How warps go over rows, each of which belongs to one warp."""
+def traversal_of(op: RowsOp, output: SSAValue) -> Traversal:
+    """How warps go over rows, each of which belongs to one warp. `output` has a dimension for each loop.
 
-    op: RowsOp
-
-    @staticmethod
-    def of(op: RowsOp, output: SSAValue) -> RowTraversal:
-        """`output` is the output with a dimension for each loop. Raises a located diagnostic for memory that no kernel
-        goes through."""
-        read = enumerate(zip(op.inputs, op.maps, strict=False))
-        memories = {i: loops_of(along) for i, (value, along) in read if isinstance(value.type, MemRefType)}
-        written = TraversedMemory.of(output, range(op.loops))
-        # What an element is added to, its own lane reads.
-        inputs = {
-            i: written if op.reduces and op.inputs[i] is op.output else TraversedMemory.of(op.inputs[i], loops)
-            for i, loops in memories.items()
-        }
-        for place in (*inputs.values(), written):
-            if 0 in place.kind.get_shape():
-                fail(op, f"warp.rows has no elements to go through: {place.kind}")
-        return RowTraversal(op, inputs, written).joined()
-
-    def may_join(self, loop: int) -> bool:
-        return loop + 1 < self.columns
-
-    @cached_property
-    def columns(self) -> int:
-        return len(self.output.loops) - 1
-
-    @cached_property
-    def rows(self) -> int | None:
-        return self.columns - 1 if self.columns else None
-
-    @cached_property
-    def length(self) -> int | None:
-        """Elements of a row; None if they are not known."""
-        sizes = (place.kind.get_shape()[place.loops.index(self.columns)] for place in self.long)
-        return next((size for size in sizes if size >= 0), None)
-
-    @property
-    def long(self) -> list[TraversedMemory]:
-        """Inputs that have an element for each of a row."""
-        own = self.output.value if self.op.reduces else None
-        return [place for place in self.inputs.values() if self.columns in place.loops and place.value is not own]
-
-    @cached_property
-    def layout(self) -> Layout:
-        """How a warp's base tile of every operand lies in its lanes."""
-        least, length = min(place.bits for place in self.places), self.length or extents.USUAL
-        wide = [place.together() for place in self.long if place.neighbours == self.columns]
-        if not self.op.reduces and self.output.neighbours == self.columns:
-            wide.append(self.output.together())
-        held, across = lanes_along(least, wide, length)
-        across = LANE_BITS if self.rows is None or self.output.size(self.rows) == 1 else across
-        return lane_layout(least, held, across, more_rows=False)
-
-    @cached_property
-    def warp(self) -> tuple[int, int]:
-        """Rows of a warp, and columns that it holds at a time."""
-        layout = self.layout
-        most = layout.columns * max(1, MOST // layout.elements)
-        whole = most if self.length is None else -(-self.length // layout.columns) * layout.columns
-        return layout.rows, min(most, whole)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether a warp holds whole rows."""
-        return self.length is not None and self.warp[1] >= self.length
-
-    @property
-    def fits(self) -> bool:
-        """Whether no tile passes the end of a row."""
-        return self.length is not None and self.length % self.warp[1] == 0
-
-    @cached_property
-    def warps(self) -> tuple[int, int]:
-        return (1 if self.rows is None else WARPS), 1
-
-    @cached_property
-    def cta(self) -> tuple[int, None]:
-        return self.warp[0] * WARPS, None
+    Raises a located diagnostic for memory that no kernel goes through.
+    """
+    read = enumerate(zip(op.inputs, op.maps, strict=False))
+    memories = {i: loops_of(along) for i, (value, along) in read if isinstance(value.type, MemRefType)}
+    written = TraversedMemory.of(output, range(op.loops))
+    # What an element is added to, its own lane reads.
+    inputs: Mapping[int, TraversedMemory] = {
+        i: written if op.reduces and op.inputs[i] is op.output else TraversedMemory.of(op.inputs[i], loops)
+        for i, loops in memories.items()
+    }
+    for place in (*inputs.values(), written):
+        if 0 in place.kind.get_shape():
+            fail(op, f"warp.rows has no elements to go through: {place.kind}")
+    inputs, written = joined(op, inputs, written, lambda output, loop: loop + 2 < len(output.loops))
+    columns = len(written.loops) - 1
+    rows = columns - 1 if columns else None
+    length, layout = _length(op, inputs, written), _layout(op, inputs, written, rows)
+    most = layout.columns * max(1, MOST // layout.elements)
+    whole = most if length is None else -(-length // layout.columns) * layout.columns
+    warp = layout.rows, min(most, whole)
+    warps, fits = (1 if rows is None else WARPS, 1), length is not None and length % warp[1] == 0
+    cta = warp[0] * WARPS, None
+    return Traversal(op, inputs, written, rows, columns, layout, warp, warps, cta, fits, op.reduces)
 
 
-class RowKernel(TraversalKernel):
-    """Builds the body of a kernel of rows."""
+def _long(op: RowsOp, inputs: Mapping[int, TraversedMemory], output: TraversedMemory) -> list[TraversedMemory]:
+    """Inputs that have an element for each of a row."""
+    own = output.value if op.reduces else None
+    return [place for place in inputs.values() if len(output.loops) - 1 in place.loops and place.value is not own]
 
-    def __init__(self, tiling: RowTraversal, body: Block, arguments: Mapping[SSAValue, SSAValue]) -> None:
-        super().__init__(tiling, body, arguments)
-        self.tiling = tiling
-        self.views = {i: self.view(i) for i in tiling.inputs}
 
-    def build(self) -> None:
-        index, tiling = self.index, self.tiling
-        longest = tiling.long[0]
-        length = tiling.length or index.dim(self.arguments[longest.value], longest.loops.index(tiling.columns))
-        numbers: dict[SSAValue, SSAValue] = {
-            argument: self.arguments[value]
-            for argument, value in zip(tiling.op.body.block.args, tiling.op.inputs, strict=True)
-            if not isinstance(value.type, MemRefType)
-        }
-        end = None if tiling.fits else length
-        region = RowRegion(tiling.op.body, tiling.fragment, self._load, numbers, end)
-        step = None if tiling.is_whole else tiling.warp[1]
-        region.build(index, length, step, self.store, reduces=tiling.op.reduces)
+def _length(op: RowsOp, inputs: Mapping[int, TraversedMemory], output: TraversedMemory) -> int | None:
+    """Elements of a row; None if they are not known."""
+    long, columns = _long(op, inputs, output), len(output.loops) - 1
+    sizes = (place.kind.get_shape()[place.loops.index(columns)] for place in long)
+    return next((size for size in sizes if size >= 0), None)
 
-    def _load(self, index: IndexBuilder, number: int, at: Index) -> SSAValue:
-        return self.load(index, number, self.views[number], at)
 
-    def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
-        tiling, rows = self.tiling, self.tiling.rows
-        known = rows is None or tiling.output.kind.get_shape()[rows] >= 0
-        columns = tiling.fits and not (tiling.op.reduces and place.value is tiling.output.value)
-        return bounds_attribute(known and tiling.output.size(rows) % tiling.cta[0] == 0, columns)
+def _layout(op: RowsOp, inputs: Mapping[int, TraversedMemory], output: TraversedMemory, rows: int | None) -> Layout:
+    """How a warp's base tile of every operand lies in its lanes."""
+    columns = len(output.loops) - 1
+    least = min(place.bits for place in (*inputs.values(), output))
+    wide = [place.together() for place in _long(op, inputs, output) if place.neighbours == columns]
+    if not op.reduces and output.neighbours == columns:
+        wide.append(output.together())
+    held, across = lanes_along(least, wide, _length(op, inputs, output) or extents.USUAL)
+    across = LANE_BITS if rows is None or output.size(rows) == 1 else across
+    return lane_layout(least, held, across, more_rows=False)
+
+
+def _build(op: RowsOp, kernel: TraversalKernel) -> None:
+    """Computes and stores a warp's rows."""
+    index, traversal = kernel.index, kernel.traversal
+    views = {i: kernel.view(place) for i, place in traversal.inputs.items()}
+    longest, known = _long(op, traversal.inputs, traversal.output)[0], _length(op, traversal.inputs, traversal.output)
+    length = known or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
+    numbers: dict[SSAValue, SSAValue] = {
+        argument: kernel.arguments[value]
+        for argument, value in zip(op.body.block.args, op.inputs, strict=True)
+        if not isinstance(value.type, MemRefType)
+    }
+
+    def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
+        return kernel.load(index, number, views[number], at)
+
+    end = None if traversal.fits else length
+    region = RowRegion(op.body, traversal.fragment, load, numbers, end)
+    # A warp that holds whole rows needs no loop along them.
+    step = None if known is not None and traversal.warp[1] >= known else traversal.warp[1]
+    region.build(index, length, step, kernel.store, reduces=op.reduces)
 
 
 def tile(op: RowsOp, module: ModuleOp) -> None:
     """Makes rows a kernel, and its launch."""
     outliner = Outliner(op, module)
-    tiling = RowTraversal.of(op, _with_columns(op, outliner) if op.reduces else op.output)
+    traversal = traversal_of(op, _with_columns(op, outliner) if op.reduces else op.output)
     operands: dict[SSAValue, VectorOperand] = {}
-    output = tiling.output.value
+    output = traversal.output.value
     for i, value in enumerate(op.inputs):
-        place = tiling.inputs.get(i)
+        place = traversal.inputs.get(i)
         own = value if place is None else place.value
         if own is not output:
             operands.setdefault(own, operand_of(f"X{i}", own, place, outliner))
-    operands[output] = operand_of("Y", output, tiling.output, outliner)
-    shape = "x".join(map(str, tiling.warp))
-    build = partial(RowKernel, tiling)
-    outline(tiling, outliner, operands, build, f"warp.rows, {shape} at a time for each warp")
+    operands[output] = operand_of("Y", output, traversal.output, outliner)
+    shape = "x".join(map(str, traversal.warp))
+    outline(traversal, outliner, operands, partial(_build, op), f"warp.rows, {shape} at a time for each warp")
 
 
 def _with_columns(op: RowsOp, outliner: Outliner) -> SSAValue:

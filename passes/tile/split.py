@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -69,6 +70,7 @@ class PersistPass(ModulePass):
     """
 
     name = "warp-persist"
+    needs: ClassVar = ("schedule.ctas",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):
@@ -245,6 +247,7 @@ class SplitKPass(ModulePass):
     """
 
     name = "warp-split-k"
+    needs: ClassVar = ("schedule.split_k",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for launch in launches(op):

@@ -29,10 +29,11 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import SHARED_SPACE, SwizzleAttr, in_place_of
-from ...dialect.warp.cta import CopyOp, CtaConstantOp, CtaLoadOp, CtaTileType
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.memory import CtaTileType, LoadOp, bounds_attribute
 from ...dialect.warp.operands import SparseOp, form_of, of_form
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
@@ -40,7 +41,7 @@ from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import read
 from ..schedule.defaults import adds_last
-from ..schedule.resources import group_scale_tile
+from ..schedule.needs import group_scale_tile
 from .fragment_math import number_of
 from .metadata import GroupMetadataTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, OperandTiles, copies_done
@@ -115,14 +116,14 @@ class StageBuilder:
         index, product = self.index, self.product
         if product.c is not None and not self.last:
             where = index.values([self.m, self.n])
-            return index.insert(CtaLoadOp(product.c.value, where, kind, self.tiling.in_bounds)).tile
+            return index.insert(LoadOp(product.c.value, where, kind, self.tiling.in_bounds)).fragment
         start = product.initial or 0.0
         element = self.tiling.row.element("c")
         if abs(start) > element.largest and math.isfinite(start):
             # The accumulators' type does not have it, or only an infinity could stand for it.
             what = f"accumulators in {element.name} hold up to {element.largest:g}"
             fail(product.op, f"C starts from {start:g}, {what}")
-        return index.insert(CtaConstantOp(number_of(element, start), kind)).tile
+        return index.insert(ConstantOp(number_of(element, start), kind)).fragment
 
     def _groups(self, outside: IndexBuilder, index: IndexBuilder, here: dict[str, Index]) -> GroupScales | None:
         """The scales of groups, where the K tile is that begins `here`."""

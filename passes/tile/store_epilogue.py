@@ -22,9 +22,9 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
-from ...dialect.warp.epilogue import AXES, EpilogueOp, LoadVectorOp, MapOp, SubfragmentOp
+from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
-from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.memory import AXES, LoadOp, StoreOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
@@ -139,9 +139,9 @@ class EpilogueOperands:
         return load(self.index, operand.value, self.part, m, self.n, self.in_bounds)
 
     def _vector(self, operand: PlacedOperand, start: Index) -> SSAValue:
-        kind, inside = self.part.with_element(held_type(operand.value)), bounds(self.in_bounds)
-        (loop,), where = operand.loops, self.index.value(start)
-        return self.index.insert(LoadVectorOp(operand.value, where, AXES[loop], kind, in_bounds=inside[loop])).fragment
+        kind, (loop,) = self.part.with_element(held_type(operand.value)), operand.loops
+        where = [self.index.value(start)]
+        return self.index.insert(LoadOp(operand.value, where, kind, self.in_bounds, along=AXES[loop])).fragment
 
 
 def _repeats(memory: SSAValue) -> bool:
@@ -316,18 +316,18 @@ class StoreEpilogue(RewritePattern):
 
 
 class LoadEarly(RewritePattern):
-    """`warp.load_vector` of the few columns that are left to a warp of slices, before the loop over K.
+    """`warp.load` of the few columns that are left to a warp of slices, before the loop over K.
 
     Behind it nothing hides how long memory takes to answer: half a microsecond of 15 where weights are converted (H200,
     16x8192x8192). For other products it has not been measured.
     """
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LoadVectorOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: LoadOp, rewriter: PatternRewriter) -> None:
         before = list(_before(op))
         loop = next((one for one in before if isinstance(one, scf.ForOp)), None)
         sliced = any(isinstance(one, SumSlicedKOp) for one in before)
-        if loop is None or not sliced or op.along.data != "columns" or not _converts(loop):
+        if loop is None or not sliced or op.along is None or op.along.data != "columns" or not _converts(loop):
             return
         for moved in _needed(op, loop):
             moved.detach()

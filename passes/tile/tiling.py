@@ -43,7 +43,7 @@ from ..linalg.operand import KernelArgument, divisor_of
 from ..linalg.product import Multiplied, Product, along_k, fresh_name
 from ..schedule.arrangement import Arrangement, arrange_in_registers, arrange_warpgroup
 from ..schedule.model import roles
-from ..schedule.resources import arrangement, rows_of, warpgroup_rows
+from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours
 
 # A product with its schedule, and what follows from the two.

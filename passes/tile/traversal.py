@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu
@@ -18,7 +16,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
 from ...dialect.warp.attributes import COMPUTES, FragmentType, Memory, element_row, memory_of
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
 from ...dialect.warp.views import MatrixOp, strides_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
@@ -131,66 +129,32 @@ LARGEST_GRID = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
-class Traversal(ABC):
+class Traversal:
     """How warps go over the loops of an output: two of them, rows and columns, in tiles, all others one by one.
 
-    `inputs` are those in memory, by number.
+    `inputs` are those in memory, by number. There is no loop of `rows` where there is a single row. A warp holds so
+    many rows and columns of `warp` at a time, in base tiles of a `layout`; a CTA has so many `warps` down and across,
+    and goes over rows and columns of `cta`, None for all columns. `fits` says that no tile passes the end of a row.
+    Where it `reduces`, the output has one column, with an element for each row.
     """
 
     op: Operation
     inputs: Mapping[int, TraversedMemory]
     output: TraversedMemory
+    rows: int | None
+    columns: int
+    layout: Layout
+    warp: tuple[int, int]
+    warps: tuple[int, int]
+    cta: tuple[int, int | None]
+    fits: bool
+    reduces: bool = False
 
-    @cached_property
-    @abstractmethod
-    def columns(self) -> int:
-        """The loop along a row."""
-
-    @cached_property
-    @abstractmethod
-    def rows(self) -> int | None:
-        """The loop from row to row, if there is one."""
-
-    @cached_property
-    @abstractmethod
-    def layout(self) -> Layout:
-        """How a warp's base tile of every operand lies in its lanes."""
-
-    @cached_property
-    @abstractmethod
-    def warp(self) -> tuple[int, int]:
-        """Rows and columns that a warp holds at a time."""
-
-    @cached_property
-    @abstractmethod
-    def warps(self) -> tuple[int, int]:
-        """Warps of a CTA down and across."""
-
-    @cached_property
-    @abstractmethod
-    def cta(self) -> tuple[int, int | None]:
-        """Rows and columns of a CTA; None for all columns."""
-
-    @abstractmethod
-    def may_join(self, loop: int) -> bool:
-        """Whether this loop and the next may be one, if memory has nothing against it."""
-
-    @property
-    def places(self) -> tuple[TraversedMemory, ...]:
-        """All memory, the output last."""
-        return (*self.inputs.values(), self.output)
-
-    def joined(self) -> Self:
-        """The same with as few loops as possible. Raises a located diagnostic for memory that has no strides."""
-        for place in self.places:
-            if strides_of(place.kind) is None:
-                fail(self.op, f"expected strided memory, got {place.kind}")
-        found = self
-        for loop in range(len(self.output.loops) - 2, -1, -1):
-            if found.may_join(loop) and all(place.joins(loop) for place in found.places):
-                inputs = {i: place.joined(loop) for i, place in found.inputs.items()}
-                found = replace(found, inputs=inputs, output=found.output.joined(loop))
-        return found
+    def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
+        """Whether no tile passes the last row of memory, and the end of a row."""
+        known = self.rows is None or self.output.kind.get_shape()[self.rows] >= 0
+        column = self.reduces and place.value is self.output.value
+        return bounds_attribute(known and self.output.size(self.rows) % self.cta[0] == 0, self.fits and not column)
 
     def ctas(self, index: IndexBuilder, output: SSAValue) -> dict[int, Index]:
         """How many CTAs there are along each loop."""
@@ -212,6 +176,25 @@ class Traversal(ABC):
         return kind
 
 
+def joined(
+    op: Operation,
+    inputs: Mapping[int, TraversedMemory],
+    output: TraversedMemory,
+    may_join: Callable[[TraversedMemory, int], bool],
+) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:
+    """Memory with as few loops as possible; `may_join` says of the output and a loop whether this and the next may be
+    one, if memory has nothing against it. Raises a located diagnostic for memory that has no strides."""
+    for place in (*inputs.values(), output):
+        if strides_of(place.kind) is None:
+            fail(op, f"expected strided memory, got {place.kind}")
+    places: dict[int, TraversedMemory] = dict(inputs)
+    for loop in range(len(output.loops) - 2, -1, -1):
+        if may_join(output, loop) and all(place.joins(loop) for place in (*places.values(), output)):
+            places = {i: place.joined(loop) for i, place in places.items()}
+            output = output.joined(loop)
+    return places, output
+
+
 def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
     """Of elements of at least so many bits, in rows of a length: bits of the column within a lane, and of lanes along
     the row. `together` are the neighbours that accesses of each memory take at once."""
@@ -229,38 +212,26 @@ def lane_layout(bits: int, held: int, across: int, *, more_rows: bool) -> Layout
     return Layout(lane, (*map(column, range(held)), *more))
 
 
-class TraversalKernel(ABC):
-    """Builds the body of a kernel; `arguments` are its own, by what they stand for."""
+class TraversalKernel:
+    """The body of a kernel that is being built; `arguments` are its own, by what they stand for."""
 
     def __init__(self, traversal: Traversal, body: Block, arguments: Mapping[SSAValue, SSAValue]) -> None:
         self.traversal, self.arguments = traversal, arguments
         self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
-        self.output = self._view(traversal.output)
-
-    @abstractmethod
-    def build(self) -> None:
-        """Computes and stores the warp's part of the output."""
-
-    @abstractmethod
-    def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
-        """Whether no tile passes the last row, and the end of a row."""
-
-    def view(self, number: int) -> SSAValue:
-        """The matrix of an input that this CTA's part is of."""
-        return self._view(self.traversal.inputs[number])
+        self.output = self.view(traversal.output)
 
     def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
         """A fragment of an input, from a column on."""
         place = self.traversal.inputs[number]
         kind = self.traversal.fragment(self.traversal.element_type(place))
-        return index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.bounds(place))).fragment
+        return index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.traversal.bounds(place))).fragment
 
     def store(self, index: IndexBuilder, value: SSAValue, at: Index) -> None:
         """Stores a fragment of the output, from a column on."""
         where = [self.row, index.value(at)]
-        index.insert(StoreOp(value, self.output, where, self.bounds(self.traversal.output)))
+        index.insert(StoreOp(value, self.output, where, self.traversal.bounds(self.traversal.output)))
 
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
@@ -287,7 +258,8 @@ class TraversalKernel(ABC):
             self.traversal.columns: (columns * across, index.mul(index.rem(warp, across), columns)),
         }
 
-    def _view(self, place: TraversedMemory) -> SSAValue:
+    def view(self, place: TraversedMemory) -> SSAValue:
+        """The matrix in memory that this CTA's part is of."""
         rows, columns = (
             None if loop is None or loop not in place.loops else place.loops.index(loop)
             for loop in (self.traversal.rows, self.traversal.columns)
@@ -303,17 +275,18 @@ def outline(
     traversal: Traversal,
     outliner: Outliner,
     operands: Mapping[SSAValue, VectorOperand],
-    kernel_of: Callable[[Block, Mapping[SSAValue, SSAValue]], TraversalKernel],
+    build: Callable[[TraversalKernel], None],
     computes: str,
 ) -> None:
-    """Makes a kernel of a traversal, and its launch; `operands` are what it is given, by what they stand for."""
+    """Makes a kernel of a traversal, and its launch; `operands` are what it is given, by what they stand for, and
+    `build` computes and stores a warp's part of the output."""
     op, given = traversal.op, list(operands.values())
     body = Block(arg_types=[operand.value.type for operand in given])
     for argument, operand in zip(body.args, given, strict=True):
         argument.name_hint = operand.name
-    builder = kernel_of(body, dict(zip(operands, body.args, strict=True)))
-    builder.build()
-    builder.index.insert(ReturnOp([]))
+    being_built = TraversalKernel(traversal, body, dict(zip(operands, body.args, strict=True)))
+    build(being_built)
+    being_built.index.insert(ReturnOp([]))
     counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
     ctas: Index = math.prod(count for count in counts if isinstance(count, int))
     for count in (count for count in counts if not isinstance(count, int)):

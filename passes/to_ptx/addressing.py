@@ -14,7 +14,7 @@ from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.ptx.text.syntax import Address, Symbol, Variable
-from ...dialect.ptx.types import ParamAttr
+from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions, dynamic_parts, strides_of
@@ -307,19 +307,21 @@ TENSOR_MAPS = (TensorMapType.name, "nvgpu.tensormap.descriptor")
 """The types of a tensor map that a kernel is given."""
 
 
-def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[ParamAttr]:
+def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[VariableAttr]:
     """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
     the sizes of dynamic dimensions and then dynamic strides, in elements."""
     if value.type.name in TENSOR_MAPS:
-        return [ParamAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
+        return [VariableAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
     if str(value.type) in NUMBERS:
-        return [ParamAttr.of(NUMBERS[str(value.type)], name)]
-    pointer = ParamAttr.of("u64", name, pointer=f".ptr .global .align {alignment(value.type, divisor(kernel, value))}")
+        return [VariableAttr.of(NUMBERS[str(value.type)], name)]
+    pointer = VariableAttr.of(
+        "u64", name, pointer=f".ptr .global .align {alignment(value.type, divisor(kernel, value))}"
+    )
     sizes, strides = dynamic_parts(memory_of(value))
     return [
         pointer,
-        *(ParamAttr.of("u32", f"{name}_size{i}") for i in sizes),
-        *(ParamAttr.of("u64", f"{name}_stride{i}") for i in strides),
+        *(VariableAttr.of("u32", f"{name}_size{i}") for i in sizes),
+        *(VariableAttr.of("u64", f"{name}_stride{i}") for i in strides),
     ]
 
 

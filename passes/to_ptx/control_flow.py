@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.synchronisation import ElectOp
+from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
@@ -171,10 +171,19 @@ for _kind, _compute in _BINARY.items():
 WARP = word(0xFFFFFFFF)
 """All lanes."""
 
-ALONE = frozenset(
-    ("warp.expect", "warp.arrive", "warp.await", "warp.tensor_load", "warp.tensor_store", "warp.bulk_commit")
-) | {"warp.bulk_wait", "warp.proxy_fence", "warp.cluster_rank"}
+ALONE = frozenset(("warp.await", "warp.tensor_load", "warp.tensor_store", "warp.cluster_rank"))
 """Operations of the dialect that one lane can do alone."""
+
+
+def _can_be_alone(op: Operation) -> bool:
+    """Whether one lane can do an operation without the others of its warp."""
+    if isinstance(op, CommitOp | WaitOp):
+        return op.group.data == BULK
+    if isinstance(op, ArriveOp):
+        return op.copies is None
+    if isinstance(op, FenceOp):
+        return op.before.data == ASYNC_PROXY
+    return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE
 
 
 @lowers(ElectOp)
@@ -204,7 +213,7 @@ def is_alone(op: Operation) -> bool:
 
 def _check_alone(region: Region) -> None:
     for op in region.walk():
-        if (op.name.startswith("warp.") and op.name not in ALONE) or isinstance(op, gpu.BarrierOp):
+        if not _can_be_alone(op):
             fail(op, f"{op.name} takes whole warps; below warp.elect one lane is alone")
 
 

@@ -1,4 +1,4 @@
-"""Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`, `warp.reduce`."""
+"""Accumulators on their way to memory: `warp.subfragment`, vectors, `warp.map`, `warp.reduce`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.isa.types import ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
-from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from ...dialect.warp.elements import GeluOp
-from ...dialect.warp.epilogue import LoadVectorOp, MapOp, SubfragmentOp
+from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
-from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.memory import LoadOp, StoreOp, bounds
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
@@ -29,7 +29,7 @@ from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, regis
 from .kernel import KernelLowering, lowers
 from .memory import offsets
 
-# Accumulators on their way to memory: `warp.subfragment`, `warp.load_vector`, `warp.map`.
+# Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
 
 READERS = (
     *(MapOp, StoreOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
@@ -67,18 +67,18 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
 # Vectors
 
 
-@lowers(LoadVectorOp)
-def _load_vector(lowering: KernelLowering, op: LoadVectorOp) -> None:
-    kind = op.fragment.type
+def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
+    """Reads a fragment whose rows, or columns, are all the same, from a vector along `axis`."""
+    kind, indices = fragment_of(op.fragment), lowering.indices(op.indices)
     if kind.bits not in (16, 32, 64):
-        fail(op, f"{op.name} of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
-    axis, start = op.along.data[0], lowering.scalar(op.index)
-    if op.line is not None:
-        line = lowering.scalar(op.line), op.swapped is not None
-        vector = _Line(lowering, kind.layout.data, lowering.tile(op, op.memory), axis, start, line)
+        fail(op, f"{op.name} of a vector of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
+    if memory_space(memory_of(op.memory)) == SHARED_SPACE:
+        swapped = op.swapped is not None
+        line, start = indices[::-1] if swapped else indices
+        vector = _Line(lowering, kind.layout.data, lowering.tile(op, op.memory), axis, start, (line, swapped))
     else:
-        matrix = lowering.matrix(op, op.memory, steps=True)
-        vector = _Vector(lowering, kind.layout.data, matrix, axis, start, op.is_inside)
+        matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
+        vector = _Vector(lowering, kind.layout.data, matrix, axis, indices[-1], inside)
     along = [place[axis == "c"] for place in offsets(kind, 1)]
     registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)

@@ -163,7 +163,7 @@ class Widening:
 
 @lowers(ConstantOp)
 def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
-    lowering.values[op.fragment] = lowering.fragments.constant(op.fragment.type, op.value.value.data)
+    lowering.values[op.fragment] = lowering.fragments.constant(fragment_of(op.fragment), op.value.value.data)
 
 
 @lowers(ElementwiseOp)

@@ -15,7 +15,7 @@ from ...dialect.isa.types import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.fragments import Kind
-from ...dialect.warp.product import ProductOp
+from ...dialect.warp.mma import MmaOp
 from .emitter import EmittedOperand, Emitter, IndexValue, VirtualRegister, common_divisor, floating, word
 from .scalars import Scalars
 
@@ -78,7 +78,7 @@ class FragmentEmitter:
         return [self.emitter.compute(f"selp.{a.type}", a, b, condition) for a, b in zip(yes, no, strict=True)]
 
     def multiply(
-        self, op: ProductOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
+        self, op: MmaOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
     ) -> Fragment:
         """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers.
 
@@ -96,7 +96,7 @@ class FragmentEmitter:
             for i, m in enumerate(down):
                 held_a = first[m, k]
                 for j in reversed(across) if self.serpentine and i % 2 else across:
-                    held_b, tile = second[k * op.SPARSITY, j], third[m, j]
+                    held_b, tile = second[k * op.sparsity, j], third[m, j]
                     trailing = (extra.of_tiles[held_b if extra.of_b else held_a] for extra in extras)
                     last = d[tile * nd : (tile + 1) * nd]
                     self.emitter.emit(

@@ -32,6 +32,7 @@ from ...dialect.warp.attributes import (
     target_of,
 )
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.ring import MakeRingOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
 from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate, allocate_all
@@ -89,7 +90,7 @@ def handler_of(op: Operation) -> Handler | None:
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
-PATIENT = {"warp.mma", "warp.mma_sp", "warp.convert_layout", "warp.convert"}
+PATIENT = {"warp.mma", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
 KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers
@@ -363,12 +364,17 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
 class ConvertWarpToPtxPass(ModulePass):
     """Replaces every `gpu.module` by a `ptx.module` of the same name.
 
-    It first gives offsets to allocations that have none, as `warp-allocate` does.
+    It first makes barriers of rings that are left, as `warp-synchronise` does, and gives offsets to allocations that
+    have none, as `warp-allocate` does.
     """
 
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if any(isinstance(each, MakeRingOp) for each in op.walk()):
+            from ..pipelining.ring import synchronise
+
+            synchronise(op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         left = next((o for o in op.walk() if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)

@@ -23,13 +23,12 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CommitOp, CopyOp, PackOp, WaitOp
+from ...dialect.warp.cta import CopyOp, PackOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds, register_bytes, together, words_of
 from ...dialect.warp.views import MatrixOp, strides_of
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
-from .copies import COMMIT
 from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
@@ -62,9 +61,14 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
-    kind = op.fragment.type
+    kind = fragment_of(op.fragment)
     if op.order:
         _load_registers(lowering, op)
+        return
+    if op.along is not None:
+        from .epilogue import load_vector
+
+        load_vector(lowering, op, op.along.data[0])
         return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         load_shared(lowering, op, lowering.result(op.fragment))
@@ -162,18 +166,6 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
     lowering.values[op.result] = lowering.memories[op.source].shape[number]
 
 
-@lowers(CommitOp)
-def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit(COMMIT)
-
-
-@lowers(WaitOp)
-def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    if lowering.emitter.has(COMMIT):
-        lowering.emitter.emit("cp.async.wait_group", op.pending.value.data)
-
-
 # Fragments in memory as registers hold them: `registers` of `warp.load` and `warp.store`.
 
 WORD_BYTES = 4
@@ -254,7 +246,7 @@ def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: Fra
 
 def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
     emitter, into = lowering.emitter, lowering.result(op.fragment)
-    accesses = _register_accesses(lowering, op, op.fragment.type)
+    accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
     for registers, place in accesses.of(into):
         emitter.load(accesses.space, registers, place, accesses.type)
         for register in registers if op.padded is not None else ():

@@ -15,15 +15,11 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.mma import MmaOp, MmaSparseOp
-from ...dialect.warp.product import ProductOp
+from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import (
     ROWS,
     SetRegistersOp,
-    WgmmaCommitOp,
-    WgmmaFenceOp,
     WgmmaOp,
-    WgmmaWaitOp,
     descriptor_of,
 )
 from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
@@ -51,26 +47,28 @@ def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SS
     return held, fresh
 
 
-def product(lowering: KernelLowering, op: ProductOp, extras: Sequence[TrailingOperand]) -> None:
+@lowers(MmaOp)
+def _mma(lowering: KernelLowering, op: MmaOp) -> None:
     a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
     held, result = result_registers(lowering, op, c, op.d)
-    (m, n), k = of_c.shape, of_a.shape[1] * op.SPARSITY
+    (m, n), k = of_c.shape, of_a.shape[1] * op.sparsity
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
-    scaled: list[TrailingOperand] = []
-    for role, scale in zip("ab", op.scaling, strict=False):
+    extras: list[TrailingOperand] = []
+    if op.e is not None and op.selector is not None:
+        selector = op.selector.value.data
+        extras.append(TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]))
+    for role, scale in zip("ab", op.scales, strict=False):
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
-        scaled.append(TrailingOperand(words, of_b=role == "b"))
-    last = lowering.fragments.multiply(
-        op, lowering.fragment(a), lowering.fragment(b), held, result, (*extras, *scaled)
-    )  # fmt: skip
+        extras.append(TrailingOperand(words, of_b=role == "b"))
+    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), held, result, extras)
     lowering.values[op.d] = result
     if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
         _await_sums(lowering, last[0])
 
 
-def _ends_turn(op: ProductOp) -> bool:
+def _ends_turn(op: MmaOp) -> bool:
     """Whether a product is the last one of a turn of a loop."""
     block = op.parent
     if block is None or not isinstance(op.parent_op(), scf.ForOp):
@@ -89,11 +87,6 @@ def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
     lowering.emitter.emit("mov.b64", halves, register)
     low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
     lowering.emitter.emit("mov.b64", register, [low, halves[1]])
-
-
-@lowers(MmaOp)
-def _mma(lowering: KernelLowering, op: MmaOp) -> None:
-    product(lowering, op, ())
 
 
 @lowers(LdmatrixOp)
@@ -121,7 +114,7 @@ def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
     from .copies import SharedFragments
 
     tile, place = shared_place(lowering, op, op.memory, op.indices)
-    kind = op.fragment.type
+    kind = fragment_of(op.fragment)
     if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
         fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
@@ -174,15 +167,6 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
 
 
-# Sparse products: `warp.mma_sp`.
-
-
-@lowers(MmaSparseOp)
-def _mma_sp(lowering: KernelLowering, op: MmaSparseOp) -> None:
-    selector = op.selector.value.data
-    product(lowering, op, (TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]),))
-
-
 # Matrix moves of epilogues: `warp.stmatrix`.
 
 
@@ -192,7 +176,7 @@ def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
     move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
 
 
-# Warpgroups: `warp.wgmma`, its fence and groups, `warp.set_registers`.
+# Warpgroups: `warp.wgmma`, `warp.set_registers`.
 
 ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 """Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
@@ -201,14 +185,15 @@ STEP = 32
 """Bytes along K that one instruction takes."""
 
 
-def _warpgroups(lowering: KernelLowering, op: Operation) -> None:
+def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    """Refuses an operation of warpgroups in a kernel of other threads."""
     if lowering.threads % (WARPS * LANES):
         fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 
 
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
-    _warpgroups(lowering, op)
+    check_warpgroups(lowering, op)
     row, held = op.row, lowering.fragment(op.c)
     if not only_use_is_here(op.c, op):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
@@ -250,27 +235,9 @@ def _descriptor(
     return emitter.pure("add.s64", place, Immediate(f"{how.encode() + offset // UNIT:#x}"))
 
 
-@lowers(WgmmaFenceOp)
-def _fence(lowering: KernelLowering, op: WgmmaFenceOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.fence.sync.aligned")
-
-
-@lowers(WgmmaCommitOp)
-def _commit(lowering: KernelLowering, op: WgmmaCommitOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.commit_group.sync.aligned")
-
-
-@lowers(WgmmaWaitOp)
-def _wait(lowering: KernelLowering, op: WgmmaWaitOp) -> None:
-    _warpgroups(lowering, op)
-    lowering.emitter.emit("wgmma.wait_group.sync.aligned", op.pending.value.data)
-
-
 @lowers(SetRegistersOp)
 def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
-    _warpgroups(lowering, op)
+    check_warpgroups(lowering, op)
     way = "dec" if op.grow is None else "inc"
     lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)
 

@@ -1,8 +1,6 @@
-"""Synchronisation and tensor copies: mbarriers, clusters, named barriers, `warp.tensor_load`, `warp.tensor_store`."""
+"""Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -11,33 +9,56 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.synchronisation import (
     BARRIER_BYTES,
+    BULK,
+    CLUSTER,
     MOST_BARRIERS,
     MOST_CTAS,
-    ArriveCopiesOp,
+    WGMMA,
     ArriveOp,
     AtomicIncOp,
     AwaitOp,
-    BarrierAnyOp,
-    ClusterArriveOp,
-    ClusterBarrierOp,
     ClusterRankOp,
-    ClusterWaitOp,
+    CommitOp,
+    FenceOp,
     MakeBarriersOp,
-    NamedBarrierOp,
+    ScopedBarrierOp,
+    WaitOp,
 )
-from ...dialect.warp.tensor_copies import BulkCommitOp, BulkWaitOp, ExpectOp, ProxyFenceOp, TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
-from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister, divisor_of
+from .copies import COMMIT
+from .emitter import SINK, At, IndexValue, VirtualRegister
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
-from .products import shared_place
+from .products import check_warpgroups
 
-# mbarrier objects: `warp.make_barriers`, `warp.arrive`, `warp.arrive_copies`, `warp.await`.
+# Who does what one thread does alone.
+
+WARPGROUP = WARPS * LANES
+"""Threads of a warpgroup."""
+
+
+def one_thread(
+    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
+) -> VirtualRegister | bool:
+    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
+    if is_alone(op):
+        if by is not None:
+            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
+        return True
+    number, threads = by.value.data if by is not None else 0, lowering.threads
+    among: IndexValue = lowering.thread
+    if each_warpgroup is not None:
+        threads, among = WARPGROUP, lowering.scalars.mask(among, WARPGROUP - 1)
+    if not 0 <= number < threads:
+        whose = "a warpgroup" if each_warpgroup else "the kernel"
+        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
+    return lowering.scalars.compare("eq", among, number)
+
+
+# mbarrier objects: `warp.make_barriers`, `warp.arrive`, `warp.await`.
 
 
 def barrier_address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
@@ -70,6 +91,13 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
 @lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     here, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
+    if op.copies is not None:
+        emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", here)
+        return
+    if op.bytes is not None:
+        guard = one_thread(lowering, op, op.by)
+        emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", SINK, here, op.bytes.value.data, guard=guard)
+        return
     first = is_alone(op) or lowering.scalars.compare("eq", lowering.lane, 0)
     if op.cta is None:
         emitter.emit("mbarrier.arrive.shared.b64", SINK, here, guard=first)
@@ -77,12 +105,6 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     there = emitter.pure("mapa.shared::cluster.u32", here.base, lowering.scalar(op.cta))
     # A release for the cluster would be a fence of all memory, but nothing is published: the stage has been read.
     emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, At(there, here.offset), guard=first)
-
-
-@lowers(ArriveCopiesOp)
-def _arrive_copies(lowering: KernelLowering, op: ArriveCopiesOp) -> None:
-    place = barrier_address(lowering, op, op.barriers, op.number)
-    lowering.emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", place)
 
 
 @lowers(AwaitOp)
@@ -96,7 +118,41 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     emitter.branch(label, unless=ended)
 
 
-# Clusters and named barriers: `warp.cluster_rank`, `warp.cluster_barrier` and its halves, `warp.named_barrier`.
+# Groups of asynchronous operations, and fences: `warp.commit`, `warp.wait`, `warp.fence`.
+
+
+@lowers(CommitOp)
+def _commit(lowering: KernelLowering, op: CommitOp) -> None:
+    _emit_of_group(lowering, op, "commit_group")
+
+
+@lowers(WaitOp)
+def _wait(lowering: KernelLowering, op: WaitOp) -> None:
+    _emit_of_group(lowering, op, "wait_group" if op.read is None else "wait_group.read", op.pending.value.data)
+
+
+def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *pending: int) -> None:
+    """Emits what closes a group or waits for groups; nothing where copies are not asynchronous."""
+    emitter = lowering.emitter
+    if op.group.data == BULK:
+        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
+    elif op.group.data == WGMMA:
+        check_warpgroups(lowering, op)
+        emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
+    elif emitter.has(COMMIT):
+        emitter.emit(f"cp.async.{what}", *pending)
+
+
+@lowers(FenceOp)
+def _fence(lowering: KernelLowering, op: FenceOp) -> None:
+    if op.before.data != WGMMA:
+        lowering.emitter.emit("fence.proxy.async.shared::cta")
+        return
+    check_warpgroups(lowering, op)
+    lowering.emitter.emit("wgmma.fence.sync.aligned")
+
+
+# Clusters and barriers: `warp.cluster_rank`, `warp.barrier`.
 
 
 @lowers(ClusterRankOp)
@@ -104,36 +160,42 @@ def _rank(lowering: KernelLowering, op: ClusterRankOp) -> None:
     lowering.values[op.rank] = lowering.scalars.special("%cluster_ctarank", MOST_CTAS)
 
 
-@lowers(ClusterArriveOp)
-def _arrive_at_cluster(lowering: KernelLowering, _: ClusterArriveOp) -> None:
-    lowering.emitter.emit("barrier.cluster.arrive.aligned")
+@lowers(ScopedBarrierOp)
+def _barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:
+    if op.scope.data == CLUSTER:
+        _cluster_barrier(lowering, op)
+    else:
+        _cta_barrier(lowering, op)
 
 
-@lowers(ClusterWaitOp)
-def _wait(lowering: KernelLowering, _: ClusterWaitOp) -> None:
-    lowering.emitter.emit("barrier.cluster.wait.aligned")
-
-
-@lowers(ClusterBarrierOp)
-def _barrier(lowering: KernelLowering, op: ClusterBarrierOp) -> None:
+def _cluster_barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:
     if op.mbarriers is not None:
         lowering.emitter.emit("fence.mbarrier_init.release.cluster")
     how = "" if op.mbarriers is None else ".relaxed"
-    lowering.emitter.emit(f"barrier.cluster.arrive{how}.aligned")
-    lowering.emitter.emit("barrier.cluster.wait.aligned")
+    if op.wait is None:
+        lowering.emitter.emit(f"barrier.cluster.arrive{how}.aligned")
+    if op.arrive is None:
+        lowering.emitter.emit("barrier.cluster.wait.aligned")
 
 
-@lowers(NamedBarrierOp)
-def _named(lowering: KernelLowering, op: NamedBarrierOp) -> None:
-    number, threads = lowering.scalar(op.number), op.threads.value.data
-    if isinstance(number, int) and not 0 < number < MOST_BARRIERS:
-        fail(op, f"expected a barrier from 1 to {MOST_BARRIERS - 1}, got {number}; gpu.barrier is the first")
-    if threads > lowering.threads:
-        fail(op, f"expected at most the {lowering.threads} threads of the kernel, got {threads}")
-    lowering.emitter.emit("bar.sync" if op.arrive is None else "bar.arrive", number, threads)
+def _cta_barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:
+    emitter, barrier = lowering.emitter, list[IndexValue]((0,))
+    if op.number is not None and op.threads is not None:
+        number, threads = lowering.scalar(op.number), op.threads.value.data
+        if isinstance(number, int) and not 0 < number < MOST_BARRIERS:
+            fail(op, f"expected a barrier from 1 to {MOST_BARRIERS - 1}, got {number}; gpu.barrier is the first")
+        if threads > lowering.threads:
+            fail(op, f"expected at most the {lowering.threads} threads of the kernel, got {threads}")
+        barrier = [number, threads]
+    value = None if op.value is None else lowering.predicate(op.value)
+    if not isinstance(value, VirtualRegister):
+        emitter.emit("bar.sync" if op.arrive is None else "bar.arrive", *barrier)
+    if op.any is not None and value is not None:
+        reduced = isinstance(value, VirtualRegister)
+        lowering.values[op.any] = emitter.compute("bar.red.or.pred", *barrier, value) if reduced else value
 
 
-# What threads tell each other: `warp.atomic_inc`, `warp.barrier_any`.
+# What CTAs tell each other: `warp.atomic_inc`.
 
 
 @lowers(AtomicIncOp)
@@ -146,114 +208,3 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
         emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
     lowering.values[op.seen] = seen
-
-
-@lowers(BarrierAnyOp)
-def _barrier_any(lowering: KernelLowering, op: BarrierAnyOp) -> None:
-    value, barrier = lowering.predicate(op.value), (0,)
-    if op.number is not None and op.threads is not None:
-        barrier = (op.number.value.data, op.threads.value.data)
-    if isinstance(value, VirtualRegister):
-        lowering.values[op.any] = lowering.emitter.compute("bar.red.or.pred", *barrier, value)
-    else:
-        lowering.emitter.emit("bar.sync", *barrier)
-        lowering.values[op.any] = value
-
-
-# Tensor copies: `warp.tensor_load`, `warp.tensor_store`, what they arrive at, and proxies.
-
-WARPGROUP = WARPS * LANES
-"""Threads of a warpgroup."""
-
-COMPLETES = "mbarrier::complete_tx::bytes"
-
-
-def _one(
-    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
-) -> VirtualRegister | bool:
-    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
-    if is_alone(op):
-        if by is not None:
-            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
-        return True
-    number, threads = by.value.data if by is not None else 0, lowering.threads
-    among: IndexValue = lowering.thread
-    if each_warpgroup is not None:
-        threads, among = WARPGROUP, lowering.scalars.mask(among, WARPGROUP - 1)
-    if not 0 <= number < threads:
-        whose = "a warpgroup" if each_warpgroup else "the kernel"
-        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
-    return lowering.scalars.compare("eq", among, number)
-
-
-def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
-    held = lowering.values.get(map)
-    if not isinstance(held, VirtualRegister) or not isinstance(map.type, TensorMapType):
-        fail(op, "expected a tensor map that is an argument of the kernel")
-    return TensorBox(held, lowering.indices(coordinates)[::-1])
-
-
-def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
-    """Where the box lies in shared memory."""
-    tile, (stage, row, column) = shared_place(lowering, op, op.tile, op.indices)
-    places: tuple[tuple[str, IndexValue, int], ...] = (
-        ("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)
-    )  # fmt: skip
-    for name, value, unit in places:
-        if divisor_of(value) % unit:
-            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
-            fail(op, f"a box begins at a {name} of the tile that is a multiple of {unit}, got {got}")
-    return lowering.addressing.origin(tile, stage, row, column)
-
-
-@lowers(TensorLoadOp)
-def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
-    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    barrier = barrier_address(lowering, op, op.barriers, op.number)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
-    ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
-    if ctas:
-        opcode = f"{opcode}.multicast::cluster"
-    lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=_one(lowering, op, op.by))
-
-
-def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
-    """The CTAs of a cluster that a copy goes to, a bit for each."""
-    if isinstance(ctas, VirtualRegister):
-        return lowering.emitter.pure("cvt.u16.u32", ctas)
-    if not 0 < ctas < 1 << MOST_CTAS:
-        fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
-    return lowering.emitter.pure("mov.b16", ctas)
-
-
-@lowers(TensorStoreOp)
-def _store(lowering: KernelLowering, op: TensorStoreOp) -> None:
-    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
-    lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, box, place, guard=_one(lowering, op, op.by, op.each_warpgroup))
-
-
-@lowers(ExpectOp)
-def _expect(lowering: KernelLowering, op: ExpectOp) -> None:
-    place, bytes = barrier_address(lowering, op, op.barriers, op.number), op.bytes.value.data
-    guard = _one(lowering, op, op.by)
-    lowering.emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", SINK, place, bytes, guard=guard)
-
-
-@lowers(BulkCommitOp)
-def _bulk_commit(lowering: KernelLowering, op: BulkCommitOp) -> None:
-    lowering.emitter.emit("cp.async.bulk.commit_group", guard=_one(lowering, op, op.by, op.each_warpgroup))
-
-
-@lowers(BulkWaitOp)
-def _bulk_wait(lowering: KernelLowering, op: BulkWaitOp) -> None:
-    opcode = f"cp.async.bulk.wait_group{'' if op.read is None else '.read'}"
-    guard = _one(lowering, op, op.by, op.each_warpgroup)
-    lowering.emitter.emit(opcode, op.pending.value.data, guard=guard)
-
-
-@lowers(ProxyFenceOp)
-def _proxy_fence(lowering: KernelLowering, _: ProxyFenceOp) -> None:
-    lowering.emitter.emit("fence.proxy.async.shared::cta")

@@ -19,7 +19,7 @@ from ...dialect.isa.targets import target as target_row
 from ...dialect.schedule import Schedule
 from ...passes.linalg.product import read
 from ...passes.pipeline import lower, standard_pipeline
-from ...passes.schedule.choice import candidates, products, spread
+from ...passes.schedule.candidates import candidates, products, spread
 from ...passes.schedule.override import AT, Tuned, key_of
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow

@@ -18,9 +18,8 @@ from ..base.errors import ArgumentError
 from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
 from ..numerics.array import Array
 from .batches import run
-from .machine.events import Observer, Observers
 from .machine.functions import Functions
-from .machine.kernel import DecodedKernel, KernelDecoder, size_of
+from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, size_of
 from .machine.machine import KernelRun, Stats
 from .machine.memory import (
     Buffer,

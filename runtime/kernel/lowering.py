@@ -20,7 +20,7 @@ from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
-from ...passes.pipeline import DEFAULT_TARGET, PARTS, lower, standard_pipeline
+from ...passes.pipeline import DEFAULT_TARGET, PARTS, can_apply, lower, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Signature
@@ -125,6 +125,8 @@ def without_tensors(module: ModuleOp) -> None:
     Raises:
         CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
     """
+    if not can_apply("warp-bufferize", module):
+        return
     from ...passes.linalg.generalize import generalize, is_generalized
 
     if any(map(is_generalized, module.walk())):

@@ -92,7 +92,7 @@ def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
     if effects.root == "st":
         for target in _names([first]) if effects.space == "param" else [MEMORY]:
             yield target, list(_names(rest))
-    elif effects.row is None or effects.row.slots[0].written:
+    elif effects.row is None or effects.row.operands[0].written:
         loads = effects.has_address and effects.space != "param"
         for target in _names([first]):
             yield target, [MEMORY] if loads else list(_names(rest))

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from ...dialect.conversions.algebra import Conversion, LayoutMismatchError, convert, tiled
 from ...dialect.isa import families
-from ...dialect.isa.form import Form, ProductForm
-from ...dialect.isa.mma import Mma, MmaSparse
-from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ...dialect.isa.form import Form
+from ...dialect.isa.mma import Mma
+from ...dialect.isa.moves import LoadMatrix, StoreMatrix
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
@@ -65,58 +65,37 @@ def shown(operand: str) -> str:
 
 def operands(form: Form) -> tuple[str, ...]:
     """The operands of a form that have a layout."""
-    match form:
-        case ProductForm():
-            sparse = ("e",) if isinstance(form, MmaSparse) else ()
-            return ("a", "b", "c", "d", *sparse, *(("scale_a", "scale_b") if form.scale else ()))
-        case Wgmma():
-            return ("a", "d", "e") if form.metadata else ("a", "d")
-        case LoadMatrix():
-            return ("d",)
-        case StoreMatrix():
-            return ("r",)
-        case MoveMatrix():
-            return ("a", "d")
-        case _:
-            return ()
+    return tuple(form.layouts)
 
 
 def layout(form: Form, operand: str) -> Layout:
-    """The layout of an operand that `operands` names."""
-    match form:
-        case ProductForm() if operand in ("scale_a", "scale_b") and form.scale:
-            return form.scale.layout(operand[-1])
-        case MmaSparse() if operand == "e":
-            return form.metadata
-        case Wgmma() if operand == "e" and form.metadata:
-            return form.metadata
-        case ProductForm() | Wgmma():
-            return form.layout(operand)
-        case MoveMatrix() if operand == "a":
-            return form.source
-        case LoadMatrix() | StoreMatrix() | MoveMatrix():
-            return form.layout
-        case _:
-            raise WarploomError(f"{form.spelling} has no operand {shown(operand)} with a layout")
+    """The layout of an operand that `operands` names.
+
+    Raises:
+        WarploomError: for another operand.
+    """
+    if operand not in form.layouts:
+        raise WarploomError(f"{form.spelling} has no operand {shown(operand)} with a layout")
+    return form.layouts[operand]
 
 
 def short(form: Form, operand: str = "a") -> str:
     """A short name that `find` takes for this operand of a form: "mma.m16n8k16.f16"."""
     if isinstance(form, Wgmma):
-        name = "wgmma.mma_async.sp" if form.granularity else "wgmma.mma_async"
+        name = "wgmma.mma_async.sp" if form.sparse else "wgmma.mma_async"
         return ".".join([name, str(form.shape), *dict.fromkeys((form.a.name, form.b.name))])
-    if not isinstance(form, ProductForm):
+    if not isinstance(form, Mma):
         dropped = {"sync", "aligned", "shared", "shared::cta"}
         return ".".join(word for word in form.spelling.split(".") if word not in dropped)
-    words = ["mma.sp" if isinstance(form, MmaSparse) else "mma", str(form.shape)]
-    if isinstance(form, Mma) and form.products > 1:
+    words = ["mma.sp" if form.sparse else "mma", str(form.shape)]
+    if form.products > 1:
         words += [form.a_layout, form.b_layout]
     if form.kind:
         words.append(f"kind::{form.kind}")
     if operand.startswith("scale") and form.scale and form.scale.written:
         words.append(f"scale_vec::{form.scale.vector}X")
     words += [form.a.name] if form.a == form.b else [form.a.name, form.b.name]
-    if operand in ("c", "d") and isinstance(form, Mma) and form.products > 1:
+    if operand in ("c", "d") and form.products > 1:
         words = [*words[:-1], form.d.name, form.a.name, form.b.name, form.c.name]
     return ".".join(words)
 
@@ -217,7 +196,7 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
     That is the type of the operand, if that is A or B, and of A otherwise; of C and D too if A never has it.
     """
     types = [word for word in instruction.split(".") if word in ELEMENT_TYPES]
-    products = [form for form in forms if isinstance(form, ProductForm | Wgmma)]
+    products = [form for form in forms if isinstance(form, Mma | Wgmma)]
     if len(types) != 1 or not products:
         return forms
     roles = {"b": "b", "c": "ac", "d": "ad"}.get(operand, "a")

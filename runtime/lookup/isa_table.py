@@ -15,15 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ...dialect.isa.families import FAMILIES, SECTIONS, order
-from ...dialect.isa.form import Form, ProductForm, Shape
-from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ...dialect.isa.form import Form, Shape
+from ...dialect.isa.row import Row
 from ...dialect.isa.targets import NEWEST, TARGETS, Target, UnknownTargetError, Version
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES, ElementType
-from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ...dialect.ptx.instructions import ROWS
-from ...dialect.ptx.rows.grammar import Row, pieces
+from ...dialect.ptx.rows.grammar import PatternRow, pieces
 from ..base.errors import WarploomError
 
 # The support table: which forms of which instructions there are, where, and since when. All of it from the rows.
@@ -159,10 +158,8 @@ def _has(form: Form, query: Query) -> bool:
     return query.type is None or query.type in _types(form)
 
 
-def _available(form: Form, target: Target | None, version: Version | None) -> bool:
-    if target is None:
-        return version is None or form.ptx <= version
-    since = form.since(target)
+def _available(row: Row, target: Target | None, version: Version | None) -> bool:
+    since = row.since(target) if target else row.ptx
     return since is not None and (version is None or since <= version)
 
 
@@ -171,8 +168,7 @@ def lines(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
     on = as_target(target)
     groups: dict[tuple[str, str, str], list[Form]] = {}
     for form in found:
-        since = (form.since(on) if on else None) or form.ptx
-        groups.setdefault((form.section, version_text(since), form.requirement()), []).append(form)
+        groups.setdefault((form.section, _since(form, on), form.requirement()), []).append(form)
     return tuple(
         Line(*key, text, count)
         for key, group in groups.items()
@@ -183,6 +179,11 @@ def lines(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
 def expanded(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
     """A line for each form."""
     return tuple(line for form in found for line in lines((form,), target))
+
+
+def _since(row: Row, target: Target | None) -> str:
+    """The PTX version since when a target has a row, or that which introduced it."""
+    return version_text((row.since(target) if target else None) or row.ptx)
 
 
 Pattern = tuple[frozenset[str], ...]
@@ -277,6 +278,7 @@ def by_section(found: Sequence[Line]) -> dict[str, list[Line]]:
 
 
 _OF_ALL = ("section", "ptx", "sm", "only")
+_OF_SLOT = ("name", "kind", "type", "count", "optional", "values")
 
 
 def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
@@ -292,8 +294,8 @@ def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
         "requirement": form.requirement(),
         "targets": {name: version_text(version) for name, version in since.items()},
         "fields": {name: value for name, value in _fields(form) if name not in _OF_ALL},
-        "operands": [dataclasses.asdict(operand) for operand in form.operands],
-        "layouts": {name: str(layout) for name, layout in _layouts(form)},
+        "operands": [{name: getattr(slot, name) for name in _OF_SLOT} for slot in form.operands],
+        "layouts": {name: str(layout) for name, layout in form.layouts.items()},
     }
 
 
@@ -314,25 +316,10 @@ def _plain(value: object) -> Json:
     return dict(_fields(value))
 
 
-def _layouts(form: Form) -> Iterator[tuple[str, Layout]]:
-    if isinstance(form, Wgmma):
-        yield from ((role, form.layout(role)) for role in "ad")
-        if form.metadata:
-            yield "e", form.metadata
-    elif isinstance(form, ProductForm):
-        yield from ((role, form.layout(role)) for role in "abcd")
-        if metadata := getattr(form, "metadata", None):
-            yield "e", metadata
-        if form.scale:
-            yield from ((f"scale_{role}", form.scale.layout(role)) for role in "ab")
-    elif isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
-        yield ("r" if isinstance(form, StoreMatrix) else "d"), form.layout
-
-
 # The support table of the other instructions, those that are no matrix instructions: a line for each row.
 
 
-def rows(query: Query) -> tuple[Row, ...]:
+def rows(query: Query) -> tuple[PatternRow, ...]:
     """The rows of the instruction that a query names, in the order of the manual; none for a matrix instruction.
 
     Raises:
@@ -346,39 +333,33 @@ def rows(query: Query) -> tuple[Row, ...]:
     if named and (query.type or query.shape):
         raise WarploomError(f"only matrix instructions are asked for by type and shape, got {name}")
     target, version = as_target(query.target), as_version(query.ptx)
-    found = [row for row in named if _row_has(row, target, version)]
+    found = [row for row in named if _available(row, target, version)]
     if named and not found:
         needed = dict.fromkeys(f"PTX {version_text(row.ptx)} and {row.requirement()}" for row in named)
         raise WarploomError(f"there is no form of {query}; needed: {'; or '.join(needed)}")
     return tuple(found)
 
 
-def _row_has(row: Row, target: Target | None, version: Version | None) -> bool:
-    since = row.since(target) if target else row.ptx
-    return since is not None and (version is None or since <= version)
-
-
-def row_lines(found: Sequence[Row], query: Query, every: bool = False) -> tuple[Line, ...]:
+def row_lines(found: Sequence[PatternRow], query: Query, every: bool = False) -> tuple[Line, ...]:
     """The rows as patterns, or a line for each of their spellings."""
     target = as_target(query.target)
     table: list[Line] = []
     for row in found:
         for text, count in [(s, 1) for s in row.spellings()] if every else [(_shown(row), row.size)]:
-            since = (row.since(target) if target else None) or row.ptx
-            operands = f"  {row.operands}" if row.operands else ""
-            table.append(Line(row.section, version_text(since), row.requirement(), f"{text}{operands}", count))
+            operands = f"  {row.notation}" if row.notation else ""
+            table.append(Line(row.section, _since(row, target), row.requirement(), f"{text}{operands}", count))
     return tuple(table)
 
 
-def row_objects(found: Sequence[Row], query: Query) -> list[dict[str, Json]]:
+def row_objects(found: Sequence[PatternRow], query: Query) -> list[dict[str, Json]]:
     """The fields of the rows, and since when the target has them."""
     target = as_target(query.target)
     return [
         {
             "spelling": _shown(row),
-            "operands": row.operands,
+            "operands": row.notation,
             "section": row.section,
-            "ptx": version_text((row.since(target) if target else None) or row.ptx),
+            "ptx": _since(row, target),
             "requirement": row.requirement(),
             "interpreter": row.means,
         }
@@ -386,7 +367,7 @@ def row_objects(found: Sequence[Row], query: Query) -> list[dict[str, Json]]:
     ]
 
 
-def _shown(row: Row) -> str:
+def _shown(row: PatternRow) -> str:
     """A row's spelling as the table writes those of matrix instructions."""
     text = ""
     for piece in pieces(row.spelling):
@@ -410,26 +391,16 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
     Raises:
         WarploomError: if there is no such form, or no such thing as is asked for.
     """
-    if others := rows(query):
-        return _other(others, query, every, as_objects)
-    found = forms(query)
+    others = rows(query)
+    found = () if others else forms(query)
     if as_objects:
-        print(json.dumps([as_json(form, query.target) for form in found], indent=1))
+        objects = row_objects(others, query) if others else [as_json(form, query.target) for form in found]
+        print(json.dumps(objects, indent=1))
         return 0
-    if not found:
+    if not others and not found:
         raise WarploomError(_nothing(query))
-    return _print(expanded(found, query.target) if every else lines(found, query.target), query)
-
-
-def _other(found: Sequence[Row], query: Query, every: bool, as_objects: bool) -> int:
-    """The same of instructions that are no matrix instructions."""
-    if as_objects:
-        print(json.dumps(row_objects(found, query), indent=1))
-        return 0
-    return _print(row_lines(found, query, every), query)
-
-
-def _print(table: Sequence[Line], query: Query) -> int:
+    every_form = expanded if every else lines
+    table = row_lines(others, query, every) if others else every_form(found, query.target)
     if sys.stdout.isatty():
         _tables(table, query)
     else:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ...dialect.isa.form import BlockScale, ProductForm, register_type
-from ...dialect.isa.mma import Granularity, Mma, MmaSparse
+from ...dialect.isa.form import BlockScale, Granularity, ProductForm, register_type
+from ...dialect.isa.mma import Mma
 from ...dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import SWIZZLES, UNIT, MatrixDescriptor, Wgmma, rows
@@ -33,7 +33,7 @@ def held(fragment: Fragment) -> tuple[RegisterFormat, ...]:
     """How registers hold the fragment, for each width of its elements."""
     groups: dict[tuple[int, str, int], dict[str, None]] = {}
     for form in fragment.forms:
-        if isinstance(form, ProductForm):
+        if isinstance(form, Mma):
             element = form.element(fragment.operand)
             bits = form.container_bits(fragment.operand) if fragment.operand in "ab" else element.bits
             key = bits, register_type(element), form.registers(fragment.operand)
@@ -50,14 +50,14 @@ def picture(fragment: Fragment) -> Picture:
     form, operand = fragment.form, fragment.operand
     if isinstance(form, LoadMatrix | StoreMatrix | MoveMatrix):
         return _move(fragment, form)
-    if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "e":
+    if isinstance(form, ProductForm) and form.granularity and operand == "e":
         return _metadata(fragment, form.granularity)
     if isinstance(form, ProductForm) and form.scale and operand.startswith("scale"):
         return _scales(fragment, form.scale)
     notes = [_packing(fragment.operand, how) for how in held(fragment)]
     if isinstance(form, Wgmma) and operand == "d":
         notes.insert(0, "Eight columns of D; the next eight are the next elements of the same threads.")
-    if isinstance(form, MmaSparse | Wgmma) and form.granularity and operand == "a":
+    if isinstance(form, ProductForm) and form.sparse and operand == "a":
         notes.insert(0, "Columns are the stored elements of A; the metadata, operand E, says where they belong.")
     notes.append(_source(fragment, "element"))
     types = ", ".join(dict.fromkeys(name for how in held(fragment) for name in how.types))
@@ -76,11 +76,11 @@ def _instruction(fragment: Fragment) -> str:
     """The words that all forms of the fragment have: "mma.m16n8k16"."""
     form = fragment.form
     if isinstance(form, Wgmma):
-        return f"wgmma.mma_async{'.sp' if form.granularity else ''}.m64nNk{form.shape.k}"
-    if not isinstance(form, ProductForm):
+        return f"wgmma.mma_async{'.sp' if form.sparse else ''}.m64nNk{form.shape.k}"
+    if not isinstance(form, Mma):
         return short(form)
-    words = ["mma.sp" if isinstance(form, MmaSparse) else "mma", str(form.shape)]
-    if isinstance(form, Mma) and form.products > 1:
+    words = ["mma.sp" if form.sparse else "mma", str(form.shape)]
+    if form.products > 1:
         layouts = {(f.a_layout, f.b_layout) for f in fragment.forms if isinstance(f, Mma)}
         if fragment.operand in "ab":
             words.append(form.a_layout if fragment.operand == "a" else f"*.{form.b_layout}")
@@ -104,7 +104,7 @@ def _metadata(fragment: Fragment, chunk: Granularity) -> Picture:
     def label(first: int, count: int) -> str:
         return f"[{4 * (first + count) - 1}:{4 * first}]"
 
-    types = ", ".join(dict.fromkeys(f.a.name for f in fragment.forms if isinstance(f, MmaSparse | Wgmma)))
+    types = ", ".join(dict.fromkeys(f.a.name for f in fragment.forms if isinstance(f, ProductForm)))
     return Picture(
         f"{_instruction(fragment)}, E: metadata of A, {types}",
         panels(fragment.layout, label, {"f": "sparsity selector"}),

@@ -18,11 +18,11 @@ from functools import cache
 from types import MappingProxyType
 
 from ...dialect.isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
-from ...dialect.isa.mma import Mma, MmaSparse
+from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 
-Row = Mma | MmaSparse | Wgmma | WmmaMma
+Row = Mma | Wgmma | WmmaMma
 
 FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
     "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
@@ -223,19 +223,14 @@ _FAMILIES = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8", "s4": "in
 
 def family(row: Row) -> str:
     """The family of an instruction's operands, as `Arithmetic.family` has it."""
-    if isinstance(row, Mma | MmaSparse) and row.kind:
+    if row.kind:
         return KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind
-    if isinstance(row, Mma) and row.products > 1:
+    if row.products > 1:
         return "m8n8k4"
     if isinstance(row, WmmaMma) and row.a.name == "tf32":
         return "wmma tf32"
     name = _FAMILIES.get(row.a.name, row.a.name)
     return f"wgmma {name}" if isinstance(row, Wgmma) else name
-
-
-def is_sparse(row: Row) -> bool:
-    """Whether half of A is stored."""
-    return isinstance(row, MmaSparse) or (isinstance(row, Wgmma) and row.granularity is not None)
 
 
 @cache
@@ -250,7 +245,7 @@ def arithmetic(target: str, row: Row) -> Arithmetic:
     match = re.fullmatch(r"sm_(\d+)[af]?", target)
     if match is None:
         raise ValueError(f"unknown target '{target}'; a target is written like sm_90a")
-    wanted, sparse = family(row), is_sparse(row)
+    wanted, sparse = family(row), row.sparse
     known = [a for a in ROWS if a.family == wanted and a.sparse == sparse]
     older = [a for a in known if a.sm <= int(match[1])]
     if not older:

@@ -8,9 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from ...dialect.isa.mma import Granularity, Mma, MmaSparse
+from ...dialect.isa.form import Granularity, ProductForm
 from ...dialect.isa.types import ElementType, element_type
-from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.layouts.layout import Layout
 from . import f64 as numerics_f64
@@ -88,7 +87,7 @@ def _places(layout: Layout, selector: int) -> tuple[Array, Array]:
     return lanes, nibbles.astype(np.uint32)
 
 
-def columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+def columns(row: ProductForm, words: Array, selector: int) -> Array:
     """Which column of A each stored element belongs to: (k / 2, m, warps), for metadata words (32 lanes, warps), or of
     warpgroups (128 threads, groups).
 
@@ -251,7 +250,7 @@ class MatrixProduct:
     @property
     def kind(self) -> str:
         """The `.kind` of the narrow floating-point types, or ""."""
-        return self.row.kind if isinstance(self.row, Mma | MmaSparse) else ""
+        return self.row.kind
 
 
 def _clamped(words: Array, type: ElementType) -> Array:
@@ -278,7 +277,7 @@ def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: SideOpe
     else:
         left = spread_multiplicand(a, extras.columns, len(b), row.a, p.kind)
     right = multiplicand(b, row.b, p.kind)
-    if extras.scale_a is None or extras.scale_b is None or not isinstance(row, Mma | MmaSparse) or row.scale is None:
+    if extras.scale_a is None or extras.scale_b is None or row.scale is None:
         return fdp(p.core, left, right, c, d)
     (sa, ea), (sb, eb) = (decoded(s[0], row.scale.type) for s in (extras.scale_a, extras.scale_b))
     result = fdp(p.core, left, right, c, d, ea[:, None] + eb[None])
@@ -295,12 +294,12 @@ def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands
 
 
 def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    return numerics_f64.chain(a, b, c, getattr(p.row, "rounding", "") or "rn")
+    return numerics_f64.chain(a, b, c, p.row.rounding or "rn")
 
 
 def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     row = p.row
-    if extras.scale_a is None or extras.scale_b is None or not isinstance(row, Mma | MmaSparse) or row.scale is None:
+    if extras.scale_a is None or extras.scale_b is None or row.scale is None:
         raise ValueError(f"{row.spelling} has no scales")
     x, y = (small_values(t).take(small_codes(w, t, p.kind)) for w, t in ((a, row.a), (b, row.b)))
     dots, sizes = (group_dots(*pair, len(a) // 16, extras.columns) for pair in ((x, y), (np.abs(x), np.abs(y))))

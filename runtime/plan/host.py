@@ -11,10 +11,11 @@ from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.printer import Printer
 
+from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.mlir.contraction import METADATA
+from ...dialect.nest import Nest
 from ...dialect.schedule import Schedule
 from ...dialect.warp.assumptions import IsDivisibleOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
@@ -116,7 +117,7 @@ def signature(function: func.FuncOp) -> Signature:
     if not structured:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
         return Signature(function.sym_name.data, parameters, everything, frozenset())
-    outputs = (root(v) for op in structured for v in _outputs(op))
+    outputs = (root(v) for op in structured for v in ((op.d,) if isinstance(op, MatmulOp) else op.outputs))
     written = {v.index for v in outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
@@ -133,8 +134,8 @@ def _metadata(op: Structured) -> tuple[int, str] | None:
         place = position.index if isinstance(position, BlockArgument) else None
     else:
         place = number.value.data if isinstance(number, IntegerAttr) else None
-    kind = _inputs(op)[0].type if place is not None else None
-    return (place, str(kind.element_type)) if place is not None and kind is not None and _is_array(kind) else None
+    kind = _accesses(op)[0][0].type
+    return (place, str(kind.element_type)) if place is not None and _is_array(kind) else None
 
 
 def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
@@ -143,10 +144,10 @@ def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple
     groups: list[set[tuple[SSAValue, int]]] = []
     for op in ops:
         loops: dict[int, set[tuple[SSAValue, int]]] = {}
-        for value, map_ in zip((*_inputs(op), *_outputs(op)), _maps(op), strict=False):
-            for dimension, e in enumerate(map_.results):
-                if isinstance(e, AffineDimExpr):
-                    loops.setdefault(e.position, set()).add((value, dimension))
+        for value, along in _accesses(op):
+            for dimension, loop in enumerate(along):
+                if loop != FIXED:
+                    loops.setdefault(loop, set()).add((value, dimension))
         for places in loops.values():
             apart = [group for group in groups if group.isdisjoint(places)]
             groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
@@ -161,52 +162,33 @@ def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple
 
 def _product(op: Structured) -> Problem | None:
     """The sizes of a matrix product: loops over rows of A and C, columns of B and C, A and B, and all three."""
-    maps = _maps(op)
-    values = (*_inputs(op), *_outputs(op))
-    if len(values) < 3 or len(maps) != len(values):
-        return None
     # More inputs than two are scalars, such as zero points.
-    operands = [(value, map_) for value, map_ in zip(values, maps, strict=True) if map_.results]
-    if len(operands) != 3 or not all(isinstance(e, AffineDimExpr) for _, m in operands for e in m.results):
+    accesses = [(value, loops) for value, loops in _accesses(op) if loops]
+    if len(accesses) != 3:
         return None
-    loops: dict[int, tuple[int, set[int]]] = {}
-    for i, (value, map_) in enumerate(operands):
-        if not _is_array(value.type) or len(value.type.get_shape()) != len(map_.results):
+    sizes: dict[int, int] = {}
+    for value, loops in accesses:
+        shape = value.type.get_shape() if _is_array(value.type) else ()
+        if len(shape) != len(loops) or min(shape) < 0:
             return None
-        if min(value.type.get_shape(), default=0) < 0:
-            return None
-        for extent, e in zip(value.type.get_shape(), map_.results, strict=True):
-            if isinstance(e, AffineDimExpr):
-                loops.setdefault(e.position, (extent, set()))[1].add(i)
-    kinds = ({0, 2}, {1, 2}, {0, 1}, {0, 1, 2})
-    if any(members not in kinds for _, members in loops.values()) or {0, 1} not in (s for _, s in loops.values()):
+        sizes = dict(zip(loops, shape, strict=True)) | sizes
+    a, b, c = (set(loops) for _, loops in accesses)
+    kinds = ((a & c) - b, (b & c) - a, (a & b) - c, a & b & c)
+    if FIXED in sizes or not kinds[2] or set().union(*kinds) != sizes.keys():
         return None
-    return Problem(*(prod(extent for extent, members in loops.values() if members == kind) for kind in kinds))
+    return Problem(*(prod(sizes[loop] for loop in loops) for loops in kinds))
 
 
 def _is_structured(op: Operation) -> TypeGuard[Structured]:
     return isinstance(op, LinalgStructuredOperation | MatmulOp)
 
 
-def _inputs(op: Structured) -> Sequence[SSAValue]:
-    """Of a `warp.matmul` the matrices alone."""
-    return op.matrices if isinstance(op, MatmulOp) else op.inputs
-
-
-def _touched(op: Structured) -> Sequence[SSAValue]:
-    """All that an operation reads or writes."""
-    return op.memories if isinstance(op, MatmulOp) else op.operands
-
-
-def _outputs(op: Structured) -> Sequence[SSAValue]:
-    return (op.d,) if isinstance(op, MatmulOp) else op.outputs
-
-
-def _maps(op: Structured) -> list[AffineMap]:
-    """The indexing maps of inputs and outputs."""
+def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
+    """What an operation reads and then writes, of a `warp.matmul` the matrices alone, each with the loops that its
+    dimensions run along."""
     if isinstance(op, MatmulOp):
-        return list(op.maps)
-    return [attribute.data for attribute in op.get_indexing_maps()]
+        return list(zip((*op.matrices, op.d), map(loops_of, op.maps), strict=False))
+    return [(access.value, access.loops) for access in Nest.of(op).accesses]
 
 
 def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
@@ -215,7 +197,8 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
     """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
-    first = next((op for op in ops if any(root(value) == argument for value in _touched(op))), None)
+    touched = ((op, op.memories if isinstance(op, MatmulOp) else op.operands) for op in ops)
+    first = next((op for op, values in touched if argument in map(root, values)), None)
     if first is not None and not isinstance(first.parent_op(), func.FuncOp):
         return False  # it may have no turn
     if isinstance(first, MatmulOp):
@@ -223,10 +206,10 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
         return first.c is None and argument == first.d and argument not in map(root, others)
     if first is None or argument in map(root, first.inputs) or argument not in first.outputs:
         return False
-    number = list(first.operands).index(argument)
-    loops = first.get_indexing_maps().data[number].data
-    every = sorted(e.position for e in loops.results if isinstance(e, AffineDimExpr)) == list(range(loops.num_dims))
-    return every and not first.body.block.args[number].uses
+    nest = Nest.of(first)
+    access = next(access for access in nest.writes if access.value is argument)
+    every = sorted(loop for loop in access.loops if loop != FIXED) == list(range(nest.loops))
+    return every and not access.element.uses
 
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:

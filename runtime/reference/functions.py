@@ -18,7 +18,7 @@ from ...dialect.isa.mma import blocks
 from ...dialect.isa.targets import target as target_row
 from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.mlir.affine import loops_of
-from ...dialect.nest import Access, Nest
+from ...dialect.nest import Nest, NestAccess
 from ...dialect.schedule import Schedule
 from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, PointwiseOp
@@ -53,8 +53,8 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
         return found
     block, product = op.epilogue.body.block, op.epilogue.body.block.args[0]
     placed = [(product, op.maps[2]), *op.placed_operands]
-    reads = tuple(Access(value, map_, element) for (value, map_), element in zip(placed, block.args, strict=True))
-    nest = Nest(op.maps[2].num_dims, (), reads, (Access(op.d, op.maps[2], op.d),), block)
+    reads = tuple(NestAccess(value, map_, element) for (value, map_), element in zip(placed, block.args, strict=True))
+    nest = Nest(op.maps[2].num_dims, (), reads, (NestAccess(op.d, op.maps[2], op.d),), block)
     return elementwise(op, nest, {**scope, product: found})[0]
 
 

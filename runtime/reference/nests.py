@@ -18,19 +18,19 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstan
 from ...dialect.mlir.affine import FIXED, is_plain, steps_of, windows
 from ...dialect.mlir.bodies import Factor, Weighted, weighted
 from ...dialect.mlir.contraction import METADATA
-from ...dialect.nest import Access, Combination, Nest
+from ...dialect.nest import Combination, Nest, NestAccess
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, operations
 from .product import ACCUMULATORS, ROUNDINGS, Accumulator, History, Reference, expanded, product_of
 
-Scope: TypeAlias = Mapping[SSAValue, Reference]
+Arrays: TypeAlias = Mapping[SSAValue, Reference]
 """The arrays that values stand for."""
 
 # Operands along loops.
 
 
-def sizes_of(nest: Nest, scope: Scope) -> list[int]:
+def sizes_of(nest: Nest, scope: Arrays) -> list[int]:
     """The size of each loop."""
     sizes = [1] * nest.loops
     for access in nest.accesses:
@@ -115,7 +115,7 @@ SUBTRACTED = "arith.subf"
 PRODUCTS = ("arith.mulf", "arith.muli")
 
 
-def evaluate_nest(op: LinalgStructuredOperation, scope: Scope, accumulator: Accumulator) -> list[Reference] | None:
+def evaluate_nest(op: LinalgStructuredOperation, scope: Arrays, accumulator: Accumulator) -> list[Reference] | None:
     """What an operation leaves in each of its outputs; None if it has no meaning here."""
     nest = Nest.of(op)
     zeros = [i for i, value in enumerate(op.inputs) if not scope[value].value.ndim and not scope[value].value]
@@ -127,7 +127,7 @@ def evaluate_nest(op: LinalgStructuredOperation, scope: Scope, accumulator: Accu
     return None if reduction is None or not _reduces(nest, reduction) else [_reduced(op, nest, reduction, scope)]
 
 
-def elementwise(op: Operation, nest: Nest, scope: Scope) -> list[Reference]:
+def elementwise(op: Operation, nest: Nest, scope: Arrays) -> list[Reference]:
     """What an elementwise operation leaves in each of its outputs."""
     sizes = sizes_of(nest, scope)
     inputs = _inputs(op, nest, scope, sizes)
@@ -164,7 +164,7 @@ def _reduces(nest: Nest, how: Combination) -> bool:
     return sorted(nest.writes[0].loops) == kept and how.by.name in (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
 
 
-def _reduced(op: Operation, nest: Nest, how: Combination, scope: Scope) -> Reference:
+def _reduced(op: Operation, nest: Nest, how: Combination, scope: Arrays) -> Reference:
     """What an operation that reduces leaves in its output."""
     (written,), sizes = nest.writes, sizes_of(nest, scope)
     out, made = scope[written.value], evaluate(nest.body, how.value, _inputs(op, nest, scope, sizes))
@@ -201,11 +201,11 @@ def _combined(by: str, start: Bounded, terms: Bounded, unit: float) -> Bounded:
     return Bounded(total, np.where(np.isinf(error).any(axis=-1), np.inf, np.where(np.isfinite(total), off, 0.0)))
 
 
-def _history(nest: Nest, scope: Scope, own: History) -> History:
+def _history(nest: Nest, scope: Arrays, own: History) -> History:
     return own.after(*(scope[access.value].history for access in nest.used))
 
 
-def _inputs(op: Operation, nest: Nest, scope: Scope, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
+def _inputs(op: Operation, nest: Nest, scope: Arrays, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
     """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
     inputs: dict[SSAValue, Bounded] = {value: bounded(found) for value, found in scope.items() if found.value.ndim == 0}
     for access in nest.used:
@@ -223,7 +223,7 @@ def _inputs(op: Operation, nest: Nest, scope: Scope, sizes: Sequence[int]) -> di
 
 
 def _multiplied(
-    op: LinalgStructuredOperation, nest: Nest, product: Weighted, scope: Scope, accumulator: Accumulator
+    op: LinalgStructuredOperation, nest: Nest, product: Weighted, scope: Arrays, accumulator: Accumulator
 ) -> Reference:
     """What an operation that adds products leaves in its output."""
     sizes, weight = sizes_of(nest, scope), _weight(product, scope)
@@ -243,7 +243,7 @@ def _multiplied(
     return product_of(op, factors, scope[written.value], [*maps, letters(written.loops)], accumulator)
 
 
-def _weight(body: Weighted, scope: Scope) -> float:
+def _weight(body: Weighted, scope: Arrays) -> float:
     """What a product is multiplied with before it is added."""
     weight = -1.0 if body.negated else 1.0
     for value in body.weights:
@@ -253,7 +253,7 @@ def _weight(body: Weighted, scope: Scope) -> float:
     return weight
 
 
-def _dense(op: LinalgStructuredOperation, access: Access, scope: Scope) -> Reference:
+def _dense(op: LinalgStructuredOperation, access: NestAccess, scope: Arrays) -> Reference:
     """An input; of a sparse A, the matrix that it stands for."""
     stored, words, function = scope[access.value].stored(), op.attributes.get(METADATA), op.parent_op()
     if access.value is not op.inputs[0] or not isinstance(words, IntegerAttr) or not isinstance(function, func.FuncOp):

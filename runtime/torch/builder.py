@@ -26,9 +26,9 @@ from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
 from xdsl.dialects.utils import split_dynamic_index_list
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.generic import GenericOp
 from .scalars import (
@@ -183,7 +183,7 @@ class FunctionBuilder(Builder):
         if len(kept) < rank:
             elements.append(inside.loaded(block.args[-1], out.dtype))
         inside.insert(YieldOp(inside.stored(body(inside, elements), out.dtype)))
-        maps = [map_of(rank, loops) for loops in (*(operand.loops for operand in operands), kept)]
+        maps = [AffineMapAttr(map_along(rank, loops)) for loops in (*(operand.loops for operand in operands), kept)]
         kinds = [IteratorTypeAttr.parallel() if d in kept else IteratorTypeAttr.reduction() for d in range(rank)]
         op = GenericOp(inputs, [out.tensor], Region(block), maps, kinds, [out.tensor.type])
         return replace(out, tensor=self.insert(op).results[0])
@@ -199,7 +199,8 @@ class FunctionBuilder(Builder):
         """The product of two operands, summed over the last loop; the result of this shape has the others."""
         out = self.filled(shape, dtype, 0)
         inputs, rank = [operand.value.tensor for operand in operands], len(shape)
-        maps = ArrayAttr(map_of(rank + 1, loops) for loops in (*(operand.loops for operand in operands), range(rank)))
+        along = (*(operand.loops for operand in operands), range(rank))
+        maps = ArrayAttr(AffineMapAttr(map_along(rank + 1, loops)) for loops in along)
         op = kind.build(
             operands=[inputs, [out.tensor]],
             properties={"indexing_maps": maps},
@@ -247,11 +248,6 @@ def _groups_around(kept: Sequence[bool]) -> list[list[int]]:
             groups.append([])
         groups[-1].append(dimension)
     return groups
-
-
-def map_of(rank: int, loops: Sequence[int]) -> AffineMapAttr:
-    """The indexing map of an operand whose dimensions run along some of the loops."""
-    return AffineMapAttr(AffineMap(rank, 0, tuple(map(AffineExpr.dimension, loops))))
 
 
 def tensor_type(shape: Sequence[Size], element: Attribute) -> TensorType[Attribute]:

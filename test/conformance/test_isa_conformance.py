@@ -22,8 +22,9 @@ from ptx_rows import BY_SPELLING
 from samples import FULL, every
 
 from warploom.dialect.isa import families
-from warploom.dialect.isa.form import SCALAR, VECTOR, Form, FormOperand
-from warploom.dialect.isa.mma import Mma, MmaSparse
+from warploom.dialect.isa.form import Form
+from warploom.dialect.isa.mma import Mma
+from warploom.dialect.isa.row import SCALAR, VECTOR, Slot
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.isa.wmma import former_rows
@@ -72,7 +73,7 @@ WARP_LEVEL = [row for row in BY_SPELLING.values() if not isinstance(row, Wgmma)]
 def ours(spelling: str, target: Target, version: Version = CURRENT) -> bool:
     """Whether we take a spelling."""
     row = families.find(spelling)
-    return row is not None and row.available(target, version) is None
+    return row is not None and row.unavailable(target, version) is None
 
 
 def taken(cases: Sequence[Candidate], target: Target, version: Version = CURRENT) -> set[str]:
@@ -142,19 +143,19 @@ def test_rows_are_refused_one_version_below(target: Target) -> None:
     groups: dict[Version, list[Candidate]] = defaultdict(list)
     for since, candidate, row in versions(target):
         below = VERSIONS[VERSIONS.index(since) - 1]
-        assert row.available(target, below) == f"needs PTX {since[0]}.{since[1]}"
+        assert row.unavailable(target, below) == f"needs PTX {since[0]}.{since[1]}"
         if below >= max(target.ptx, OLDEST):
             groups[below].append(candidate)
     for version, cases in groups.items():
         assert not sorted(taken(cases, target, version))[:10], version
 
 
-def widened(operands: Sequence[FormOperand], number: int, by: int) -> list[FormOperand]:
+def widened(operands: Sequence[Slot], number: int, by: int) -> list[Slot]:
     """Operands of which one has more registers."""
     return [replace(o, count=o.count + by) if i == number else o for i, o in enumerate(operands)]
 
 
-def text(operand: FormOperand) -> str:
+def text(operand: Slot) -> str:
     """An operand in PTX."""
     letter = {"f32": "f", "f64": "d", "s32": "s"}.get(operand.type, "r")
     if operand.kind == VECTOR:
@@ -162,7 +163,7 @@ def text(operand: FormOperand) -> str:
     return {SCALAR: "%r39", "address": "[%p]", "constant": "0", "selector": "{%h0, %h1}"}[operand.kind]
 
 
-def statement(row: Form, operands: Iterable[FormOperand]) -> str:
+def statement(row: Form, operands: Iterable[Slot]) -> str:
     return f"{row.spelling} {', '.join(map(text, operands))};"
 
 
@@ -233,7 +234,7 @@ def test_qualifiers_may_come_in_any_order() -> None:
     assert accepted(lines, LATEST) == set(range(len(lines)))
 
 
-def with_selectors(row: Mma | MmaSparse, a: tuple[int, int], b: tuple[int, int], f: int = 0) -> str:
+def with_selectors(row: Mma, a: tuple[int, int], b: tuple[int, int], f: int = 0) -> str:
     """A product with constant selectors."""
     selectors = {"selector_a": f"{{{a[0]}, {a[1]}}}", "selector_b": f"{{{b[0]}, {b[1]}}}", "f": str(f)}
     return f"{row.spelling} {', '.join(selectors.get(o.name) or text(o) for o in row.operands)};"
@@ -242,9 +243,9 @@ def with_selectors(row: Mma | MmaSparse, a: tuple[int, int], b: tuple[int, int],
 def test_ptxas_takes_the_selectors_that_the_rows_name() -> None:
     lines: list[str] = []
     for row in BY_SPELLING.values():
-        if isinstance(row, MmaSparse):
+        if isinstance(row, Mma) and row.sparse:
             lines += [with_selectors(row, (0, 0), (0, 0), f) for f in row.selectors]
-        if isinstance(row, Mma | MmaSparse) and row.scale:
+        if isinstance(row, Mma) and row.scale:
             ids, a, b = row.scale.byte_ids, row.scale.thread_ids("a"), row.scale.thread_ids("b")
             lines += [with_selectors(row, (byte, thread), (ids[0], b[0])) for byte in ids for thread in a]
             lines += [with_selectors(row, (ids[0], a[0]), (byte, thread)) for byte in ids for thread in b]

@@ -18,9 +18,10 @@ import pytest
 from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffled
 from samples import FULL, every
 
+from warploom.dialect.isa.row import DISCARDED
 from warploom.dialect.isa.targets import TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
-from warploom.dialect.ptx.rows.grammar import Row, pieces
+from warploom.dialect.ptx.rows.grammar import PatternRow, pieces
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.types import REGISTER_BITS, compatible
 from warploom.dialect.ptx.verifier import TargetContext, check
@@ -70,7 +71,7 @@ MOST, COMBINATIONS = 500, 11
 """Of a row with more spellings, those are taken that have each qualifier once; of the others one of so many too."""
 
 
-def least(row: Row) -> tuple[Target, Version]:
+def least(row: PatternRow) -> tuple[Target, Version]:
     """The lowest target and PTX version the row claims, among those that can be assembled for."""
     target = next(t for t in TARGETS.values() if t.sm >= LOWEST.sm and row.runs_on(t))
     return target, max(row.since(target) or row.ptx, target.ptx)
@@ -84,7 +85,7 @@ def accepted(groups: dict[tuple[Target, Version], list[str]]) -> list[str]:
     ]
 
 
-def plainest() -> Iterator[tuple[Row, Row, str]]:
+def plainest() -> Iterator[tuple[PatternRow, PatternRow, str]]:
     """Each row with its plainest spelling, and with those that need more than it does: the row, what that one needs."""
     for row in ROWS:
         first, *others = row.samples()
@@ -93,8 +94,8 @@ def plainest() -> Iterator[tuple[Row, Row, str]]:
             yield row, row.spelled(spelling), spelling
 
 
-def grouped() -> dict[tuple[Target, Version], list[tuple[Row, str]]]:
-    groups: dict[tuple[Target, Version], list[tuple[Row, str]]] = defaultdict(list)
+def grouped() -> dict[tuple[Target, Version], list[tuple[PatternRow, str]]]:
+    groups: dict[tuple[Target, Version], list[tuple[PatternRow, str]]] = defaultdict(list)
     for row in ROWS:
         more = every(row.spellings(), COMBINATIONS) if row.size <= MOST else []
         for spelling in dict.fromkeys((*row.samples(), *more)):
@@ -311,14 +312,14 @@ DISCARDS = 12
 """Of so many rows that write registers, one is tried with `_` in their place."""
 
 
-def discarded(row: Row, spelling: str) -> Iterator[str]:
+def discarded(row: PatternRow, spelling: str) -> Iterator[str]:
     """A spelling with results written as `_`: all of each, the first of a vector, one of a pair, both."""
-    slots = row.slots_of(row.match(spelling) or {})
+    (slots,) = row.signatures_of(row.match(spelling) or {})
     for line in instructions(row, [spelling]):
         opcode, _, rest = line.rstrip(";").partition(" ")
         operands = re.split(r", (?![^{]*\})(?![^\[]*\])", rest)
         for at, slot in enumerate(slots):
-            if slot.written and slot.kind != "_":
+            if slot.written and slot.kind != DISCARDED:
                 for other in sinks(operands[at], pair=bool(slot.pair)):
                     yield f"{opcode} {', '.join((*operands[:at], other, *operands[at + 1 :]))};"
 
@@ -335,7 +336,7 @@ def sinks(operand: str, *, pair: bool) -> tuple[str, ...]:
 def test_results_are_discarded_where_ptxas_says() -> None:
     """But for the two results of packed comparisons, which 9.7.7.2 writes `p|q`: ptxas takes one alone, `_` too."""
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
-    for row in every([row for row in ROWS if any(slot.written for slot in row.slots)], DISCARDS):
+    for row in every([row for row in ROWS if any(slot.written for slot in row.operands)], DISCARDS):
         for spelling in {row.samples()[0], row.samples()[-1]}:
             groups[least(row.spelled(spelling))].extend(discarded(row, spelling))
     groups[TARGETS["sm_80"], (7, 0)] += ["mbarrier.arrive.b64 _, [%b64_7];", "mbarrier.arrive_drop.b64 _, [%b64_7];"]

@@ -12,8 +12,8 @@ from products import LIES, Product, Types
 from samples import FULL
 
 from warploom.dialect.isa.types import BY_MLIR_NAME
-from warploom.passes.schedule import resources, warpgroup
-from warploom.passes.schedule.resources import OVERHEADS
+from warploom.passes.schedule import needs, warpgroup
+from warploom.passes.schedule.needs import OVERHEADS
 from warploom.runtime import Kernel, compile
 from warploom.runtime.cuda import ptxas
 
@@ -94,7 +94,7 @@ def test_the_evidence_spills_without_the_row_alone(row: str, monkeypatch: pytest
     assert str(named(evidence)[0]) == evidence.split(" on ")[0]
     assert spills(evidence) == 0
     others = {kind: {name: more for name, more in rows.items() if name != row} for kind, rows in OVERHEADS.items()}
-    monkeypatch.setattr(resources, "OVERHEADS", others)
+    monkeypatch.setattr(needs, "OVERHEADS", others)
     assert spills(evidence) > 0
 
 

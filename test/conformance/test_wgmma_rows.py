@@ -12,7 +12,7 @@ import pytest
 from assembler import PTXAS
 
 from warploom.dialect.isa import wgmma
-from warploom.dialect.isa.form import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, FormOperand
+from warploom.dialect.isa.row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot
 from warploom.dialect.isa.targets import TARGETS, Version
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
@@ -44,7 +44,7 @@ def registers(letter: str, count: int) -> str:
     return "{" + ", ".join(f"%{letter}{i}" for i in range(count)) + "}"
 
 
-def written(operand: FormOperand, turn: int) -> str:
+def written(operand: Slot, turn: int) -> str:
     """An operand that fits; constants and predicates change with `turn`."""
     if operand.kind == VECTOR:
         return registers("f" if operand.type == "f32" else "r", operand.count)

@@ -13,7 +13,7 @@ from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.form import Form, having
-from warploom.dialect.isa.mma import Mma, MmaSparse
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.types import element_type
 from warploom.dialect.ptx.text.syntax import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
@@ -21,7 +21,7 @@ from warploom.runtime.numerics.fused_sum import scales
 from warploom.runtime.numerics.product import MatrixProduct, SideOperands, columns
 
 Array = NDArray[Any]
-Row = Mma | MmaSparse
+Row = Mma
 ONE = (1, 1, 1)
 WARPS = 4
 NARROW: list[Row] = [
@@ -66,13 +66,13 @@ def executed(row: Row, words: Array, selectors: str) -> Array:
 
 @pytest.mark.parametrize("row", NARROW, ids=lambda r: r.spelling)
 def test_operands_through_registers(row: Row) -> None:
-    case, random = Case(row, 0 if isinstance(row, MmaSparse) else None), Random(row.spelling)
+    case, random = Case(row, 0 if row.sparse else None), Random(row.spelling)
     drawn = matrices(case, random, WARPS)
     if row.kind in ("f8f6f4", "mxf8f6f4"):
         drawn |= {role: drawn[role] << np.uint64(2) for role in "ab" if row.element(role).bits == 4}
     parts = [pack(case, role, drawn[role]) for role in "abc"]
     extras = SideOperands()
-    if isinstance(row, MmaSparse):
+    if row.sparse:
         parts.append(metadata(case, random, WARPS))
         extras = SideOperands(columns(row, parts[-1][:, 0].T, 0))
     if row.scale:

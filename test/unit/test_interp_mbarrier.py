@@ -10,7 +10,7 @@ from interpreted import outputs, per_thread, program
 from numpy.typing import NDArray
 
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.machine.events import Observer
+from warploom.runtime.interp.machine.kernel import Observer
 from warploom.runtime.interp.machine.memory import Buffer
 
 ONE = (1, 1, 1)

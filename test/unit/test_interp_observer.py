@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from interpreted import Array, program
 
-from warploom.runtime.interp.machine.events import Look, MemoryAccess, Observer, Observers, Selection
-from warploom.runtime.interp.machine.kernel import DecodedKernel
+from warploom.runtime.interp.machine.events import Look, MemoryAccess, Selection
+from warploom.runtime.interp.machine.kernel import DecodedKernel, Observer, Observers
 from warploom.runtime.interp.machine.memory import Buffer
 from warploom.runtime.interp.machine.state import State
 

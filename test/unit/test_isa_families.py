@@ -11,9 +11,10 @@ import pytest
 from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa import families, mma, moves, wmma
-from warploom.dialect.isa.form import BlockScale, Form, FormOperand, Shape
-from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, Mma, MmaSparse
+from warploom.dialect.isa.form import BlockScale, Form, Shape
+from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, Mma
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
+from warploom.dialect.isa.row import Slot
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, element_type
 from warploom.dialect.layouts.layout import LANES, Layout
@@ -111,11 +112,11 @@ def by_formula(formula: Formula, layout: Layout) -> list[tuple[int, int]]:
     return [formula(lane >> 2, lane % 4, i) for lane in range(LANES) for i in range(layout.elements)]
 
 
-def layouts() -> Iterator[tuple[Mma | MmaSparse, str, Layout]]:
+def layouts() -> Iterator[tuple[Mma, str, Layout]]:
     """Each layout once, with a row that has it."""
     seen: set[tuple[object, ...]] = set()
     for row, role in product((*SINGLE, *SPARSE), "abcd"):
-        key = (type(row), row.shape, row.container_bits(role), role)
+        key = (row.sparse, row.shape, row.container_bits(role), role)
         if key not in seen:
             seen.add(key)
             yield row, role, row.layout(role)
@@ -124,7 +125,7 @@ def layouts() -> Iterator[tuple[Mma | MmaSparse, str, Layout]]:
 def test_fragments_have_the_formulas_of_the_text() -> None:
     checked: Counter[str] = Counter()
     for row, role, layout in layouts():
-        if isinstance(row, MmaSparse) and role == "a":
+        if row.sparse and role == "a":
             continue
         key = (str(row.shape), row.container_bits(role))
         formula = {"a": A, "b": B}[role][key] if role in "ab" else accumulator
@@ -137,7 +138,7 @@ def test_fragments_have_the_formulas_of_the_text() -> None:
 def test_every_fragment_covers_its_matrix_once() -> None:
     for row, role, layout in layouts():
         m, n, k = row.shape
-        depth = k // 2 if isinstance(row, MmaSparse) and role == "a" else k
+        depth = k // 2 if row.sparse and role == "a" else k
         rows, columns = {"a": (m, depth), "b": (k, n)}.get(role, (m, n))
         assert (layout.rows, layout.columns) == (rows, columns)
         assert sorted(places(layout)) == [(r, c) for r in range(rows) for c in range(columns)], (row.spelling, role)
@@ -365,7 +366,7 @@ def test_operands_in_the_order_of_the_text() -> None:
     double = BY_SPELLING["mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64.rz"]
     assert [(o.type, o.count) for o in double.operands] == [("f64", 4), ("f64", 8), ("f64", 4), ("f64", 4)]
     load = BY_SPELLING["wmma.load.a.sync.aligned.row.m16n16k16.global.f16"]
-    assert load.operands[0] == FormOperand("r", "vector", "f16x2", 8)
+    assert load.operands[0] == Slot("r", "vector", "f16x2", 8, written=True)
     assert [o.optional for o in load.operands] == [False, False, True]
 
 
@@ -399,7 +400,7 @@ SPARSE_SCALED = SCALED.replace("mma.", "mma.sp::ordered_metadata.", 1).replace("
 )  # fmt: skip
 def test_why_a_form_is_not_available(spelling: str, name: str, version: tuple[int, int], reason: str | None) -> None:
     row = row_of(spelling)
-    assert row.available(target(name), version) == reason
+    assert row.unavailable(target(name), version) == reason
     assert row.runs_on(target(name)) == (reason is None or reason.startswith("needs PTX"))
 
 
@@ -423,7 +424,7 @@ def test_element_types_have_one_mlir_name_each() -> None:
 def test_rows_that_contradict_themselves_are_refused() -> None:
     f16, f32 = element_type("f16"), element_type("f32")
     with pytest.raises(ValueError, match=r"the metadata must describe the 16x32 matrix A"):
-        MmaSparse(Shape(16, 8, 32), f16, f16, f32, f32, (7, 1), 80, "", TWO_OF_FOUR, ONE_LANE, False)
+        Mma(Shape(16, 8, 32), f16, f16, f32, f32, (7, 1), 80, "", granularity=TWO_OF_FOUR, metadata=ONE_LANE)
     with pytest.raises(ValueError, match="stmatrix stores 1, 2 or 4 matrices, got 3"):
         StoreMatrix(3, False)
     with pytest.raises(TypeError, match="Form has no spelling of its own"):

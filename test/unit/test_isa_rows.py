@@ -15,8 +15,7 @@ from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.targets import KIB, TARGETS, UnknownTargetError, target
 from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, element_type
 from warploom.dialect.ptx.instructions import find
-from warploom.dialect.warp.mma import MmaOp
-from warploom.dialect.warp.product import Key, nearest
+from warploom.dialect.warp.mma import Key, MmaOp, nearest
 
 F16, BF16, F32 = (element_type(name) for name in ("f16", "bf16", "f32"))
 

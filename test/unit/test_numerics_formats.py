@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scalar_models import Value, block, decode, multiply, rounded
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.mma import Mma, MmaSparse
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.types import ElementType, element_type
 from warploom.dialect.sparsity.patterns import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
@@ -22,7 +22,7 @@ from warploom.runtime.numerics.parameters import GROUPED, WIDENED
 from warploom.runtime.numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 
 Array = NDArray[Any]
-Row = Mma | MmaSparse
+Row = Mma
 WARPS = 3
 F16 = element_type("f16")
 
@@ -118,7 +118,7 @@ def model(core: Arithmetic, row: Row, pairs: list[tuple[int, int]], c: int, scal
     return block(core, terms, decode(c, row.d), row.d, exponents)
 
 
-def stored_columns(random: np.random.Generator, row: MmaSparse) -> Array:
+def stored_columns(random: np.random.Generator, row: Mma) -> Array:
     """Columns of stored elements, of random legal metadata: (k / 2, m, warps)."""
     words = random.choice(row.codes, (32, 8, WARPS)) << (4 * np.arange(8))[:, None]
     return columns(row, np.bitwise_or.reduce(words, axis=1).astype(np.uint32), row.selectors[-1])
@@ -128,7 +128,7 @@ def operands(row: Row, kind: str, seed: int) -> tuple[Array, Array, Array, SideO
     """Words of A, B and C without noise, and the rest."""
     random = np.random.default_rng(seed)
     m, n, k = row.shape
-    sparse = isinstance(row, MmaSparse)
+    sparse = row.sparse
     a = drawn(random, row.a, kind, (k // 2 if sparse else k, m, WARPS))
     b, c = drawn(random, row.b, kind, (k, n, WARPS)), drawn(random, row.c, kind, (m, n, WARPS))
     where = stored_columns(random, row) if sparse else None
@@ -213,7 +213,7 @@ WIDE_SPARSE = [row for row in mma.sparse_rows() if row.a.is_float and row.a.bits
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("row", WIDE_SPARSE, ids=lambda r: r.spelling)
-def test_sparse_operands(row: MmaSparse, target: str) -> None:
+def test_sparse_operands(row: Mma, target: str) -> None:
     for seed, kind in enumerate(("bits", "least", "near")):
         compared(target, row, kind, seed)
 
@@ -238,7 +238,7 @@ def test_what_a_sparse_operand_does_not_meet_leaves_no_trace() -> None:
 
 
 @pytest.mark.parametrize("row", mma.sparse_rows(), ids=lambda r: r.spelling)
-def test_metadata_against_the_rows_of_sparse_storage(row: MmaSparse) -> None:
+def test_metadata_against_the_rows_of_sparse_storage(row: Mma) -> None:
     operand = sparse_operand(16, row.shape.k, row.a.name, row.kind)
     random = np.random.default_rng(5)
     for selector in row.selectors:

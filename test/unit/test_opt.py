@@ -554,10 +554,12 @@ class TestProcess:
             "import sys; from warploom.runtime import compile; compile(sys.argv[1], 'sm_80', cache=False);"
             "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
         )
-        known = "warploom.passes.linalg.bufferize"
+        known = "warploom.passes.tile.stage"
         others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.rows",
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
-                  "warploom.passes.pipelining.specialiser", "warploom.passes.tile.expansions",
+                  "warploom.passes.pipelining.specialiser", "warploom.passes.tile.expand",
+                  "warploom.passes.linalg.bufferize", "warploom.passes.linalg.fuse_rows",
+                  "warploom.passes.tile.split", "warploom.passes.schedule.version",
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.algebra",
                   "warploom.dialect.mlir.convolution", "warploom.dialect.warp.tensor_copies",
                   "html", "difflib")  # fmt: skip

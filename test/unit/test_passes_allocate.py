@@ -8,13 +8,11 @@ import pytest
 from products import Product
 from single_warp import BARRIER, launch, parsed
 
-from warploom.dialect.isa.wgmma import M as ROWS
 from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule import warpgroup
-from warploom.passes.schedule.choice import products
+from warploom.passes.schedule.candidates import products
 from warploom.passes.schedule.defaults import laid_out
-from warploom.passes.schedule.resources import shared_bytes
+from warploom.passes.schedule.needs import shared_bytes
 from warploom.passes.universe import make_context, parse_mlir
 
 SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.whole or k.source.schedule)]
@@ -31,10 +29,7 @@ def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> N
     compiled = kernel.source.compile(kernel.target)
     given = max(launched.shared for launched in compiled.launches)
     (schedule,) = (each for each in compiled.schedule if each is not None)
-    if schedule.mma.m == ROWS:
-        assert given == warpgroup.shared_bytes(laid_out(product, schedule.transpose, schedule.padded), schedule)
-    else:
-        assert given == shared_bytes(product, schedule)
+    assert given == shared_bytes(laid_out(product, schedule.transpose, schedule.padded), schedule)
 
 
 def test_tiles_that_are_not_used_at_the_same_time_share_memory() -> None:

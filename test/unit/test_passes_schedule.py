@@ -11,9 +11,9 @@ from warploom.dialect.schedule import Schedule
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.choice import default_schedule, products
+from warploom.passes.schedule.candidates import default_schedule, products
 from warploom.passes.schedule.model import BETWEEN_TILES, COST_STEP, TILES, Tile, cost_of
-from warploom.passes.schedule.resources import instruction, shared_bytes
+from warploom.passes.schedule.needs import instruction, shared_bytes
 from warploom.passes.schedule.validity import check
 from warploom.passes.universe import make_context, parse_mlir
 

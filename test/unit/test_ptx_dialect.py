@@ -11,13 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import TestOp
 from xdsl.utils.exceptions import VerifyException
 
+from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot
 from warploom.dialect.ptx import ops as ptx
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
 from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
-from warploom.dialect.ptx.rows.grammar import Slot, row
+from warploom.dialect.ptx.rows.grammar import row, slot
 from warploom.dialect.ptx.text.syntax import Variable
-from warploom.dialect.ptx.types import ParamAttr, RegisterType, RegOp, VarOp, compatible
+from warploom.dialect.ptx.types import RegisterType, RegOp, VariableAttr, VarOp, compatible
 
 
 def module(*ops: ptx.FuncOp | VarOp) -> ptx.ModuleOp:
@@ -35,7 +36,7 @@ def large(count: int) -> ptx.ModuleOp:
 def test_names_come_from_the_declaration() -> None:
     r, p = RegOp("b32", "%r", 2), RegOp("pred", "%p")
     copy = InstOp.of("mov.u32", "?, %tid.x", [p.results[0], r.results[1]], "@!")
-    text = print_ptx(module(ptx.FuncOp("k", [r, p, copy], parameters=[ParamAttr.of("u64", "a")])))
+    text = print_ptx(module(ptx.FuncOp("k", [r, p, copy], parameters=[VariableAttr.of("u64", "a")])))
     assert "@!%p mov.u32 %r1, %tid.x;" in text
     assert ".param .u64 a" in text
     assert r.names() == ["%r0", "%r1"]
@@ -136,10 +137,14 @@ def test_grammar() -> None:
     assert example.match("op.x.b.v2.u32") == {"V": "v2", "T": "u32"}
     assert example.match("op.a.u16") == {"V": "", "T": "u16"}
     assert example.match("op.x.u16") is None
-    vector = Slot("a", "V*T+", braces=True)
-    assert example.slots == (Slot("d", "T", pair="|"), vector, Slot("n", "imm(1/2)", optional=True))
+    d, n = Slot("d", type="T", written=True, pair="|"), Slot("n", CONSTANT, optional=True, span="1/2")
+    vector = Slot("a", VECTOR, "T", size="V", braces=True, wider=True)
+    assert example.operands == (d, vector, n)
+    (bound,) = example.signatures_of({"V": "v2", "T": "u32"})
+    assert bound[1] == Slot("a", VECTOR, "u32", 2, braces=True, wider=True, own=True)
+    assert example.signatures_of({"V": "", "T": "u16"})[0][1].kind == SCALAR
     with pytest.raises(ValueError, match="expected an operand such as d:T, got 'd'"):
-        Slot.parse("d")
+        slot("d")
 
 
 def test_qualifiers_in_any_order() -> None:
@@ -161,7 +166,7 @@ def test_qualifiers_in_any_order() -> None:
 def test_rows_are_well_formed() -> None:
     for each in ROWS:
         assert each.section.startswith("9.7."), each
-        assert each.slots is not None
+        assert each.operands is not None
         assert all(each.match(spelling) is not None for spelling in each.samples())
 
 

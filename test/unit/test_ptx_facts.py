@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from warploom.dialect.isa.row import ANYTHING, LABEL, Row
 from warploom.dialect.isa.targets import TARGETS, target
 from warploom.dialect.ptx.instruction import InstructionError, UnavailableError, facts_of, has, result_type, storage
 from warploom.dialect.ptx.instructions import ROWS
-from warploom.dialect.ptx.rows.grammar import Row
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible
 
 SM_90A = target("sm_90a")
@@ -21,14 +21,14 @@ TOGETHER = ("sync", "aligned", "warp", "cluster")
 
 def reads_memory(row: Row) -> bool:
     """Whether a row has an address among its operands."""
-    return any(slot.kind.startswith(("[", "tensor")) for slot in row.slots)
+    return any(slot.is_address for slot in row.operands)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.pure], ids=lambda row: row.spelling)
 def test_a_pure_row_sets_registers_from_operands_alone(row: Row) -> None:
-    written = [slot for slot in row.slots if slot.written]
-    assert written == [row.slots[0]]
-    assert not any(slot.kind in ("label", "...") for slot in row.slots)
+    written = [slot for slot in row.operands if slot.written]
+    assert written == [row.operands[0]]
+    assert not any(slot.kind in (LABEL, ANYTHING) for slot in row.operands)
     assert not any(word in row.spelling.split(".") for word in TOGETHER)
     assert "cc" not in row.spelling.split(".")
     assert row.root not in ("addc", "subc", "madc")

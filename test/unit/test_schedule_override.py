@@ -12,7 +12,7 @@ from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.choice import default_schedule, products
+from warploom.passes.schedule.candidates import default_schedule, products
 from warploom.passes.schedule.override import followed, override
 from warploom.passes.schedule.validity import check
 from warploom.passes.universe import make_context, parse_mlir

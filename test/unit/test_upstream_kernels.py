@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
+from upstream_kernels import KERNELS, RNG, drawn, loaded, poisoned, to_ptx
 from xdsl.utils.exceptions import DiagnosticException
 
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
-from warploom.passes.pipeline import lower
-from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import PtxModule, TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
-
-KERNELS = Path(__file__).parents[1] / "data" / "upstream"
-RNG = np.random.default_rng()
-
-
-def to_ptx(text: str, arch: str, before: str = "") -> str:
-    ctx = make_context()
-    module = parse_mlir(ctx, text, "kernels.mlir")
-    module.verify()
-    lower(module, ctx, f"{before}warp-set-target{{arch={arch}}},convert-warp-to-ptx")
-    return print_ptx(ptx_module(module))
-
-
-def loaded(name: str, arch: str) -> PtxModule:
-    return load_ptx(to_ptx((KERNELS / f"{name}.mlir").read_text(), arch))
 
 
 def run(module: PtxModule, name: str, arguments: Sequence[object], *, threads: int = 32, shared: int = 0) -> None:
     module.launch(
         name, grid=(1, 1, 1), block=(threads, 1, 1), args=arguments, shared=shared, device="interp", checks="all"
     )
-
-
-def drawn(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float16)
-
-
-def poisoned(*shape: int) -> np.ndarray:
-    return np.full(shape, np.nan, np.float32)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -43,11 +43,12 @@ from warploom.dialect.warp.attributes import (
     memory_space,
     target_of,
 )
-from warploom.dialect.warp.cta import CopyOp, WaitOp
+from warploom.dialect.warp.cta import CopyOp
 from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
 from warploom.dialect.warp.matrices import LdmatrixOp
 from warploom.dialect.warp.memory import LoadOp, StoreOp, bounds, bounds_attribute
 from warploom.dialect.warp.mma import MmaOp
+from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
 from warploom.passes.universe import make_context
 
 ELEMENTS = ("f16", "bf16", "f32")
@@ -210,7 +211,7 @@ def test_constructors_build_what_verifies() -> None:
     wide = ConvertOp(total.fragment, Float32Type())
     tile = value(MemRefType(acc.element_type, [3, 16, 64], SwizzleAttr(128), SHARED))
     copy = CopyOp(matrix, index, tile, index[:1], is_async=True)
-    rest = (ElementwiseOp(Kind.Neg, total.fragment), StoreOp(total.fragment, matrix, index), copy, WaitOp(2))
+    rest = (ElementwiseOp(Kind.Neg, total.fragment), StoreOp(total.fragment, matrix, index), copy, WaitOp(CP_ASYNC, 2))
     for op in (zero, held, total, wide, *rest):
         op.verify()
     assert wide.fragment.type == acc.with_element(Float32Type())

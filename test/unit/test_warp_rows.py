@@ -16,8 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.isa import mma, moves
-from warploom.dialect.isa.form import ProductForm
-from warploom.dialect.isa.mma import Mma, MmaSparse
+from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
 from warploom.dialect.isa.targets import TARGETS
 from warploom.dialect.layouts.layout import Bit, Layout
@@ -26,20 +25,20 @@ from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, Swizzle
 from warploom.dialect.warp.fragments import ConvertLayoutOp
 from warploom.dialect.warp.matrices import LdmatrixOp, StmatrixOp, unit
 from warploom.dialect.warp.memory import LoadOp, StoreOp
-from warploom.dialect.warp.mma import MmaOp, MmaSparseOp, metadata_type
+from warploom.dialect.warp.mma import MmaOp, metadata_type
 
 SHARED = IntegerAttr(SHARED_SPACE, i64)
 NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}
 
 
-def fragment(row: ProductForm, role: str) -> FragmentType:
+def fragment(row: Mma, role: str) -> FragmentType:
     """One base tile of an operand."""
     layout, element = row.layout(role), row.element(role)
     size = layout.rows, layout.columns
     return FragmentType.of(NAMES[role], *size, type_of_element(element), layout, row.container_bits(role))
 
 
-def scales(row: ProductForm) -> tuple[FragmentType, ...]:
+def scales(row: Mma) -> tuple[FragmentType, ...]:
     if row.scale is None:
         return ()
     layouts = (row.scale.layout("a"), row.scale.layout("b"))
@@ -47,48 +46,39 @@ def scales(row: ProductForm) -> tuple[FragmentType, ...]:
     return tuple(FragmentType.of("scale", layout.rows, layout.columns, kind, layout) for layout in layouts)
 
 
-def operand_types(row: ProductForm) -> tuple[FragmentType, ...]:
+def operand_types(row: Mma) -> tuple[FragmentType, ...]:
     """A, B, C, metadata, scales."""
-    sparse = (metadata_type(row.metadata),) if isinstance(row, MmaSparse) else ()
+    sparse = (metadata_type(row.metadata),) if row.metadata else ()
     return (*(fragment(row, role) for role in "abc"), *sparse, *scales(row))
 
 
-def words(row: ProductForm) -> list[str]:
+def words(row: Mma) -> list[str]:
     """The words of the text that say what shape and types do not."""
-    if isinstance(row, MmaSparse):
-        found = ["ordered"] if row.ordered else []
-    elif isinstance(row, Mma):
-        found = [row.rounding, row.bit_op]
-        if (layouts := f"{row.a_layout}.{row.b_layout}") != "row.col":
-            found.append(layouts)
-    else:
-        found = []
-    return [word for word in (*found, "satfinite" if row.satfinite else "", row.kind) if word]
+    layouts = f"{row.a_layout}.{row.b_layout}"
+    found = ["ordered" * row.ordered, row.rounding, row.bit_op, layouts * (layouts != "row.col")]
+    return [word for word in (*found, "satfinite" * row.satfinite, row.kind) if word]
 
 
-def selectors(row: ProductForm) -> tuple[int, ...]:
+def selectors(row: Mma) -> tuple[int, ...]:
     if row.scale is None:
         return ()
     return row.scale.byte_ids[-1], row.scale.thread_ids("a")[-1], row.scale.byte_ids[-1], row.scale.thread_ids("b")[-1]
 
 
-def product_op(row: ProductForm, values: Sequence[SSAValue]) -> MmaOp | MmaSparseOp:
-    if isinstance(row, MmaSparse):
-        a, b, c, e, *scaling = values
-        chosen = row.selectors[-1]
-        return MmaSparseOp(
-            row.shape, a, b, c, e, chosen, *words(row), scales=scaling, selectors=selectors(row)
-        )  # fmt: skip
-    a, b, c, *scaling = values
+def product_op(row: Mma, values: Sequence[SSAValue]) -> MmaOp:
+    a, b, c, *others = values
+    sparse = (others.pop(0), row.selectors[-1]) if row.sparse else None
     result = None if row.c == row.d else fragment(row, "d")
-    return MmaOp(row.shape, a, b, c, *words(row), scales=scaling, selectors=selectors(row), result=result)
+    return MmaOp(
+        row.shape, a, b, c, *words(row), sparse=sparse, scales=others, selectors=selectors(row), result=result
+    )  # fmt: skip
 
 
 PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
-def test_products(row: ProductForm) -> None:
+def test_products(row: Mma) -> None:
     op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
     op.verify()
     found = op.row
@@ -103,7 +93,7 @@ def test_products(row: ProductForm) -> None:
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
-def test_products_are_refused_where_they_do_not_run(row: ProductForm) -> None:
+def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
     given = test.TestOp(result_types=operand_types(row))
     op = product_op(row, given.results)
     module = ModuleOp([given, op])
@@ -117,7 +107,7 @@ def test_products_are_refused_where_they_do_not_run(row: ProductForm) -> None:
 
 
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
-def test_products_become_their_instruction(row: ProductForm) -> None:
+def test_products_become_their_instruction(row: Mma) -> None:
     types = operand_types(row)
     result = fragment(row, "d")
 
@@ -129,7 +119,7 @@ def test_products_become_their_instruction(row: ProductForm) -> None:
     target = earliest(row)
     module = lowered(target, packed((*types, result)), build)
     emitted = product_op(row, test.TestOp(result_types=types).results).row
-    constants = {"f": str(row.selectors[-1])} if isinstance(row, MmaSparse) else {}
+    constants = {"f": str(row.selectors[-1])} if row.sparse else {}
     if row.scale:
         s = selectors(row)
         constants |= {"selector_a": f"{{{s[0]}, {s[1]}}}", "selector_b": f"{{{s[2]}, {s[3]}}}"}

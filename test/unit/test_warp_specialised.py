@@ -33,7 +33,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %Bs = memref.alloc() : !b
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
   %empty = warp.make_barriers {arrivals = 4 : i64} : !warp.barriers<2>
-  warp.proxy_fence
+  warp.fence async_proxy
   "gpu.barrier"() : () -> ()
   %warp = "gpu.subgroup_id"() : () -> index
   %producer = arith.cmpi uge, %warp, %c4 : index
@@ -53,7 +53,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
           scf.if %wait {
             warp.await %empty[%s] parity %parity : !warp.barriers<2>
           }
-          warp.expect %full[%s] {bytes = 13312 : i64} : !warp.barriers<2>
+          warp.arrive %full[%s] {bytes = 13312 : i64} : !warp.barriers<2>
           warp.tensor_load %A[%c0, %k] to %As[%s, %c0, %c0], %full[%s] : !map_a to !a, !warp.barriers<2>
           warp.tensor_load %B[%c0, %k] to %Bs[%s, %c0, %c0], %full[%s] : !map_b to !b, !warp.barriers<2>
         }
@@ -67,12 +67,12 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
       %turn = arith.divui %i, %c2 : index
       %parity = arith.remui %turn, %c2 : index
       warp.await %full[%s] parity %parity : !warp.barriers<2>
-      warp.wgmma_fence
+      warp.fence wgmma
       %d0 = warp.wgmma %As[%s, %c0, %c0], %Bs[%s, %c0, %c0], %c : !a, !b, !acc
       %d1 = warp.wgmma %As[%s, %c0, %c16], %Bs[%s, %c0, %c16], %d0 : !a, !b, !acc
       %d2 = warp.wgmma %As[%s, %c0, %c32], %Bs[%s, %c0, %c32], %d1 : !a, !b, !acc
       %d3 = warp.wgmma %As[%s, %c0, %c48], %Bs[%s, %c0, %c48], %d2 : !a, !b, !acc
-      warp.wgmma_commit
+      warp.commit wgmma
       RELEASE
       scf.yield %d3 : !acc
     }
@@ -83,7 +83,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 }) : () -> ()
 }
 """
-WAIT, ARRIVE = "warp.wgmma_wait {pending = 0 : i64}", "warp.arrive %empty[%s] : !warp.barriers<2>"
+WAIT, ARRIVE = "warp.wait wgmma 0", "warp.arrive %empty[%s] : !warp.barriers<2>"
 
 
 def run(*release: str) -> tuple[np.ndarray, np.ndarray]:
@@ -134,14 +134,14 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %Bs = memref.alloc() : !b
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
   %empty = warp.make_barriers {arrivals = 2 : i64} : !warp.barriers<2>
-  warp.proxy_fence
-  warp.cluster_arrive
+  warp.fence async_proxy
+  warp.barrier cluster {arrive}
   %warp = "gpu.subgroup_id"() : () -> index
   %block = "gpu.block_id"() <{dimension = #gpu<dim x>}> : () -> index
   %row = arith.muli %block, %c64 : index
   %rank = warp.cluster_rank
   %share = arith.muli %rank, %c24 : index
-  warp.cluster_wait
+  warp.barrier cluster {wait}
   %producer = arith.cmpi uge, %warp, %c4 : index
   scf.if %producer {
     %chosen = warp.elect
@@ -155,7 +155,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
         %parity = arith.remui %phase, %c2 : index
         %k = arith.muli %i, %c64 : index
         warp.await %empty[%s] parity %parity : !warp.barriers<2>
-        warp.expect %full[%s] {bytes = 14336 : i64} : !warp.barriers<2>
+        warp.arrive %full[%s] {bytes = 14336 : i64} : !warp.barriers<2>
         warp.tensor_load %A[%row, %k] to %As[%s, %c0, %c0], %full[%s] : !map_a to !a, !warp.barriers<2>
         warp.tensor_load %B[%share, %k] to %Bs[%s, %share, %c0], %full[%s] multicast %c3 :
           !map_b to !b, !warp.barriers<2>
@@ -169,14 +169,14 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
       %turn = arith.divui %i, %c2 : index
       %parity = arith.remui %turn, %c2 : index
       warp.await %full[%s] parity %parity : !warp.barriers<2>
-      warp.wgmma_fence
+      warp.fence wgmma
       %d0 = warp.wgmma %As[%s, %c0, %c0], %Bs[%s, %c0, %c0], %c : !a, !b, !acc
       %d1 = warp.wgmma %As[%s, %c0, %c16], %Bs[%s, %c0, %c16], %d0 : !a, !b, !acc
       %d2 = warp.wgmma %As[%s, %c0, %c32], %Bs[%s, %c0, %c32], %d1 : !a, !b, !acc
       %d3 = warp.wgmma %As[%s, %c0, %c48], %Bs[%s, %c0, %c48], %d2 : !a, !b, !acc
-      warp.wgmma_commit
-      warp.wgmma_wait {pending = 0 : i64}
-      warp.named_barrier %c1 {threads = 128 : i64}
+      warp.commit wgmma
+      warp.wait wgmma 0
+      warp.barrier cta[%c1] {threads = 128 : i64}
       scf.if %first {
         RELEASE
       }
@@ -184,7 +184,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     }
     warp.store %sum, %C[%row, %c0] {in_bounds = [true, true]} : !acc, memref<256x48xf32>
   }
-  warp.cluster_barrier
+  warp.barrier cluster
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 256, 1, 1>, gpu.known_cluster_size = array<i32: 2, 1, 1>} :
   () -> ()

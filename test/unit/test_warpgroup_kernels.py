@@ -26,16 +26,16 @@ builtin.module attributes {{warp.target = #warp.target<sm_90a>}} {{
   %As = memref.alloc() : !a
   %Bs = memref.alloc() : !b
   %full = warp.make_barriers {{arrivals = 1 : i64}} : !warp.barriers<1>
-  warp.proxy_fence
+  warp.fence async_proxy
   "gpu.barrier"() : () -> ()
-  warp.expect %full[%c0] {{bytes = {bytes} : i64, by = 32 : i64}} : !warp.barriers<1>
+  warp.arrive %full[%c0] {{bytes = {bytes} : i64, by = 32 : i64}} : !warp.barriers<1>
   {loads}
   warp.await %full[%c0] parity %c0 : !warp.barriers<1>
   %d0 = warp.constant {zero} : {d} : !acc
-  warp.wgmma_fence
+  warp.fence wgmma
   {products}
-  warp.wgmma_commit
-  warp.wgmma_wait {{pending = 0 : i64}}
+  warp.commit wgmma
+  warp.wait wgmma 0
   warp.store %d{steps}, %C[%c0, %c0] {{in_bounds = [true, true]}} : !acc, memref<64x{n}x{d}>
   "gpu.return"() : () -> ()
 }}) {{sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>}} : () -> ()

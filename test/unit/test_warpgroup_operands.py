@@ -31,18 +31,18 @@ builtin.module attributes {{warp.target = #warp.target<sm_90a>}} {{
   %As = memref.alloc() : !As
   %Bs = memref.alloc() : !Bs
   %full = warp.make_barriers {{arrivals = 1 : i64}} : !warp.barriers<1>
-  warp.proxy_fence
+  warp.fence async_proxy
   "gpu.barrier"() : () -> ()
-  warp.expect %full[%c0] {{bytes = {bytes} : i64}} : !warp.barriers<1>
+  warp.arrive %full[%c0] {{bytes = {bytes} : i64}} : !warp.barriers<1>
   warp.tensor_load %mA[%c0, %c0] to %As[%c0, %c0], %full[%c0] : !map_a to !As, !warp.barriers<1>
   warp.tensor_load %mB[%c0, %c0] to %Bs[%c0, %c0], %full[%c0] : !map_b to !Bs, !warp.barriers<1>
   warp.await %full[%c0] parity %c0 : !warp.barriers<1>
   %d0 = warp.constant {zero} : {d} : !acc
   {loads}
-  warp.wgmma_fence
+  warp.fence wgmma
   {products}
-  warp.wgmma_commit
-  warp.wgmma_wait {{pending = 0 : i64}}
+  warp.commit wgmma
+  warp.wait wgmma 0
   warp.store %d{steps}, %C[%c0, %c0] {{in_bounds = [true, true]}} : !acc, memref<64x24x{d}>
   "gpu.return"() : () -> ()
 }}) {{sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>}} : () -> ()
@@ -138,28 +138,28 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %As = memref.alloc() : !tile
   %Bs = memref.alloc() : !tile
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
-  warp.proxy_fence
+  warp.fence async_proxy
   "gpu.barrier"() : () -> ()
-  warp.expect %full[%c0] {bytes = 16384 : i64} : !warp.barriers<1>
+  warp.arrive %full[%c0] {bytes = 16384 : i64} : !warp.barriers<1>
   warp.tensor_load %A[%c0, %c0] to %As[%c0, %c0], %full[%c0] : !map to !tile, !warp.barriers<1>
   warp.tensor_load %B[%c0, %c0] to %Bs[%c0, %c0], %full[%c0] : !map to !tile, !warp.barriers<1>
   warp.await %full[%c0] parity %c0 : !warp.barriers<1>
   %a = warp.ldmatrix x4 %As[%c0, %c16] : !tile -> !a
-  %start = warp.load_vector rows %down[%c0] in_bounds : memref<64xf32> -> !acc
-  warp.wgmma_fence
+  %start = warp.load %down[%c0] {in_bounds = [true, true], along = "rows"} : memref<64xf32> -> !acc
+  warp.fence wgmma
   %sum = warp.wgmma %a, %Bs[%c0, %c16], %start : !a, !tile, !acc
-  warp.wgmma_commit
-  warp.wgmma_wait {pending = 0 : i64}
-  %bias = warp.load_vector columns %along[%c0] in_bounds : memref<64xf32> -> !acc
+  warp.commit wgmma
+  warp.wait wgmma 0
+  %bias = warp.load %along[%c0] {in_bounds = [true, true], along = "columns"} : memref<64xf32> -> !acc
   %total = warp.elementwise add %sum, %bias : !acc, !acc -> !acc
   %d = warp.convert %total : !acc to !half
   "gpu.barrier"() : () -> ()
   warp.stmatrix x4 %d, %As[%c0, %c0] : !half, !tile
-  warp.proxy_fence
+  warp.fence async_proxy
   "gpu.barrier"() : () -> ()
   warp.tensor_store %As[%c0, %c0] to %D[%c0, %c0] : !tile to !map
-  warp.bulk_commit
-  warp.bulk_wait {pending = 0 : i64}
+  warp.commit bulk
+  warp.wait bulk 0
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()

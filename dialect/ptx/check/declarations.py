@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...isa.targets import UnknownTargetError, Version, named
-from ..kinds import SpaceOf
 from ..text.operands import IDENTIFIER, ConstantError, evaluate
 from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
-from ..verifier import TargetContext
+from ..verifier import SpaceOf, TargetContext
 
 # Are directives between a function's header and its body ones that PTX has, with the numbers that they take.
 #

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from ...isa.row import ANYTHING
 from ...layouts.layout import LANES
 from ..parser import UNREAD
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
@@ -354,8 +355,8 @@ def written(instruction: Instruction) -> Iterable[str]:
     if not instruction.operands:
         return
     row = traits(instruction.opcode).row
-    slots = () if row is None else row.slots
-    known = bool(slots) and slots[0].kind != "..."
+    slots = () if row is None else row.operands
+    known = bool(slots) and slots[0].kind != ANYTHING
     for i, operand in enumerate(instruction.operands):
         if known and i < len(slots) and not slots[i].written:
             continue

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from math import gcd
 
 from ...isa import wmma
+from ...isa.form import Form, ProductForm
 from ...isa.moves import LoadMatrix, StoreMatrix
 from ...isa.wmma import WmmaLoad, WmmaStore
-from ..rows.matrix import MatrixRow, metadata_problem, sparse
 from ..text.syntax import (
     Address,
     Function,
@@ -161,7 +161,7 @@ class Uses:
             for operand in instruction.operands:
                 if isinstance(operand, Address):
                     yield from self._alignment(instruction, operand, _bytes(known), names)
-            if isinstance(known.row, MatrixRow):
+            if isinstance(known.row, Form):
                 yield from self._matrix(instruction, known.row)
         self._leave(instruction)
 
@@ -203,17 +203,17 @@ class Uses:
                 yield f"expected an address that is a multiple of {needed} bytes, got {where}{of}"
                 return
 
-    def _matrix(self, instruction: Instruction, row: MatrixRow) -> Iterator[str]:
-        form, operands = row.form, instruction.operands
+    def _matrix(self, instruction: Instruction, form: Form) -> Iterator[str]:
+        operands = instruction.operands
         if isinstance(form, WmmaLoad | WmmaStore) and len(operands) == 3:
             known = self.values.of(operands[2])
             if known is not None and not known.symbol and known.uniform is not None:
                 yield from _stride(form, known.uniform)
-        if row.metadata is not None:
-            word = operands[row.metadata]
+        if isinstance(form, ProductForm) and form.sparse:
+            word = operands[next(i for i, slot in enumerate(form.operands) if slot.name == "e")]
             known = self.values.of(word.items[0] if isinstance(word, Vector) else word)
             if isinstance(known, Known) and not known.symbol and known.uniform is not None:
-                complaint = metadata_problem(sparse(form), known.uniform)
+                complaint = form.metadata_problem(known.uniform)
                 if complaint is not None:
                     yield f"operand e: {complaint}"
 
@@ -234,8 +234,8 @@ def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
 
 def _bytes(known: Traits) -> int:
     """What the addresses of an instruction must be a multiple of; 1 where that is not known."""
-    form, bindings = known.form, known.bindings
-    if form is None:
+    form, bindings = known.row, known.bindings
+    if not isinstance(form, Form):
         bits = REGISTER_BITS.get(bindings.get("T", ""), 8)
         return int((bindings.get("V") or "v1")[1:]) * bits // 8
     if isinstance(form, LoadMatrix | StoreMatrix):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...isa.targets import Version
-from .grammar import Row, pure, row
+from .grammar import PatternRow, pure, row
 
 # Integer arithmetic, logic and shifts. Source: PTX ISA 9.7.1, 9.7.2, 9.7.8.
 
@@ -236,7 +236,9 @@ _FLOAT = f"{_SIGNED},equ,neu,ltu,leu,gtu,geu,num,nan"
 _BOOLEAN = ".OP{and,or,xor}"
 
 
-def _setp(comparisons: str, types: str, ftz: str, section: str, ptx: Version = (1, 0), sm: int = 0) -> tuple[Row, Row]:
+def _setp(
+    comparisons: str, types: str, ftz: str, section: str, ptx: Version = (1, 0), sm: int = 0
+) -> tuple[PatternRow, PatternRow]:
     """`setp` plain, and combined with a third predicate; of numbers of 16 bits it has no second result."""
     plain, combined = f"setp.IS{{{comparisons}}}", f"setp.IS{{{comparisons}}}{_BOOLEAN}"
     half, packed = section == "9.7.7.2", types.endswith("x2")
@@ -255,7 +257,7 @@ def _set(
     results: str = "u32,s32,f32",
     ptx: Version = (1, 0),
     sm: int = 0,
-) -> tuple[Row, Row]:
+) -> tuple[PatternRow, PatternRow]:
     """`set` plain, and combined with a predicate."""
     end = f"{ftz}.D{{{results}}}.T{{{types}}}"
     return (
@@ -306,7 +308,7 @@ _SAT = "{SAT=.sat}"
 _COMPARE = f".CMP{{{','.join(COMPARISONS)}}}"
 
 
-def _scalar(name: str, spelling: str, result: str, section: str) -> Iterator[Row]:
+def _scalar(name: str, spelling: str, result: str, section: str) -> Iterator[PatternRow]:
     """One number: alone, in part of d beside the rest of c, or combined with c."""
     for operands, end in (
         (f"d:{result}, a:A@1, b:B@1", ""),
@@ -316,7 +318,7 @@ def _scalar(name: str, spelling: str, result: str, section: str) -> Iterator[Row
         yield row(f"{name}{spelling}{end}", operands, section, ptx=(2, 0), sm=20, meaning=f"video.{name}")
 
 
-def _packed(name: str, parts: int, spelling: str, result: str, section: str) -> Row:
+def _packed(name: str, parts: int, spelling: str, result: str, section: str) -> PatternRow:
     """2 or 4 numbers: in parts of d beside those of c or, with `.add`, summed with c."""
     operands = f"d:{result}@{parts}, a:A@{parts}, b:B@{parts}, c:{result}"
     return row(f"{name}{parts}{spelling}", operands, section, ptx=(3, 0), sm=30, meaning=f"video.{name}{parts}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...isa.targets import Specific, Version
 from .data import HINT, HINTED
-from .grammar import Need, Row, row
+from .grammar import Need, PatternRow, row
 
 # Copies, stores and reductions that complete later. Source: PTX ISA 9.7.9.12, .13, .25 and 9.7.13.7, .8.
 
@@ -14,7 +14,7 @@ _COMPLETES = ".mbarrier::complete_tx::bytes"
 _COPIES = (HINTED, *(Need(f"L2::{word}", (7, 4), 80) for word in ("64B", "128B", "256B")))
 
 
-def _copies() -> Iterator[Row]:
+def _copies() -> Iterator[PatternRow]:
     """9.7.9.25.3.1  cp.async: a number of bytes to read, or a predicate to read none, may follow the size. A literal
     there is a number."""
     for words, sizes in ((".ca", (4, 8, 16)), (".cg", (16,))):
@@ -25,7 +25,7 @@ def _copies() -> Iterator[Row]:
                 yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
 
 
-def _bulk() -> Iterator[Row]:
+def _bulk() -> Iterator[PatternRow]:
     """9.7.9.25.4.1, .3  cp.async.bulk"""
     section, meaning = "9.7.9.25.4.1", "cp.async.bulk"
     later = (Need("cp_mask", (8, 6), 100),)
@@ -72,7 +72,7 @@ def _bulk() -> Iterator[Row]:
     )
 
 
-def _reductions() -> Iterator[Row]:
+def _reductions() -> Iterator[PatternRow]:
     """9.7.9.25.4.2  cp.reduce.async.bulk"""
     for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
         yield row(
@@ -103,7 +103,7 @@ def _reductions() -> Iterator[Row]:
 _OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
 
 
-def _stores() -> Iterator[Row]:
+def _stores() -> Iterator[PatternRow]:
     """9.7.9.12  st.async, and 9.7.13.7  red.async: to shared memory of the cluster, and to global memory."""
     for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}"):
         yield row(
@@ -198,7 +198,7 @@ def _loads(
     since: Version,
     pair: Specific = (),
     own: _Own = _SM_90,
-) -> Iterator[Row]:
+) -> Iterator[PatternRow]:
     """Loads of one mode: to a cluster, which only the targets of `pair` have, to the own CTA, and by pairs of CTAs."""
     more = f", {offsets}" if offsets else ""
     operands = f"a:[P], b:{tensor}, m:[shared]{more}"
@@ -224,7 +224,7 @@ def _later(ptx: Version) -> Specific:
     return tuple((name, max(since, ptx)) for name, since in _EDITED)
 
 
-def _replacements() -> Iterator[Row]:
+def _replacements() -> Iterator[PatternRow]:
     """`tensormap.replace`: fields, what they take, and the targets that have them."""
     anywhere: Specific = (("sm_90a", (8, 3)), *_EDITED)
     for field, type, operands, only in (
@@ -252,7 +252,7 @@ _TENSOR_OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
 _REDUCE = "cp.reduce.async.bulk.tensor"
 _PREFETCH = "cp.async.bulk.prefetch.tensor"
 
-TENSOR_ROWS: tuple[Row, ...] = (
+TENSOR_ROWS: tuple[PatternRow, ...] = (
     # 9.7.9.25.5.2  cp.async.bulk.tensor
     *_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0)),
     *(
@@ -340,7 +340,7 @@ _WORDS = (
 
 def _form(
     name: str, words: str, value: str, operation: str, ptx: Version = (8, 1), only: Specific = ()
-) -> Iterator[Row]:
+) -> Iterator[PatternRow]:
     """Unordered, and ordered within a scope."""
     words = words.replace(".O", operation)
     operands = f"d:{value}, a:[]" if name == "ld_reduce" else f"a:[], b:{value}"
@@ -350,7 +350,7 @@ def _form(
         yield row(f"multimem.{name}{order}{words}", operands, "9.7.9.14", ptx=ptx, sm=90, only=only)
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[PatternRow]:
     for words, operation in _WORDS:
         for name in ("ld_reduce", "red"):
             yield from _form(name, words, "V*T" if ".V" in words else "T", operation)

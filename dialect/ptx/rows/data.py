@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...isa.targets import Specific, Version
-from .grammar import Need, Needs, Row, pure, row
+from .grammar import Need, Needs, PatternRow, pure, row
 
 # Moves. Source: PTX ISA 9.7.9.
 
@@ -101,7 +101,7 @@ LATER = (
 
 def _typed(
     words: str, section: str, types: tuple[str, ...] = _TYPES, ptx: Version = (2, 0), sm: int = 0
-) -> Iterator[Row]:
+) -> Iterator[PatternRow]:
     """A load or a store of each class of types."""
     meaning = "st" if words.startswith("st") else "ld"
     hint = ", H?c:b64" if HINT in words else ""
@@ -112,7 +112,7 @@ def _typed(
         yield row(f"{words}{type}", operands + hint, section, ptx=ptx, sm=sm, meaning=meaning, needs=LATER)
 
 
-def _accesses(root: str, section: str) -> Iterator[Row]:
+def _accesses(root: str, section: str) -> Iterator[PatternRow]:
     """`ld` or `st`: plain, with a cache operation or an eviction priority, volatile, and ordered."""
     load = root == "ld"
     operations = "{.ca,.cg,.cs,.lu,.cv}" if load else "{.wb,.cg,.cs,.wt}"
@@ -134,7 +134,7 @@ def _accesses(root: str, section: str) -> Iterator[Row]:
             yield from _typed(root + words, section, types, ptx, sm)
 
 
-def _constant_loads() -> Iterator[Row]:
+def _constant_loads() -> Iterator[PatternRow]:
     """`ld.global.nc`: of what nobody writes."""
     for types, priority, ptx, sm in ((_TYPES, "", (3, 1), 32), (_WIDE_TYPES, _L2, (8, 8), 100)):
         for words in ("{.ca,.cg,.cs}", f".{{{_EVICTIONS}}}"):

@@ -1,4 +1,4 @@
-"""The row: one line that says how an instruction is spelled, what operands it takes, and since when.
+"""Rows as lines: how an instruction is spelled, what operands it takes, and since when.
 
 A spelling is text with groups:
 - `{.a,.b}`: one of these qualifiers, or none; `.{a,b}`: one of them;
@@ -36,10 +36,22 @@ from itertools import product, takewhile
 from math import prod
 from typing import NamedTuple
 
-from ...isa.targets import Availability, Gone, Specific, Target, Version
-from ..text.syntax import Operand
-
-Bindings = dict[str, str]
+from ...isa.row import (
+    ADDRESS,
+    ANYTHING,
+    CONSTANT,
+    DISCARDED,
+    LABEL,
+    PREDICATE,
+    SCALAR,
+    SELECTOR,
+    TENSOR,
+    VECTOR,
+    Bindings,
+    Row,
+    Slot,
+)
+from ...isa.targets import Gone, Specific, Version
 
 _PARTS = {
     **dict.fromkeys(("mul", "mad"), "lo hi wide"),
@@ -79,59 +91,78 @@ class Need(NamedTuple):
 Needs = tuple[Need, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One operand of a row, as its `name:kind` says.
+_NAMED = {"_": DISCARDED, "flag": PREDICATE, "label": LABEL, "...": ANYTHING}
+_WRAPPED = re.compile(
+    r"\[(?P<address>[^\]]*)\]|imm(?:\((?P<constant>.*)\))?|tensor(?P<tensor>(?:\(\d+\))?)|select\((?P<selector>.*)\)"
+)
 
-    `destination` is for a result whose name does not begin with d; `braces` lets one register stand in braces;
-    `given` is the binding without which there is no such operand; `spare`, whether what follows `|` may be discarded.
+
+def slot(text: str) -> Slot:
+    """Reads `?name:kind`, `H?name:kind` or `d|p:kind`.
+
+    Raises:
+        ValueError: if the text is not of that form.
     """
+    match = re.fullmatch(r"(?:(\w*)(\?))?(\w+)(?:(\|\|?)\w+?(_?))?:(\S+)", text.strip())
+    if match is None:
+        raise ValueError(f"expected an operand such as d:T, got '{text}'")
+    condition, optional, name, pair, spare, kind = match.groups(default="")
+    common = Slot(name, condition=condition, optional=bool(optional) and not condition, written=name[0] == "d",
+                  pair=pair, pair_discards=bool(spare))  # fmt: skip
+    if kind in _NAMED:
+        return replace(common, kind=_NAMED[kind], type="pred" if kind == "flag" else "b32")
+    wrapped = _WRAPPED.fullmatch(kind)
+    if wrapped is None:
+        return _value(common, kind)
+    if wrapped["address"] is not None:
+        return replace(common, kind=ADDRESS, type=wrapped["address"])
+    if wrapped["tensor"] is not None:
+        return replace(common, kind=TENSOR, count=int(wrapped["tensor"].strip("()") or 0))
+    if wrapped["selector"] is not None:
+        return replace(common, kind=SELECTOR, type="u16", span=wrapped["selector"])
+    return replace(common, kind=CONSTANT, span=wrapped["constant"] or "")
 
-    name: str
-    kind: str
-    optional: bool = False
-    pair: str = ""
-    destination: bool = False
-    braces: bool = False
-    given: str = ""
-    spare: bool = False
 
-    @property
-    def written(self) -> bool:
-        return self.destination or self.name[0] == "d"
-
-    @property
-    def is_address(self) -> bool:
-        """Whether it is `[a]`, or a place in a tensor."""
-        return self.kind.startswith(("[", "tensor"))
-
-    @staticmethod
-    def parse(text: str) -> Slot:
-        """Reads `?name:kind`, `H?name:kind` or `d|p:kind`.
-
-        Raises:
-            ValueError: if the text is not of that form.
-        """
-        match = re.fullmatch(r"(?:(\w*)(\?))?(\w+)(?:(\|\|?)\w+?(_?))?:(\S+)", text.strip())
-        if match is None:
-            raise ValueError(f"expected an operand such as d:T, got '{text}'")
+def _value(common: Slot, kind: str) -> Slot:
+    """An operand whose kind is a type and what is said of it: `V*T`, `2T`, `T+`, `u32(0..15)`, `T@1`, `!pred`, `T_`."""
+    text, _, parts = kind.partition("@")
+    text, _, span = text.removesuffix(")").partition("(")
+    discards = text[-1] == "_"
+    flags = text.rstrip("_")
+    text = flags.rstrip("+*%&^")
+    flags = flags[len(text) :]
+    count, star, type = text.lstrip("!").rpartition("*")
+    doubled = type[0] == "2" and not star
+    return replace(
+        common,
+        kind=VECTOR if star else SCALAR,
+        type=type.removeprefix("2") if doubled else type,
+        count=int(count) if count.isdecimal() else 1,
+        size="" if count.isdecimal() else count,
+        span=span,
+        discards=discards,
         # Where `.v2` may stand, a single register may too be written in braces, as Triton does.
-        given, optional, name, pair, spare, kind = match.groups(default="")
-        return Slot(name, kind, bool(optional) and not given, pair, braces=kind.startswith("V*"), given=given,
-                    spare=bool(spare))  # fmt: skip
+        braces=count == "V",
+        doubled=doubled,
+        wider="+" in flags,
+        variable="*" in flags,
+        special="%" in flags,
+        pointer="&" in flags,
+        register="^" in flags,
+        parts=int(parts or 0),
+        own=doubled or "^" in flags or (bool(star) and type[0] == "b"),
+    )
 
 
 @dataclass(frozen=True)
-class Row(Availability):
-    """One instruction, with its variants, and where it is legal.
+class PatternRow(Row):
+    """A row whose spelling is a pattern, and whose operands are text: see the module's.
 
-    `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said.
-    `needs` has the qualifiers that came later than the rest. A `pure` instruction has no effects, and its result
-    follows from what it reads alone.
+    `needs` has the qualifiers that came later than the rest.
     """
 
-    spelling: str
-    operands: str
+    pattern: str
+    notation: str
     section: str
     ptx: Version = (1, 0)
     sm: int = 0
@@ -141,53 +172,31 @@ class Row(Availability):
     needs: Needs = ()
     pure: bool = False
 
-    def unavailable(self, target: Target, version: Version) -> str | None:
-        """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""
-        since = self.since(target)
-        if since is None:
-            return f"needs {self.requirement()}"
-        end = self.removed(target)
-        if end is not None and version >= end:
-            return "needs a version before PTX {}.{}".format(*end)
-        return "needs PTX {}.{}".format(*since) if version < since else None
-
-    def since(self, target: Target) -> Version | None:
-        """The first PTX version in which the target has it; None if it never has."""
-        return self.introduced(target)
-
-    def problem(self, operands: Sequence[Operand]) -> str | None:
-        """What is wrong with operands that fit the slots, beyond their kinds and types."""
-        return None
+    @cached_property
+    def spelling(self) -> str:
+        """The pattern that all its spellings have."""
+        return self.pattern
 
     @cached_property
-    def means(self) -> str:
-        """The name under which the interpreter finds what the row does."""
-        return self.meaning or self.root
+    def operands(self) -> tuple[Slot, ...]:
+        """The operands as they are noted, with the names that qualifiers bind."""
+        return tuple(map(slot, self.notation.split(","))) if self.notation else ()
 
     @cached_property
-    def root(self) -> str:
-        """The opcode up to its first qualifier."""
-        return re.split(r"[.{]", self.spelling, maxsplit=1)[0]
+    def _signatures(self) -> dict[tuple[str, ...], tuple[tuple[Slot, ...], ...]]:
+        """What `signatures_of` has made so far."""
+        return {}
 
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        return tuple(map(Slot.parse, self.operands.split(","))) if self.operands else ()
+    def signatures_of(self, bindings: Bindings) -> tuple[tuple[Slot, ...], ...]:
+        """The operands of one spelling, with what its qualifiers bind."""
+        key = tuple(bindings.values())
+        made = self._signatures.get(key)
+        if made is None:
+            there = (o for o in self.operands if not o.condition or bindings.get(o.condition))
+            made = self._signatures[key] = (tuple(o.bound(bindings) for o in there),)
+        return made
 
-    def of_section(self, *sections: str) -> bool:
-        """Whether one of these sections of the ISA, or a part of one, is about it."""
-        return any(f"{self.section}.".startswith(f"{section}.") for section in sections)
-
-    def slots_of(self, bindings: Bindings) -> tuple[Slot, ...]:
-        """The operands of one spelling."""
-        if not self._has_given:
-            return self.slots
-        return tuple(slot for slot in self.slots if not slot.given or bindings.get(slot.given))
-
-    @cached_property
-    def _has_given(self) -> bool:
-        return any(slot.given for slot in self.slots)
-
-    def spelled(self, opcode: str) -> Row:
+    def spelled(self, opcode: str) -> PatternRow:
         """The row with what the qualifiers of one of its spellings need."""
         if not self.needs:
             return self
@@ -374,11 +383,11 @@ def row(
     only: Specific = (),
     gone: Gone | None = None,
     needs: Needs = (),
-) -> Row:
+) -> PatternRow:
     """A row; see the module's text for the grammar."""
-    return Row(spelling, operands, section, ptx, sm, meaning, only, gone, needs)
+    return PatternRow(spelling, operands, section, ptx, sm, meaning, only, gone, needs)
 
 
-def pure(rows: Iterable[Row]) -> tuple[Row, ...]:
+def pure(rows: Iterable[PatternRow]) -> tuple[PatternRow, ...]:
     """The rows, as those of pure instructions."""
     return tuple(replace(each, pure=True) for each in rows)

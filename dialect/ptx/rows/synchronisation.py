@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ...isa.targets import Specific, Version
+from ...isa.wgmma import SM_90A
 from .data import HINT, HINTED, SHARED_WINDOWS
-from .grammar import Need, Row, row
+from .grammar import Need, PatternRow, row
 
 # Operations that read, combine and write back as one. Source: PTX ISA 9.7.13.5 to 9.7.13.8.
 
@@ -49,7 +50,7 @@ _VECTORS = (
 )
 
 
-def _operations(root: str, order: str, result: str, section: str) -> Iterator[Row]:
+def _operations(root: str, order: str, result: str, section: str) -> Iterator[PatternRow]:
     for words, ptx, sm in _OPERATIONS + (_EXCHANGES if root == "atom" else ()):
         for space, hint in ((f"{{P=.global}}{HINT}", ", H?c:b64"), (f".P{_SHARED[1:]}", "")):
             spelling = f"{root}{order}{_OPTIONAL_SCOPES}{space}{words}"
@@ -62,7 +63,7 @@ def _operations(root: str, order: str, result: str, section: str) -> Iterator[Ro
         yield row(spelling, operands, section, ptx=(8, 1), sm=90, meaning="atomic", needs=LATER)
 
 
-def _exchanges() -> Iterator[Row]:
+def _exchanges() -> Iterator[PatternRow]:
     """Compare and swap."""
     spaces = "{P=.global,.shared,.shared::cta,.shared::cluster}"
     for types, ptx, sm in (("b32,b64", (2, 0), 20), ("b16", (6, 3), 70), ("b128", (8, 3), 90)):
@@ -96,7 +97,7 @@ _NUMBER = "u32(0..15)"
 """One of the barriers of a CTA."""
 
 
-def _barriers() -> Iterator[Row]:
+def _barriers() -> Iterator[PatternRow]:
     """`bar`, whose threads come together, and `barrier`, whose threads need not unless it is `.aligned`."""
     yield row("bar.sync", f"a:{_NUMBER}, ?b:u32(0../32)", "9.7.13.1", meaning="bar.sync")
     for name, ptx, sm, aligned in (
@@ -118,7 +119,7 @@ def _barriers() -> Iterator[Row]:
                 yield row(spelling, operands, "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.red")
 
 
-def _fences() -> Iterator[Row]:
+def _fences() -> Iterator[PatternRow]:
     """9.7.13.4  Steps happen one after the other in the interpreter: fences have nothing to do there."""
     later = (Need("cluster", (7, 8), 90),)
     yield row("membar.{cta,gl}", "", "9.7.13.4", ptx=(1, 4))
@@ -172,14 +173,14 @@ _HERE = "{.release.cta,.release.cluster}"
 _SECTION = "9.7.13.15"
 
 
-def _form(spelling: str, operands: str, section: str, *, ptx: Version, sm: int) -> Row:
+def _form(spelling: str, operands: str, section: str, *, ptx: Version, sm: int) -> PatternRow:
     """A row whose meaning is named as the instruction; what there are two of, K tells apart."""
     name = re.split(r"\W+", spelling.replace("K{", ""))[1]
     meaning = {"arrive_drop": "arrive", "try_wait": "test_wait"}.get(name, name)
     return row(spelling, operands, section, ptx=ptx, sm=sm, meaning=f"mbarrier.{meaning}")
 
 
-def _spaces(head: str, operands: str, section: str, ptx: Version = (7, 0), sm: int = 80) -> tuple[Row, ...]:
+def _spaces(head: str, operands: str, section: str, ptx: Version = (7, 0), sm: int = 80) -> tuple[PatternRow, ...]:
     """A form for every way to write the own CTA's shared memory; `.shared::cta` came later than the others."""
     first = _form(f"{head}{{P=.shared}}.b64", operands, section, ptx=ptx, sm=sm)
     later = _form(f"{head}.P{{shared::cta}}.b64", operands, section, ptx=max(ptx, (7, 8)), sm=sm)
@@ -190,7 +191,7 @@ _States = tuple[tuple[str, Version], ...]
 """What receives the state that an object had, and since when."""
 
 
-def _arrivals(root: str, section: str, states: _States) -> Iterator[Row]:
+def _arrivals(root: str, section: str, states: _States) -> Iterator[PatternRow]:
     """`arrive` or `arrive_drop`: in the own CTA, which says what the state was, and in another of the cluster."""
     for state, since in states:
         yield from _spaces(root, f"{state}, a:[mbarrier]", section, since)
@@ -215,7 +216,7 @@ def _arrivals(root: str, section: str, states: _States) -> Iterator[Row]:
     )
 
 
-def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterator[Row]:
+def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterator[PatternRow]:
     """`test_wait` or `try_wait`, for a state or for the parity of a phase."""
     own = "{P=.shared,.shared::cta}.b64"
     for name, operand, since in ((root, "s:b64", ptx), (f"{root}.F{{parity}}", "s:u32(0..1)", max(ptx, (7, 1)))):
@@ -327,4 +328,18 @@ CONTROL_ROWS = (
     row("pmevent", "n:imm(0..15)", "9.7.19.3", ptx=(1, 4), meaning="hint"),
     row("pmevent.mask", "n:imm(0..65535)", "9.7.19.3", ptx=(3, 0), sm=20, meaning="hint"),
     row("trap", "", "9.7.19.4"),
+)
+
+
+# What orders the products of warpgroups, whose rows are in `dialect.isa.wgmma`. Source: PTX ISA 9.7.15.7.
+
+
+def _of_warpgroups(name: str, operands: str, section: str) -> PatternRow:
+    return row(f"{name}.sync.aligned", operands, section, ptx=(8, 0), sm=90, meaning=name, only=SM_90A)
+
+
+WARPGROUP_ROWS: tuple[PatternRow, ...] = (
+    _of_warpgroups("wgmma.fence", "", "9.7.15.7.1"),
+    _of_warpgroups("wgmma.commit_group", "", "9.7.15.7.2"),
+    _of_warpgroups("wgmma.wait_group", "n:imm(0..9223372036854775807)", "9.7.15.7.3"),
 )

@@ -14,16 +14,17 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
+from ...numerics.array import Array
 from .decode import Context, describe, meaning
 from .events import LEFT, BoundStep, Selection
 from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word
 from .functions import call as builtin
 from .memory import ARGUMENTS, FaultError
 from .names import DTYPES, Formal, Frame, VariablePlace
-from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout
+from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout, acting, all_of
 
 CALL = find("call")[0][0]
 """The row of all calls."""
@@ -37,8 +38,10 @@ RESULT = 16
 RESULT_BYTES = 256
 """The largest such result."""
 
-Move: TypeAlias = Callable[[State], Callable[[Selection], Callable[[], None]]]
+BoundMove: TypeAlias = Callable[[Selection], Callable[[], None]]
 """Reads the values of some threads, and says how to write them."""
+
+Move: TypeAlias = Callable[[State], BoundMove]
 
 
 # Instructions
@@ -78,7 +81,7 @@ def call(ctx: Context, bound: Bindings) -> Action:
     if frame is None:
         ctx.fail("expected (results), a function of this module and (arguments)")
     _check_counts(ctx, frame, results, arguments)
-    return _enter(_entry(ctx, frame, arguments), ctx.pc + 1)
+    return _enter(ctx, frame, arguments)
 
 
 def finish(ctx: Context) -> Action:
@@ -95,41 +98,25 @@ def finish(ctx: Context) -> Action:
     return _all([_out(ctx, formal, o) for formal, o in zip(formals, results, strict=True)])
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A function with what goes into it."""
-
-    frame: Frame
-    moves: Sequence[Move]
-
-
-def _entry(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> _Entry:
-    return _Entry(frame, [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)])
-
-
-def _enter(entry: _Entry, following: int) -> Action:
+def _enter(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> Action:
     """Goes into a function, and leaves word where its threads go on. What is read for it is read before its frame is
     a new one, as the caller may be the function itself."""
+    moves = [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)]
+    following = ctx.pc + 1
 
-    def bind(state: State) -> BoundStep:
-        frame, moves = entry.frame, [move(state) for move in entry.moves]
-        back, stack = state.banks[32][frame.back.index], call_stack(state, frame)
+    def step(state: State, moves: list[BoundMove], back: Array, stack: CallStack | None, sel: Selection) -> int:
+        writes = [move(sel) for move in moves]
+        if stack is not None:
+            stack.push(sel)
+        for write in writes:
+            write()
+        back[... if sel.mask is None else sel.lanes] = following
+        return frame.entry
 
-        def step(sel: Selection) -> int:
-            writes = [move(sel) for move in moves]
-            if stack is not None:
-                stack.push(sel)
-            for write in writes:
-                write()
-            back[... if sel.mask is None else sel.lanes] = following
-            return frame.entry
-
-        return step
-
-    return bind
+    return acting(step, all_of(moves), _register(frame.back, "b32"), partial(call_stack, frame))
 
 
-def call_stack(state: State, frame: Frame) -> CallStack | None:
+def call_stack(frame: Frame, state: State) -> CallStack | None:
     """The calls of a function that keeps a frame for each; None for others."""
     if frame.stack is None:
         return None
@@ -139,16 +126,11 @@ def call_stack(state: State, frame: Frame) -> CallStack | None:
 
 
 def _all(moves: Sequence[Move]) -> Action:
-    def bind(state: State) -> BoundStep:
-        bound = [move(state) for move in moves]
+    def step(state: State, moves: list[BoundMove], sel: Selection) -> None:
+        for move in moves:
+            move(sel)()
 
-        def step(sel: Selection) -> None:
-            for move in bound:
-                move(sel)()
-
-        return step
-
-    return bind
+    return acting(step, all_of(moves))
 
 
 @dataclass(frozen=True)
@@ -188,30 +170,23 @@ def _results_through_register(ctx: Context) -> Action:
 def _through_register(ctx: Context) -> Action:
     """A call of one of the functions whose address is taken."""
     called = _Candidates.of(ctx)
-    fitting, following = called.fitting, ctx.pc + 1
-    entries = {at: _enter(_entry(ctx, frame, called.arguments), following) for at, frame in fitting.items()}
-    source = ctx.source(called.target, "u64")
+    entries = [_enter(ctx, frame, called.arguments) for frame in called.fitting.values()]
 
-    def bind(state: State) -> BoundStep:
-        values, flow = source(state), state.flow
-        steps = {address: entry(state) for address, entry in entries.items()}
+    def step(state: State, values: Array, entered: list[BoundStep], sel: Selection) -> int | None:
+        steps, flow = dict(zip(called.fitting, entered, strict=True)), state.flow
+        addresses = np.unique(sel.pick(values)).tolist()
+        for address in addresses:
+            if address not in steps:
+                _no_function(address, sel.where(values == np.uint64(address)), called.fitting)
+        if len(addresses) == 1:
+            return steps[addresses[0]](sel)
+        parts = [(steps[address], sel.where(values == np.uint64(address))) for address in addresses]
+        for enter, part in parts:
+            if (entry := enter(part)) is not None:
+                flow.go(entry, flow.mask(part))
+        return LEFT
 
-        def step(sel: Selection) -> int | None:
-            addresses = np.unique(sel.pick(values)).tolist()
-            for address in addresses:
-                if address not in steps:
-                    _no_function(address, sel.where(values == np.uint64(address)), fitting)
-            if len(addresses) == 1:
-                return steps[addresses[0]](sel)
-            parts = [(steps[address], sel.where(values == np.uint64(address))) for address in addresses]
-            for enter, part in parts:
-                if (entry := enter(part)) is not None:
-                    flow.go(entry, flow.mask(part))
-            return LEFT
-
-        return step
-
-    return bind
+    return acting(step, ctx.source(called.target, "u64"), all_of(entries))
 
 
 def _address(ctx: Context, name: str) -> int | None:
@@ -256,27 +231,20 @@ def return_(ctx: Context, frame: Frame) -> Action:
     """Back to the callers."""
     moves = [_result(frame, formal, ctx.layout) for formal in frame.results] if frame.passes else []
 
-    def bind(state: State) -> BoundStep:
-        back, flow, stack = state.banks[32][frame.back.index], state.flow, call_stack(state, frame)
-        bound = [move(state) for move in moves]
+    def step(state: State, moves: list[BoundMove], back: Array, stack: CallStack | None, sel: Selection) -> int:
+        for move in moves:
+            move(sel)()
+        targets = np.unique(sel.pick(back).copy())
+        parts = [sel] if targets.size == 1 else [sel.where(back == target) for target in targets]
+        if stack is not None:
+            stack.pop(sel)
+        if targets.size == 1:
+            return int(targets[0])
+        for target, part in zip(targets, parts, strict=True):
+            state.flow.go(int(target), state.flow.mask(part))
+        return LEFT
 
-        def step(sel: Selection) -> int:
-            for move in bound:
-                move(sel)()
-            lanes = sel.pick(back).copy()
-            targets = np.unique(lanes)
-            parts = [sel] if targets.size == 1 else [sel.where(back == target) for target in targets]
-            if stack is not None:
-                stack.pop(sel)
-            if targets.size == 1:
-                return int(targets[0])
-            for target, part in zip(targets, parts, strict=True):
-                flow.go(int(target), flow.mask(part))
-            return LEFT
-
-        return step
-
-    return bind
+    return acting(step, all_of(moves), _register(frame.back, "b32"), partial(call_stack, frame))
 
 
 def _result(frame: Frame, formal: Formal, layout: StorageLayout) -> Move:
@@ -336,7 +304,7 @@ def _word(formal: Formal) -> Source:
 
 
 def _move(source: Source, dest: Source) -> Move:
-    def bind(state: State) -> Callable[[Selection], Callable[[], None]]:
+    def bind(state: State) -> BoundMove:
         values, out = source(state), dest(state)
         return lambda sel: partial(sel.put, out, sel.pick(values).copy())
 
@@ -351,23 +319,17 @@ def jump(ctx: Context, bound: Bindings) -> Action:
     if not names:
         ctx.fail(f"expected a label of .branchtargets, got {describe(table)}")
     targets = [ctx.label(Symbol(name)) for name in names]
-    source = ctx.source(index, "u32")
 
-    def bind(state: State) -> BoundStep:
-        values, flow = source(state), state.flow
+    def step(state: State, values: Array, sel: Selection) -> int:
+        chosen = np.unique(sel.pick(values))
+        if int(chosen[-1]) >= len(targets):
+            beyond = sel.where(values >= len(targets)).lanes
+            message = f"expected an index from 0 to {len(targets) - 1}, got {int(chosen[-1])}"
+            raise FaultError(message, 0 if beyond is None else int(beyond[0]))
+        if chosen.size == 1:
+            return targets[int(chosen[0])]
+        for one in chosen:
+            state.flow.go(targets[int(one)], state.flow.mask(sel.where(values == one)))
+        return LEFT
 
-        def step(sel: Selection) -> int:
-            chosen = np.unique(sel.pick(values))
-            if int(chosen[-1]) >= len(targets):
-                beyond = sel.where(values >= len(targets)).lanes
-                message = f"expected an index from 0 to {len(targets) - 1}, got {int(chosen[-1])}"
-                raise FaultError(message, 0 if beyond is None else int(beyond[0]))
-            if chosen.size == 1:
-                return targets[int(chosen[0])]
-            for one in chosen:
-                flow.go(targets[int(one)], flow.mask(sel.where(values == one)))
-            return LEFT
-
-        return step
-
-    return bind
+    return acting(step, ctx.source(index, "u32"))

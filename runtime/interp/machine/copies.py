@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...numerics.array import Array
-from .events import LEFT, Geometry, Observer, Selection
+from .events import LEFT, Events, Geometry, Selection
 from .flow import Flow
 from .memory import RANK_BITS, Buffer, FaultError, Window
 
@@ -86,7 +86,7 @@ class CopyQueue:
     While all threads commit together, one number says which group is open; afterwards each has its own.
     """
 
-    def __init__(self, threads: int, observer: Observer | None = None) -> None:
+    def __init__(self, threads: int, observer: Events | None = None) -> None:
         self.threads = threads
         self.observer = observer
         self.open: int | Array = 0

@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from ....dialect.index import MEANINGS as HOMES
+from ....dialect.isa.row import Bindings, Row
 from ....dialect.ptx.instructions import family as unmodelled
-from ....dialect.ptx.rows.grammar import Bindings, Row
 from ....dialect.ptx.text.syntax import (
     Address,
     Immediate,

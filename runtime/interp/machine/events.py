@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ...base.launch import Dim3
 from ...numerics.array import Array
 from .memory import Buffer, Part
-
-if TYPE_CHECKING:
-    from .kernel import DecodedKernel
-    from .state import State
 
 # Threads in flight: which of them execute a step, and where they are in their CTAs.
 #
@@ -204,32 +200,8 @@ class MemoryAccess(NamedTuple):
     values: Array | None = None
 
 
-class Observer:
-    """Is told of what happens in a launch; here, without doing anything. Thread numbers and masks are those of the
-    state begun last.
-
-    With `merges`, batches of CTAs may be observed in processes of their own: `take` gives there what was found, and
-    `add` adds it here.
-    """
-
-    merges = False
-
-    def take(self) -> object:
-        """What was found since the last time."""
-        return None
-
-    def add(self, kernel: DecodedKernel, found: object) -> None:
-        """Adds what another process took of a kernel's CTAs."""
-
-    def weight(self, shared: int, warps: int) -> int:
-        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
-        return 0
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        """A batch of CTAs starts."""
-
-    def end(self) -> None:
-        """All threads of the batch have ended."""
+class Events:
+    """Is told of what happens; here, without doing anything."""
 
     def watch(self, pc: int) -> Look | None:
         """What to call before the instruction at `pc` with the threads whose guard holds (never none of them).
@@ -270,62 +242,8 @@ class Observer:
         """Asynchronous copies of the threads (None: all) have been waited for: their bytes are written now."""
 
 
-_EVENTS = ("access", "come", "join", "meet", "arrive", "passed", "land")
-
-
-class Observers(Observer):
-    """Several of them. Each event goes to those that listen to it."""
-
-    def __init__(self, members: Sequence[Observer]) -> None:
-        self.members = tuple(members)
-        self.merges = all(member.merges for member in self.members)
-        for event in _EVENTS:
-            handlers = [getattr(member, event) for member in self.members]
-            ignored = getattr(Observer, event)
-            if call := _all([h for h in handlers if getattr(h, "__func__", None) is not ignored]):
-                setattr(self, event, call)
-
-    def take(self) -> object:
-        return [member.take() for member in self.members]
-
-    def add(self, kernel: DecodedKernel, found: object) -> None:
-        if isinstance(found, list):
-            for member, own in zip(self.members, cast("list[object]", found), strict=True):
-                member.add(kernel, own)
-
-    def weight(self, shared: int, warps: int) -> int:
-        return sum(member.weight(shared, warps) for member in self.members)
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        for member in self.members:
-            member.begin(state, kernel)
-
-    def end(self) -> None:
-        for member in self.members:
-            member.end()
-
-    def watch(self, pc: int) -> Look | None:
-        return _all([member.watch(pc) for member in self.members])
-
-    def issue(self, pc: int) -> Look | None:
-        return _all([member.issue(pc) for member in self.members])
-
-
-def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | None:
-    """One call for those that there are; None for none."""
-    some = [call for call in calls if call is not None]
-    if len(some) < 2:
-        return some[0] if some else None
-
-    def call(*told: object) -> None:
-        for one in some:
-            one(*told)
-
-    return call
-
-
 def tell(
-    observer: Observer | None,
+    observer: Events | None,
     pc: int,
     kind: AccessKind,
     parts: tuple[Part, ...],
@@ -345,7 +263,7 @@ def tell(
 
 
 def tell_of_one(
-    observer: Observer | None, pc: int, kind: AccessKind, buffer: Buffer, start: Array, width: int, thread: int,
+    observer: Events | None, pc: int, kind: AccessKind, buffer: Buffer, start: Array, width: int, thread: int,
     values: Array | None = None,
 ) -> None:  # fmt: skip
     """Reports accesses of one thread, where somebody looks on."""

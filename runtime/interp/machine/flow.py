@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Row
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.rows.grammar import Row
 from ...numerics.array import Array
-from .events import LANES, LEFT, Geometry, Observer, Selection
+from .events import LANES, LEFT, Events, Geometry, Selection
 from .memory import FaultError
 
 # Clocks: they advance with the steps of the launch, so that what waits for them ends, and measure nothing real.
@@ -133,7 +133,7 @@ class Flow:
         self.awaited: dict[int, Array | None] = {}
         self.anywhere: set[int] = set()
         """The instructions `bar.warp.sync`, at which lanes meet wherever they come to one."""
-        self.observer: Observer | None = None
+        self.observer: Events | None = None
         self.on_exit: list[Callable[[], None]] = []
         self.loops: dict[int, int] = {}
         """Where loops that poll memory begin, and their jumps back."""

@@ -30,10 +30,10 @@ from ....dialect.ptx.text.syntax import (
 )
 from ...numerics.array import Array
 from .decode import Context
-from .events import BoundStep, Selection
+from .events import Selection
 from .memory import DecodeError, FaultError, rows
 from .names import VariablePlace
-from .state import Action, PrintValue, Source, State, arguments, parse, show
+from .state import Action, PrintValue, Source, State, acting, all_of, arguments, parse, show
 
 # Functions that the driver gives to kernels: `vprintf`, `__assertfail`, `malloc` and `free`.
 #
@@ -65,17 +65,12 @@ def call(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[
     reads = [_value(ctx, o, size, ctx.source) for o, size in zip(actuals, builtin.arguments, strict=True)]
     writes = [_value(ctx, o, builtin.result, ctx.dest) for o in results]
 
-    def bind(state: State) -> BoundStep:
-        sources, targets = [read(state) for read in reads], [write(state) for write in writes]
+    def step(state: State, sources: list[Array], targets: list[Array], sel: Selection) -> None:
+        answer = builtin.run(state, sel, [sel.pick(source).astype(np.uint64) for source in sources])
+        for target in targets:
+            sel.put(target, np.zeros(sel.count, np.uint64) if answer is None else answer)
 
-        def step(sel: Selection) -> None:
-            answer = builtin.run(state, sel, [sel.pick(source).astype(np.uint64) for source in sources])
-            for target in targets:
-                sel.put(target, np.zeros(sel.count, np.uint64) if answer is None else answer)
-
-        return step
-
-    return bind
+    return acting(step, all_of(reads), all_of(writes))
 
 
 def _value(ctx: Context, operand: Operand, size: int, take: Callable[[Operand, str], Source]) -> Source:

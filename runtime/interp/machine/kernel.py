@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from ....dialect.isa.form import Form
-from ....dialect.ptx.rows.grammar import Row
+from ....dialect.isa.row import Row
 from ....dialect.ptx.text.syntax import (
     Directive,
     Function,
@@ -29,12 +28,12 @@ from ....dialect.ptx.types import REGISTER_BITS
 from ...base.launch import Dim3
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, decode
-from .events import Geometry
+from .events import Events, Geometry, Look
 from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions, has_results
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
 from .names import Formal, Frame, NameScope, VariablePlace
-from .state import Action, RegisterSlot, StackFrame, StorageLayout
+from .state import Action, RegisterSlot, StackFrame, State, StorageLayout
 
 DYNAMIC_ALIGNMENT = 16
 """What dynamic shared memory is aligned to at least. Source: ptxas 13.0."""
@@ -59,11 +58,6 @@ class Decoded:
     row: Row
     traits: Traits
 
-    @property
-    def form(self) -> Form | None:
-        """What a matrix instruction is."""
-        return self.traits.form
-
     def slot(self, operand: object) -> RegisterSlot | None:
         """The register that an operand, or the base of an address, is; None for what is none, or a special one."""
         name = operand.name if isinstance(operand, Register) else ""
@@ -71,8 +65,9 @@ class Decoded:
 
     def named(self) -> dict[str, Operand]:
         """The operands by the names that the row gives them, of a row that leaves none out but at the end."""
-        slots = self.row.slots_of(self.traits.bindings)
-        return {slot.name: operand for slot, operand in zip(slots, self.source.operands, strict=False)}
+        operands = self.source.operands
+        slots = self.row.signature(self.traits.bindings, len(operands))
+        return {slot.name: operand for slot, operand in zip(slots, operands, strict=False)}
 
 
 class ClusterBounds(NamedTuple):
@@ -399,3 +394,87 @@ class KernelDecoder:
 def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:
     """The register for the address of a byte of a variable on the stack."""
     return stack.address(offset + more)
+
+
+# What looks on while a kernel runs: checks, reports and traces.
+
+
+class Observer(Events):
+    """Is told of every batch of CTAs too. Thread numbers and masks are those of the state begun last.
+
+    With `merges`, batches of CTAs may be observed in processes of their own: `take` gives there what was found, and
+    `add` adds it here.
+    """
+
+    merges = False
+
+    def take(self) -> object:
+        """What was found since the last time."""
+        return None
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        """Adds what another process took of a kernel's CTAs."""
+
+    def weight(self, shared: int, warps: int) -> int:
+        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
+        return 0
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        """A batch of CTAs starts."""
+
+    def end(self) -> None:
+        """All threads of the batch have ended."""
+
+
+_EVENTS = ("access", "come", "join", "meet", "arrive", "passed", "land")
+
+
+class Observers(Observer):
+    """Several of them. Each event goes to those that listen to it."""
+
+    def __init__(self, members: Sequence[Observer]) -> None:
+        self.members = tuple(members)
+        self.merges = all(member.merges for member in self.members)
+        for event in _EVENTS:
+            handlers = [getattr(member, event) for member in self.members]
+            ignored = getattr(Events, event)
+            if call := _all([h for h in handlers if getattr(h, "__func__", None) is not ignored]):
+                setattr(self, event, call)
+
+    def take(self) -> object:
+        return [member.take() for member in self.members]
+
+    def add(self, kernel: DecodedKernel, found: object) -> None:
+        if isinstance(found, list):
+            for member, own in zip(self.members, cast("list[object]", found), strict=True):
+                member.add(kernel, own)
+
+    def weight(self, shared: int, warps: int) -> int:
+        return sum(member.weight(shared, warps) for member in self.members)
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        for member in self.members:
+            member.begin(state, kernel)
+
+    def end(self) -> None:
+        for member in self.members:
+            member.end()
+
+    def watch(self, pc: int) -> Look | None:
+        return _all([member.watch(pc) for member in self.members])
+
+    def issue(self, pc: int) -> Look | None:
+        return _all([member.issue(pc) for member in self.members])
+
+
+def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | None:
+    """One call for those that there are; None for none."""
+    some = [call for call in calls if call is not None]
+    if len(some) < 2:
+        return some[0] if some else None
+
+    def call(*told: object) -> None:
+        for one in some:
+            one(*told)
+
+    return call

@@ -16,9 +16,9 @@ from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.array import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
-from .events import LEFT, BoundStep, Geometry, Look, Observer, Selection
+from .events import LEFT, BoundStep, Geometry, Look, Selection
 from .flow import Flow, apart, parted, together
-from .kernel import Decoded, DecodedKernel, align
+from .kernel import Decoded, DecodedKernel, Observer, align
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,

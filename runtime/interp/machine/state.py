@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.array import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups
-from .events import BoundStep, Geometry, Observer, Selection
+from .events import BoundStep, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
@@ -377,7 +378,7 @@ class State:
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
     prints: Prints
-    observer: Observer | None = None
+    observer: Events | None = None
 
     def __init__(
         self, geometry: Geometry, slots: dict[int, int], memory: MemorySpaces, addresses: dict[str, int]
@@ -413,3 +414,19 @@ Source: TypeAlias = Callable[[State], Array]
 
 Action: TypeAlias = Callable[[State], BoundStep]
 """A decoded instruction: given a state, its step."""
+
+T = TypeVar("T")
+
+
+def acting(step: Callable[..., int | None], *bound: Callable[[State], Any]) -> Action:
+    """An action by its step, which takes the state, its operands bound to that, and the selected threads."""
+    return lambda state: partial(step, state, *(operand(state) for operand in bound))
+
+
+def absent(state: State) -> None:
+    """An operand that is not there."""
+
+
+def all_of(operands: Sequence[Callable[[State], T]]) -> Callable[[State], list[T]]:
+    """Several operands as one."""
+    return lambda state: [operand(state) for operand in operands]

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Symbol, Vector
 from ....dialect.ptx.types import bits_of
 from ...numerics import floats
@@ -18,7 +18,7 @@ from ..machine.decode import Context, constant, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
 from ..machine.names import DTYPES
-from ..machine.state import Action, Source, State
+from ..machine.state import Action, Source, State, acting, all_of
 from .actions import computes, elementwise, identity, operands, several
 
 # Moves: PTX ISA 9.7.9.3 and .4.
@@ -165,20 +165,14 @@ def load(ctx: Context, bound: Bindings) -> Action:
     space, type, count = space_of(bound), bound["T"], vector_of(bound)
     d, where = ctx.operands[:2]
     dests = [ctx.dest(item, type, wide=True) for item in ctx.items(d)]
-    place = locate(ctx, where, space, "load")
     width, dtype = bits_of(type) // 8, DTYPES[type]
 
-    def bind(state: State) -> BoundStep:
-        outs, find = [dest(state) for dest in dests], place(state)
+    def step(state: State, outs: list[Array], find: Locate, sel: Selection) -> None:
+        for part in find(sel, width * count):
+            values = part.buffer.view(width, count).take(part.index, axis=0).view(dtype)
+            _deliver(outs, sel, part, values)
 
-        def step(sel: Selection) -> None:
-            for part in find(sel, width * count):
-                values = part.buffer.view(width, count).take(part.index, axis=0).view(dtype)
-                _deliver(outs, sel, part, values)
-
-        return step
-
-    return bind
+    return acting(step, all_of(dests), locate(ctx, where, space, "load"))
 
 
 def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> None:
@@ -357,27 +351,21 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
     sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in given]
     seen, width, combine = seen_as(type), bits_of(type) // 8, updates(bound["O"], type)
 
-    def bind(state: State) -> BoundStep:
-        find = place(state)
-        values = [[source(state).view(seen) for source in items] for items in sources]
-        outs = [dest(state).view(seen) for dest in dests]
+    def step(state: State, find: Locate, outs: list[Array], *operands: Any) -> None:
+        *values, sel = operands
+        parts = find(sel, width * count)
+        check_writable(parts)
+        for i in range(count):
+            picked = [sel.pick(items[i].view(seen)) for items in values]
+            old = np.empty(sel.count, seen)
+            for part in parts:
+                update = combine(part.buffer is state.memory.shared.buffer)
+                index = part.index if count == 1 else part.index * count + i
+                _update(Part(part.buffer, index, part.chosen), old, picked, update)
+            if outs:
+                sel.put(outs[i].view(seen), old)
 
-        def step(sel: Selection) -> None:
-            parts = find(sel, width * count)
-            check_writable(parts)
-            for i in range(count):
-                picked = [sel.pick(items[i]) for items in values]
-                old = np.empty(sel.count, seen)
-                for part in parts:
-                    update = combine(part.buffer is state.memory.shared.buffer)
-                    index = part.index if count == 1 else part.index * count + i
-                    _update(Part(part.buffer, index, part.chosen), old, picked, update)
-                if outs:
-                    sel.put(outs[i], old)
-
-        return step
-
-    return bind
+    return acting(step, place, all_of(dests), *map(all_of, sources))
 
 
 def seen_as(type: str) -> np.dtype[Any]:

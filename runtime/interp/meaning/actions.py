@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ....dialect.ptx.kinds import kind_of
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..machine.decode import Context, meaning
@@ -39,25 +38,10 @@ def computes(*names: str) -> Callable[[Computation], Computation]:
 def operands(ctx: Context, bound: Bindings) -> list[Source]:
     """The operands, as the row says: what they are, and of which types."""
     found: list[Source] = []
-    for slot, operand in zip(ctx.row.slots_of(bound), ctx.operands, strict=False):
-        kind = kind_of(slot, bound)
+    for slot, operand in zip(ctx.row.signature(bound, len(ctx.operands)), ctx.operands, strict=False):
         take = ctx.dest if slot.written else ctx.source
-        found += [take(item, kind.type, wide=kind.wider) for item in ctx.items(operand)]
+        found += [take(item, slot.type, wide=slot.wider) for item in ctx.items(operand)]
     return found
-
-
-def acting(step: Callable[..., int | None], *bound: Callable[[State], Any]) -> Action:
-    """An action by its step, which takes the state, its operands bound to that, and the selected threads."""
-    return lambda state: partial(step, state, *(operand(state) for operand in bound))
-
-
-def absent(state: State) -> None:
-    """An operand that is not there."""
-
-
-def all_of(sources: Sequence[Source]) -> Callable[[State], list[Array]]:
-    """Several operands as one."""
-    return lambda state: [source(state) for source in sources]
 
 
 def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:

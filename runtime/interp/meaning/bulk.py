@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Not, Operand, Register
 from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
@@ -15,9 +15,9 @@ from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable
-from ..machine.state import LEAST, Action, Source, State, grow, stack_pointer
+from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, locate, seen_as, space_of, updates, vector_of
-from .actions import absent, acting, all_of, elementwise, identity
+from .actions import elementwise, identity
 from .synchronisation import Find, in_shared, objects
 
 # Asynchronous copies to shared memory: PTX ISA 9.7.9.25.3.
@@ -136,72 +136,61 @@ def groups(ctx: Context, bound: Bindings) -> Action:
 @meaning("cp.async.bulk")
 def bulk(ctx: Context, bound: Bindings) -> Action:
     """Many bytes by one thread; to several CTAs of a cluster, or of each 16 bytes only some."""
-    return _Bulk(ctx, bound, None).action
+    return _bulk(ctx, bound, None)
 
 
 @meaning("cp.reduce.async.bulk")
 def bulk_reduction(ctx: Context, bound: Bindings) -> Action:
     """The same, each element combined with what is there."""
-    return _Bulk(ctx, bound, _combination(bound, bound["D"] != "global")).action
+    return _bulk(ctx, bound, _combination(bound, bound["D"] != "global"))
 
 
-class _Bulk:
-    """The operands of a bulk copy, and what it does."""
+def _bulk(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
+    """What a bulk copy does for the selected threads, one after the other."""
+    target, source, size, *rest = ctx.operands
+    to, of = _SPACES[bound["D"]], _SPACES[bound["S"]]
+    put, take = locate(ctx, target, to, None), locate(ctx, source, of, None)
+    sizes, place = ctx.source(size, "u32"), absent if to == "global" else objects(ctx, rest.pop(0), to)
+    wanted = ctx.source(rest.pop(0), "u16") if bound.get("M") else absent
+    if bound.get("H"):
+        rest.pop(0)
+    kept = ctx.source(rest.pop(0), "u16") if bound.get("K") else absent
 
-    def __init__(self, ctx: Context, bound: Bindings, combine: Combine | None) -> None:
-        target, source, size, *rest = ctx.operands
-        self.combine = combine
-        self.pc = ctx.pc
-        self.arrives = bound["D"] != "global"
-        to = _SPACES[bound["D"]]
-        self.put, self.take = (locate(ctx, where, space, None) for where, space in
-                               ((target, to), (source, _SPACES[bound["S"]])))  # fmt: skip
-        self.sizes = ctx.source(size, "u32")
-        self.place = objects(ctx, rest.pop(0), to) if self.arrives else None
-        self.ctas = ctx.source(rest.pop(0), "u16") if bound.get("M") else None
-        if bound.get("H"):
-            rest.pop(0)
-        self.bytes = ctx.source(rest.pop(0), "u16") if bound.get("K") else None
+    def step(
+        state: State, destination: Locate, start: Locate, lengths: Array, barrier: Find | None, ctas: Array | None,
+        masks: Array | None, sel: Selection,
+    ) -> None:  # fmt: skip
+        def tell(kind: AccessKind, buffer: Buffer, first: int, length: int, thread: int) -> None:
+            if state.observer is not None:
+                starts = np.arange(first, first + length, _UNIT)
+                tell_of_one(state.observer, ctx.pc, kind, buffer, starts, _UNIT, thread)
 
-    def action(self, state: State) -> BoundStep:
-        """What the instruction does for the selected threads, one after the other."""
-        destination, start, lengths = self.put(state), self.take(state), self.sizes(state)
-        barrier = self.place(state) if self.place else None
-        ctas = self.ctas(state) if self.ctas else None
-        masks = self.bytes(state) if self.bytes else None
+        for one, thread in one_by_one(sel):
+            length = _length(int(lengths[thread]), _UNIT, thread)
+            if not length:
+                continue
+            data, at = _span(start, one, length)
+            tell("load", data, at, length, thread)
+            rows = data.data[at : at + length].copy()
+            buffer, first = _span(destination, one, length)
+            if barrier is None:
+                tell("store", buffer, first, length, thread)
+                check_writable(destination(one, _UNIT))
+                _write(buffer, first, rows, combine, None if masks is None else int(masks[thread]))
+                continue
+            for shift in shifts(state, buffer, first, None if ctas is None else int(ctas[thread]), thread):
+                tell("copy", buffer, first + shift, length, thread)
+                index = barrier(one) + shift // 8
+                copy = BulkCopy(ctx.pc, thread, index, buffer, first + shift, rows, combine)
+                state.mbarriers.complete_later(copy, one)
 
-        def step(sel: Selection) -> None:
-            for one, thread in one_by_one(sel):
-                length = _length(int(lengths[thread]), _UNIT, thread)
-                if not length:
-                    continue
-                data, at = self._span(start, one, length)
-                self._tell(state, "load", data, at, length, thread)
-                rows = data.data[at : at + length].copy()
-                buffer, first = self._span(destination, one, length)
-                if barrier is None:
-                    self._tell(state, "store", buffer, first, length, thread)
-                    check_writable(destination(one, _UNIT))
-                    _write(buffer, first, rows, self.combine, None if masks is None else int(masks[thread]))
-                    continue
-                wanted = None if ctas is None else int(ctas[thread])
-                for shift in shifts(state, buffer, first, wanted, thread):
-                    self._tell(state, "copy", buffer, first + shift, length, thread)
-                    copy = BulkCopy(
-                        self.pc, thread, barrier(one) + shift // 8, buffer, first + shift, rows, self.combine
-                    )
-                    state.mbarriers.complete_later(copy, one)
+    return acting(step, put, take, sizes, place, wanted, kept)
 
-        return step
 
-    def _span(self, find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
-        """Where the bytes of one thread begin; the last must be there as well as the first."""
-        (first,), _ = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
-        return first.buffer, int(first.index[0]) * _UNIT
-
-    def _tell(self, state: State, kind: AccessKind, buffer: Buffer, start: int, length: int, thread: int) -> None:
-        if state.observer is not None:
-            tell_of_one(state.observer, self.pc, kind, buffer, np.arange(start, start + length, _UNIT), _UNIT, thread)
+def _span(find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
+    """Where the bytes of one thread begin; the last must be there as well as the first."""
+    (first,), _ = find(one, _UNIT), find(one, _UNIT, length - _UNIT)
+    return first.buffer, int(first.index[0]) * _UNIT
 
 
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:

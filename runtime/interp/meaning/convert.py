@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.isa.types import ELEMENT_TYPES, ElementType
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.types import bits_of
 from ...numerics import f64, floats
 from ...numerics.array import Array

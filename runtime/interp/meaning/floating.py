@@ -8,8 +8,8 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.types import bits_of
 from ...numerics import approximate as approximations
 from ...numerics import f64, floats

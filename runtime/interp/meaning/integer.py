@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction

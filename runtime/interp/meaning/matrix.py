@@ -9,16 +9,15 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ....dialect.isa.form import Form, FormOperand
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.form import Form
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
+from ....dialect.isa.row import Bindings, Slot
 from ....dialect.isa.targets import TARGETS
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
 from ....dialect.layouts.layout import Layout
-from ....dialect.ptx.rows.grammar import Bindings
-from ....dialect.ptx.rows.matrix import MatrixRow
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.array import Array
 from ...numerics.fused_sum import scales
@@ -26,9 +25,8 @@ from ...numerics.product import MatrixProduct, NibbleError, SideOperands, column
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable
-from ..machine.state import Action, Source, State
+from ..machine.state import Action, Source, State, acting
 from .access import Locate, locate
-from .actions import acting
 
 # Fragments in registers, as matrices and back.
 #
@@ -112,7 +110,7 @@ def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
     Raises:
         TypeError: if it is of another kind.
     """
-    found = ctx.row.form if isinstance(ctx.row, MatrixRow) else None
+    found = ctx.row
     if not isinstance(found, kind):
         raise TypeError(f"{ctx.instruction.opcode} is no form of {kind}")
     if ctx.target in TARGETS and not found.runs_on(TARGETS[ctx.target]):
@@ -120,7 +118,7 @@ def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
     return found
 
 
-def model(ctx: Context, row: Mma | MmaSparse | Wgmma | WmmaMma) -> MatrixProduct:
+def model(ctx: Context, row: Mma | Wgmma | WmmaMma) -> MatrixProduct:
     """What the instruction computes on the target."""
     try:
         return MatrixProduct.on(ctx.target, row)
@@ -128,7 +126,7 @@ def model(ctx: Context, row: Mma | MmaSparse | Wgmma | WmmaMma) -> MatrixProduct
         ctx.fail(str(error))
 
 
-def words_of(ctx: Context, operand: Operand, wanted: FormOperand) -> list[Source]:
+def words_of(ctx: Context, operand: Operand, wanted: Slot) -> list[Source]:
     """The registers of a fragment, as words; those of C, A and B may be literals, as in {0f00000000, ...}."""
     type = "b64" if wanted.type == "f64" else "b32"
     literal = wanted.type if wanted.type in ("f32", "f64") else type
@@ -177,7 +175,7 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
         out[... if warps is None else np.s_[:, warps]] = value
 
 
-def stored_columns(row: MmaSparse | Wgmma, words: Array, selector: int) -> Array:
+def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
     """Which column of A each stored element belongs to: see `numerics.sparse.columns`.
 
     Raises:
@@ -199,7 +197,7 @@ class _Scales:
     thread_id: int
 
 
-def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> list[_Scales]:
+def _scale_operands(ctx: Context, row: Mma, operands: dict[str, Operand]) -> list[_Scales]:
     found: list[_Scales] = []
     for role in "ab" if row.scale else "":
         (word,) = ctx.items(operands[f"scale_{role}"])
@@ -208,9 +206,9 @@ def _scale_operands(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Oper
     return found
 
 
-def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) -> tuple[Source, int] | None:
+def _selector(ctx: Context, row: Mma, operands: dict[str, Operand]) -> tuple[Source, int] | None:
     """The metadata and the sparsity selector."""
-    if not isinstance(row, MmaSparse):
+    if not row.sparse:
         return None
     (word,) = ctx.items(operands["e"])
     return ctx.source(word, "b32"), ctx.integer(operands["f"])
@@ -219,7 +217,7 @@ def _selector(ctx: Context, row: Mma | MmaSparse, operands: dict[str, Operand]) 
 @meaning("mma")
 def mma(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
-    row = form(ctx, (Mma, MmaSparse))
+    row = form(ctx, Mma)
     operands = {wanted.name: given for wanted, given in zip(row.operands, ctx.operands, strict=True)}
     sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
     sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
@@ -244,7 +242,7 @@ ReadSides: TypeAlias = Callable[["Array | None"], "SideOperands | None"]
 """The metadata and scales of some warps (None: all)."""
 
 
-def _extras(row: Mma | MmaSparse, sparse: tuple[Source, int] | None, scaled: list[_Scales], state: State) -> ReadSides:
+def _extras(row: Mma, sparse: tuple[Source, int] | None, scaled: list[_Scales], state: State) -> ReadSides:
     """Reads metadata and scales."""
     if sparse is None and not scaled:
         return lambda warps: None
@@ -253,7 +251,7 @@ def _extras(row: Mma | MmaSparse, sparse: tuple[Source, int] | None, scaled: lis
 
     def read(warps: Array | None) -> SideOperands:
         where = None
-        if isinstance(row, MmaSparse) and metadata is not None and sparse is not None:
+        if metadata is not None and sparse is not None:
             where = stored_columns(row, chosen(metadata, warps), sparse[1])
         found = [None, None] if row.scale is None else [
             scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)

@@ -8,19 +8,19 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Symbol
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..machine import mbarriers
 from ..machine.calls import return_
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, LEFT, AccessKind, BoundStep, Selection
+from ..machine.events import LANES, LEFT, AccessKind, Selection
 from ..machine.flow import Complete
 from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part
-from ..machine.state import Action, Source, State
+from ..machine.state import Action, Source, State, absent, acting
 from .access import locate, space_of
-from .actions import absent, acting, computes
+from .actions import computes
 
 # Barriers of a CTA, a warp and a cluster: PTX ISA 9.7.13.1 to .3.
 
@@ -30,13 +30,13 @@ _MOST = 15
 @meaning("bar.sync")
 def bar_sync(ctx: Context, bound: Bindings) -> Action:
     """Threads come to a barrier of the CTA, and wait for the others."""
-    return _arrival(ctx, ctx.operands, True, None)
+    return _arrival(ctx, ctx.operands, True)
 
 
 @meaning("bar.arrive")
 def bar_arrive(ctx: Context, bound: Bindings) -> Action:
     """Threads come to a barrier of the CTA, and go on."""
-    return _arrival(ctx, ctx.operands, False, None)
+    return _arrival(ctx, ctx.operands, False)
 
 
 @meaning("bar.red")
@@ -44,57 +44,44 @@ def bar_red(ctx: Context, bound: Bindings) -> Action:
     """A question to all threads of the barrier, which all get the answer."""
     d, *operands, c = ctx.operands
     source, negated = ctx.predicate(c)
-    return _arrival(ctx, operands, True, _Answer(bound["O"], ctx.dest(d, bound["T"]), source, negated))
+    return _arrival(ctx, operands, True, partial(_answer, bound["O"], ctx.dest(d, bound["T"]), source, negated))
 
 
-class _Answer:
-    """What `bar.red` writes when the barrier is complete."""
+def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State) -> Complete:
+    """What `bar.red` writes when the barrier is complete, for the mask of all that arrived."""
+    out, values, cta, ctas = dest(state), source(state), state.geometry.cta(), state.geometry.ctas
 
-    def __init__(self, mode: str, dest: Source, source: Source, negated: bool) -> None:
-        self.mode = mode
-        self.dest = dest
-        self.source = source
-        self.negated = negated
+    def complete(arrived: Array) -> None:
+        yes = np.bincount(cta[arrived & (values ^ negated)], minlength=ctas)
+        everyone = np.bincount(cta[arrived], minlength=ctas)
+        answer = {"popc": yes, "and": yes == everyone, "or": yes > 0}[mode]
+        out[arrived] = answer[cta[arrived]]
 
-    def bind(self, state: State) -> Complete:
-        """What to do with the mask of all that arrived."""
-        out, values, cta, ctas = self.dest(state), self.source(state), state.geometry.cta(), state.geometry.ctas
-
-        def complete(arrived: Array) -> None:
-            yes = np.bincount(cta[arrived & (values ^ self.negated)], minlength=ctas)
-            everyone = np.bincount(cta[arrived], minlength=ctas)
-            answer = {"popc": yes, "and": yes == everyone, "or": yes > 0}[self.mode]
-            out[arrived] = answer[cta[arrived]]
-
-        return complete
+    return complete
 
 
-def _arrival(ctx: Context, operands: Sequence[Operand], wait: bool, answer: _Answer | None) -> Action:
+def _arrival(
+    ctx: Context, operands: Sequence[Operand], wait: bool, answer: Callable[[State], Complete | None] = absent
+) -> Action:
     """Threads come to a barrier: operands are its number and how many threads it takes."""
-    number = ctx.source(operands[0], "u32")
+    number, pc = ctx.source(operands[0], "u32"), ctx.pc
     if len(operands) == 2 and isinstance(operands[1], Immediate):
         _check_count(ctx.integer(operands[1]), ctx.fail)
-    count = ctx.source(operands[1], "u32") if len(operands) == 2 else None
-    pc = ctx.pc
+    count = ctx.source(operands[1], "u32") if len(operands) == 2 else absent
 
-    def bind(state: State) -> BoundStep:
-        flow, numbers = state.flow, number(state)
-        counts = None if count is None else count(state)
-        complete = answer.bind(state) if answer else None
+    def step(
+        state: State, numbers: Array, counts: Array | None, complete: Complete | None, sel: Selection
+    ) -> int | None:
+        parts, flow = list(_alike(sel, numbers, counts)), state.flow
+        if len(parts) == 1:
+            part, one, expected = parts[0]
+            return flow.arrive(part, one, pc, expected, wait, complete)
+        for part, one, expected in parts:
+            if flow.arrive(part, one, pc, expected, wait, complete) is None:
+                flow.go(pc + 1, flow.mask(part))
+        return LEFT
 
-        def step(sel: Selection) -> int | None:
-            parts = list(_alike(sel, numbers, counts))
-            if len(parts) == 1:
-                part, one, expected = parts[0]
-                return flow.arrive(part, one, pc, expected, wait, complete)
-            for part, one, expected in parts:
-                if flow.arrive(part, one, pc, expected, wait, complete) is None:
-                    flow.go(pc + 1, flow.mask(part))
-            return LEFT
-
-        return step
-
-    return bind
+    return acting(step, number, count, answer)
 
 
 def _alike(sel: Selection, numbers: Array, counts: Array | None) -> Iterator[tuple[Selection, int, int]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.isa.tensor_map import (
     MAP_ALIGNMENT,
     ORDERED,
@@ -22,16 +23,14 @@ from ....dialect.isa.tensor_map import (
     most_offset,
 )
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable
-from ..machine.state import Action, Source, State
+from ..machine.state import Action, Source, State, absent, acting
 from .access import Locate, locate, seen_as, space_of, updates
-from .actions import absent, acting
 from .bulk import one_by_one, shifts
 from .synchronisation import Find, objects
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Operand, Register
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction

@@ -12,10 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....dialect.isa.form import CONSTANT, DESCRIPTOR
+from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
-from ....dialect.ptx.rows.grammar import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
 from ...numerics.product import MatrixProduct, SideOperands
@@ -23,8 +22,7 @@ from ..machine.decode import Context, meaning
 from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
-from ..machine.state import Action, Source, State
-from .actions import acting
+from ..machine.state import Action, Source, State, acting
 from .matrix import elements, form, gather, model, packed, rows_of, stored_columns
 
 

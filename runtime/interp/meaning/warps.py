@@ -11,15 +11,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ....dialect.ptx.rows.grammar import Bindings
+from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics import floats
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, Selection
 from ..machine.names import integer_range
-from ..machine.state import Action, State
-from .actions import absent, acting
+from ..machine.state import Action, State, absent, acting
 
 _BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 

@@ -18,9 +18,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.row import Bindings
 from ....dialect.isa.types import ElementType
 from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
-from ....dialect.ptx.rows.grammar import Bindings
 from ...numerics.array import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection, tell

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.moves import LoadMatrix, StoreMatrix
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Vector
 from ....dialect.ptx.traits import Traits
@@ -30,19 +30,18 @@ if TYPE_CHECKING:
 
 def lanes_read(decoded: Decoded) -> dict[str, Array]:
     """Masks of the lanes, by the name of the register."""
-    row = decoded.form
+    row = decoded.row
     if isinstance(row, LoadMatrix | StoreMatrix):
         where = next((o for o in decoded.source.operands if isinstance(o, Address)), None)
         base = where.base if where else None
         return {base.name: np.arange(LANES) < row.addresses} if isinstance(base, Register) else {}
-    return _of_mma(row, decoded.named()) if isinstance(row, Mma | MmaSparse) else {}
+    return _of_mma(row, decoded.named()) if isinstance(row, Mma) else {}
 
 
-def _of_mma(row: Mma | MmaSparse, operands: Mapping[str, Operand]) -> dict[str, Array]:
+def _of_mma(row: Mma, operands: Mapping[str, Operand]) -> dict[str, Array]:
     found: dict[str, Array] = {}
-    if isinstance(row, MmaSparse):
+    if (layout := row.metadata) is not None:
         (selector,) = _integers(operands["f"])
-        layout = row.metadata
         places = [layout.find(r=r, c=c, f=selector) for r in range(layout.rows) for c in range(layout.columns)]
         _allow(found, operands["e"], [lane for lane, _ in places])
     for role in "ab" if row.scale else "":
@@ -50,7 +49,7 @@ def _of_mma(row: Mma | MmaSparse, operands: Mapping[str, Operand]) -> dict[str, 
     return found
 
 
-def _scale_lanes(row: Mma | MmaSparse, role: str, selector: list[int]) -> list[int]:
+def _scale_lanes(row: Mma, role: str, selector: list[int]) -> list[int]:
     if row.scale is None:
         return []
     byte_id, thread_id = selector

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from ...base.errors import ArgumentError
-from ..machine.events import Observer, Observers
+from ..machine.kernel import Observer, Observers
 from .accesses import Bounds, InitialisedObjects, PendingReads, Proxies
 from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings

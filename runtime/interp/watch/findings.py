@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..machine.events import Observer
+from ..machine.kernel import Observer
 from ..machine.memory import Finding, InterpreterError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..machine.events import Observer, Observers
+from ..machine.kernel import Observer, Observers
 
 if TYPE_CHECKING:
     from .report import LaunchReport

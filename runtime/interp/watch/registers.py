@@ -90,7 +90,7 @@ class UninitialisedRegisters(Check):
         """A load, of whose bytes (accesses x bytes) some are unwritten: so are the registers they come to. `name` is
         where they lie. False for an instruction of which it is not known which bytes come to which register."""
         decoded = self.kernel.code[pc]
-        form = decoded.form
+        form = decoded.row
         if isinstance(form, LoadMatrix):
             lacking = _arranged(form, self.state.warps, threads, unwritten)
             for slot, bad in zip(decoded.writes, lacking, strict=True):

@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import traits
 from ...base.launch import Dim3, Problem
 from ...numerics.array import Array
 from ..machine.calls import RETURN
-from ..machine.events import LANES, Look, MemoryAccess, Observer, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.kernel import Decoded, DecodedKernel, Observer
 from ..machine.memory import SPAN_BITS
 from ..machine.state import State
 from .report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
@@ -358,9 +358,8 @@ def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
     """The matrix products among the instructions, by opcode."""
     found: dict[str, MatrixProducts] = {}
     for item in done:
-        row = traits(item.opcode).form
-        if isinstance(row, Mma | MmaSparse | WmmaMma):
+        row = traits(item.opcode).row
+        if isinstance(row, Mma | WmmaMma):
             before = found[item.opcode].warps if item.opcode in found else 0
-            side_by_side = row.products if isinstance(row, Mma) else 1
-            found[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), side_by_side, before + item.warps)
+            found[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), row.products, before + item.warps)
     return tuple(found.values())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.isa.form import Form
 from ....dialect.isa.moves import LoadMatrix
+from ....dialect.isa.row import Row
 from ....dialect.ptx.traits import Traits
 from ...numerics.array import Array
 from ..machine.events import LANES
@@ -101,7 +101,7 @@ class SharedMemory(Check):
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
         self.updates = np.array([d.traits.updates for d in kernel.code])
-        self.widths = [_data_bytes(d.form) for d in kernel.code]
+        self.widths = [_data_bytes(d.row) for d in kernel.code]
 
     # What orders
 
@@ -375,7 +375,7 @@ def _copy_of(traits: Traits) -> str:
     return traits.name.replace("cp.reduce.async", "cp.async") if traits.asynchronous else "cp.async"
 
 
-def _data_bytes(form: Form | None) -> int:
+def _data_bytes(form: Row) -> int:
     """The bytes of a row of `ldmatrix` that count where some are padding; 0 of all else."""
     return _ROW_ELEMENTS * form.memory_bits // 8 if isinstance(form, LoadMatrix) and form.source else 0
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.text.syntax import Immediate
@@ -18,8 +18,8 @@ from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.array import Array
 from ..machine import mbarriers
-from ..machine.events import LANES, Look, Observer, Selection
-from ..machine.kernel import DecodedKernel
+from ..machine.events import LANES, Look, Selection
+from ..machine.kernel import DecodedKernel, Observer
 from ..machine.state import State
 
 # What the warps of an interpreted launch do over time, and the same in the Chrome trace format.
@@ -184,17 +184,15 @@ DESCRIPTION = (
 )
 """What a time is, in words."""
 
-WarpRow: TypeAlias = Mma | MmaSparse | WmmaMma
+WarpRow: TypeAlias = Mma | WmmaMma
 """A product of one warp."""
 
 
 def product_cycles(row: WarpRow | Wgmma) -> int:
     """Cycles that a product takes its tensor cores, at least 1."""
-    side_by_side = row.products if isinstance(row, Mma) else 1
-    work = row.shape.m * row.shape.n * row.shape.k * side_by_side / RATES.get(row.a.name, 1.0)
-    sparse = isinstance(row, MmaSparse) or (isinstance(row, Wgmma) and row.granularity is not None)
+    work = row.shape.m * row.shape.n * row.shape.k * row.products / RATES.get(row.a.name, 1.0)
     rate = WARPGROUP_PRODUCT if isinstance(row, Wgmma) else WARP_PRODUCT
-    return max(1, round(work / (rate * (SPARSE_RATE if sparse else 1.0))))
+    return max(1, round(work / (rate * (SPARSE_RATE if row.sparse else 1.0))))
 
 
 def copy_cycles(size: int) -> int:

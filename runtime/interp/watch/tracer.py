@@ -11,13 +11,14 @@ from typing import ClassVar
 import numpy as np
 
 from ....dialect.isa import families
-from ....dialect.isa.mma import Mma, MmaSparse
+from ....dialect.isa.mma import Mma
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.traits import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.array import Array
 from ..machine.copies import BARRIER
-from ..machine.events import Look, MemoryAccess, Observers, Selection
+from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.kernel import Observers
 from ..machine.memory import Buffer
 from .timeline import (
     LATENCY,
@@ -349,10 +350,10 @@ class TracedProducts(TracedGroups):
         self.cores: defaultdict[tuple[int, int], Pipe] = defaultdict(Pipe)
 
     def look(self, pc: int, traits: Traits) -> Look | None:
-        row = traits.form
+        row = traits.row
         if isinstance(row, Wgmma):
             return self._issue(pc, row)
-        if isinstance(row, Mma | MmaSparse | WmmaMma):
+        if isinstance(row, Mma | WmmaMma):
             return self._execute(pc, row)
         return super().look(pc, traits)
 
@@ -390,7 +391,7 @@ class TracedProducts(TracedGroups):
             self.timeline.record(warp, "product", name, one.pc, one.start, end, details, True)
 
     def _name(self, pc: int) -> str:
-        row = self.timeline.traits(pc).form
+        row = self.timeline.traits(pc).row
         return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
 
 

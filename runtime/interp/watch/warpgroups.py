@@ -122,7 +122,7 @@ class WarpgroupRegisters(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.form, Wgmma)}
+        products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.row, Wgmma)}
         taken = (slot for d in products.values() for slots in _taken(d) for slot in slots)
         self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(taken))}
         self.names = [slot.name for slot in self.slots]
@@ -136,7 +136,7 @@ class WarpgroupRegisters(Check):
         self.descriptors = Descriptors(state.geometry)
 
     def _product(self, decoded: Decoded) -> _Product:
-        row = decoded.form
+        row = decoded.row
         d, a, e = (np.array([self.slots[slot] for slot in slots], np.intp) for slots in _taken(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
         return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)

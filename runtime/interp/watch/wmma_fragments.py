@@ -180,7 +180,7 @@ class _Wmma:
         self.pc = pc
         self.takes: list[tuple[RegisterSlot, int]] = []
         self.makes: list[tuple[RegisterSlot, int]] = []
-        row = decoded.form
+        row = decoded.row
         if not isinstance(row, WmmaLoad | WmmaStore | WmmaMma):
             return
         for wanted, given in zip(row.operands, decoded.source.operands, strict=False):

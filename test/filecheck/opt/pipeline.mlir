@@ -20,6 +20,7 @@
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-persist) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-fp8-as-f16) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-pipeline) //----- //
+// STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-synchronise) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-expand) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-allocate) //----- //
 // STAGES: ptx.module

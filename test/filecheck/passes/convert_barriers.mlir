@@ -24,7 +24,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK-NEXT: bar.sync 0;
   "gpu.barrier"() : () -> ()
   // CHECK: cp.async.mbarrier.arrive.noinc.shared.b64 [%r{{[0-9]+}}];
-  warp.arrive_copies %full[%stage] : !warp.barriers<4>
+  warp.arrive %full[%stage] {copies} : !warp.barriers<4>
   // CHECK: setp.eq.s32 [[FIRST:%p[0-9]+]], %r{{[0-9]+}}, 0;
   // CHECK-NEXT: @[[FIRST]] mbarrier.arrive.shared.b64 _, [%r{{[0-9]+}}+40];
   warp.arrive %empty[%one] : !warp.barriers<4>

@@ -75,7 +75,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK-NEXT: @![[MINE]] bra [[END:skipped_[0-9]+]];
   scf.if %mine {
     // CHECK-NEXT: mbarrier.arrive.expect_tx.shared::cta.b64 _, [{{.*}}], 16;
-    warp.expect %full[%zero] {bytes = 16 : i64} : !warp.barriers<1>
+    warp.arrive %full[%zero] {bytes = 16 : i64} : !warp.barriers<1>
     // CHECK-NEXT: mbarrier.arrive.shared.b64 _, [{{.*}}];
     warp.arrive %full[%zero] : !warp.barriers<1>
   }
@@ -86,7 +86,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK-NEXT: ret;
   %known = arith.cmpi slt, %zero, %zero : index
   %x = scf.if %known -> (index) {
-    warp.wgmma_fence
+    warp.fence wgmma
     scf.yield %warp : index
   } else {
     "gpu.barrier"() : () -> ()

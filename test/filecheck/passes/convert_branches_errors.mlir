@@ -86,11 +86,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // expected-error @+4 {{the elected lane does warp.expect here; leave 'by' out}}
+  // expected-error @+4 {{the elected lane does warp.arrive here; leave 'by' out}}
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   %chosen = warp.elect
   scf.if %chosen {
-    warp.expect %full[%zero] {bytes = 16 : i64, by = 32 : i64} : !warp.barriers<1>
+    warp.arrive %full[%zero] {bytes = 16 : i64, by = 32 : i64} : !warp.barriers<1>
   }
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()

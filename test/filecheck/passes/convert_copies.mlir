@@ -14,8 +14,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async, in_bounds = [true, true]} : memref<8x64xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "inside", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -28,8 +28,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async} : memref<5x40xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "edges", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -49,8 +49,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async} : memref<8x36xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "eight", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -59,8 +59,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async} : memref<8x34xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "four", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -77,8 +77,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async} : memref<8x33xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "odd", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -94,8 +94,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {in_bounds = [true, true]} : memref<8x64xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "plain", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -109,8 +109,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async, in_bounds = [true, true]} : memref<8x64xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "few", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 
@@ -126,8 +126,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c4 = arith.constant 4 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c4] to %s[] {async} : memref<8x256xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "column", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 

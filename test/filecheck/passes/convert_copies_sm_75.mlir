@@ -16,8 +16,8 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async, in_bounds = [true, true]} : memref<8x64xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "inside", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
@@ -34,8 +34,8 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %s[] {async} : memref<8x36xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.return"() : () -> ()
   }) {sym_name = "edges", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 

@@ -23,7 +23,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   ^bb0(%X: memref<16x16xf32>, %Y: memref<16x16xbf16>, %V: memref<16xf32>, %s: f32):
     %c0 = arith.constant 0 : index
     %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x16xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %b = warp.load_vector columns %V[%c0] in_bounds : memref<16xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %b = warp.load %V[%c0] {in_bounds = [true, true], along = "columns"} : memref<16xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %y = warp.map %x, %b, %s : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, f32 -> !warp.fragment<acc, 16x8xbf16, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32, %f: f32, %g: f32) {
       %0 = math.fma %e, %g, %f : f32
       %1 = arith.truncf %0 : f32 to bf16
@@ -47,7 +47,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<10xf32>) -> (), kernel}> ({
   ^bb0(%Y: memref<16x8xf32>, %V: memref<10xf32>):
     %c0 = arith.constant 0 : index
-    %b = warp.load_vector rows %V[%c0] : memref<10xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %b = warp.load %V[%c0] {along = "rows"} : memref<10xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %y = warp.map %b : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32) {
       %z = arith.constant 0.0 : f32
       %0 = arith.maximumf %e, %z : f32

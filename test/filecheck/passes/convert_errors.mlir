@@ -433,12 +433,11 @@ func.func @launch(%c: memref<64x64xf32>) {
 
 // -----
 
-// expected-error @+6 {{arith.andi is lowered for i1 and i32, got i8}}
+// expected-error @+5 {{arith.andi is lowered for i1 and i32, got i8}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = () -> (), kernel}> ({
-^bb0:
-  %x = arith.constant 3 : i8
+"gpu.func"() <{function_type = (i8) -> (), kernel}> ({
+^bb0(%x: i8):
   %y = arith.andi %x, %x : i8
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

@@ -16,7 +16,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %b = warp.load %B[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>
     %e = warp.load %E[%c0, %c0] {registers = "lanes"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
     %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[1] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+    %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[1] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32>
     "gpu.return"() : () -> ()
   }) {sym_name = "sparse", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

@@ -59,8 +59,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %sb = memref.alloc() : memref<2x8x64xf16, #warp.swizzle<128>, 3>
     warp.copy %A[%c0, %c0] to %sa[%c1] {async, in_bounds = [true, true]} : memref<16x64xf16> to memref<2x16x64xf16, #warp.swizzle<128>, 3>
     warp.copy %B[%c0, %c0] to %sb[%c1] {async, in_bounds = [true, true]} : memref<8x64xf16> to memref<2x8x64xf16, #warp.swizzle<128>, 3>
-    warp.commit
-    warp.wait 0
+    warp.commit cp_async
+    warp.wait cp_async 0
     "gpu.barrier"() : () -> ()
     %a = warp.ldmatrix x4 %sa[%c1, %c0, %c16] : memref<2x16x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
     %b = warp.ldmatrix x4 swapped %sb[%c1, %c0, %c16] : memref<2x8x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>

@@ -20,7 +20,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %As = memref.alloc() : !tile
   %Bs = memref.alloc() : !tile
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
-  warp.proxy_fence
+  warp.fence async_proxy
   "gpu.barrier"() : () -> ()
   // CHECK-COUNT-2: mbarrier.init.shared.b64
   // CHECK: fence.proxy.async.shared::cta;
@@ -34,7 +34,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %sum = scf.for %k = %zero to %end step %depth iter_args(%c = %start) -> (!acc) {
     // CHECK: setp.eq.s32 [[FIRST:%p[0-9]+]], [[TID:%r[0-9]+]], 0;
     // CHECK-NEXT: @[[FIRST]] mbarrier.arrive.expect_tx.shared::cta.b64 _, [[[BASE]]+32768], 16384;
-    warp.expect %full[%zero] {bytes = 16384 : i64} : !warp.barriers<2>
+    warp.arrive %full[%zero] {bytes = 16384 : i64} : !warp.barriers<2>
     // CHECK: // warp.tensor_load: !warp.tensor_map<64x64xf16, swizzle 128>
     // CHECK-NEXT: @[[FIRST]] cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [[[BASE]]], [%rd{{[0-9]+}}, {%r{{[0-9]+}}, 0}], [[[BASE]]+32768];
     warp.tensor_load %A[%zero, %k] to %As[%zero, %zero, %zero], %full[%zero] : !map to !tile, !warp.barriers<2>
@@ -44,7 +44,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %parity = arith.remui %turn, %two : index
     warp.await %full[%zero] parity %parity : !warp.barriers<2>
     // CHECK: wgmma.fence.sync.aligned;
-    warp.wgmma_fence
+    warp.fence wgmma
     // CHECK: // warp.wgmma: m64n64k16 of shared memory
     // CHECK-NEXT: wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%f0, {{.*}}%f31}, [[A0]], [[B0]], 1, 1, 1, 0, 0;
     %d0 = warp.wgmma %As[%zero, %zero, %zero], %Bs[%zero, %zero, %zero], %c : !tile, !tile, !acc
@@ -52,9 +52,9 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %d2 = warp.wgmma %As[%zero, %zero, %k32], %Bs[%zero, %zero, %k32], %d1 : !tile, !tile, !acc
     %d3 = warp.wgmma %As[%zero, %zero, %k48], %Bs[%zero, %zero, %k48], %d2 : !tile, !tile, !acc
     // CHECK: wgmma.commit_group.sync.aligned;
-    warp.wgmma_commit
+    warp.commit wgmma
     // CHECK-NEXT: wgmma.wait_group.sync.aligned 0;
-    warp.wgmma_wait {pending = 0 : i64}
+    warp.wait wgmma 0
     "gpu.barrier"() : () -> ()
     scf.yield %d3 : !acc
   }
@@ -94,29 +94,29 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   warp.tensor_store %A[%zero, %n64] to %M[%zero, %k16, %n64] {by = 32 : i64} :
     memref<32x128xbf16, #warp.swizzle<128>, 3> to !map3
   // CHECK: cp.async.bulk.commit_group;
-  warp.bulk_commit {by = 32 : i64}
+  warp.commit bulk {by = 32 : i64}
   // CHECK: cp.async.bulk.wait_group.read 1;
-  warp.bulk_wait {pending = 1 : i64, read, by = 32 : i64}
+  warp.wait bulk 1 {read, by = 32 : i64}
   // CHECK: barrier.cluster.arrive.aligned;
   // CHECK-NEXT: barrier.cluster.wait.aligned;
-  warp.cluster_barrier
+  warp.barrier cluster
   // CHECK-NEXT: fence.mbarrier_init.release.cluster;
   // CHECK-NEXT: barrier.cluster.arrive.relaxed.aligned;
   // CHECK-NEXT: barrier.cluster.wait.aligned;
-  warp.cluster_barrier {mbarriers}
+  warp.barrier cluster {mbarriers}
   // CHECK-NEXT: mov.u32 [[RANK:%r[0-9]+]], %cluster_ctarank;
   %rank = warp.cluster_rank
   %one = arith.constant 1 : index
   %three = arith.constant 3 : index
   %empty = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>
   // CHECK: barrier.cluster.arrive.aligned;
-  warp.cluster_arrive
+  warp.barrier cluster {arrive}
   // CHECK-NEXT: barrier.cluster.wait.aligned;
-  warp.cluster_wait
+  warp.barrier cluster {wait}
   // CHECK-NEXT: bar.sync 3, 128;
-  warp.named_barrier %three {threads = 128 : i64}
+  warp.barrier cta[%three] {threads = 128 : i64}
   // CHECK-NEXT: bar.sync [[RANK]], 64;
-  warp.named_barrier %rank {threads = 64 : i64}
+  warp.barrier cta[%rank] {threads = 64 : i64}
   // CHECK: mapa.shared::cluster.u32 [[THERE:%r[0-9]+]], [[BASE:%r[0-9]+]], [[RANK]];
   // CHECK: @%p{{[0-9]+}} mbarrier.arrive.shared::cluster.b64 _, [[[THERE]]+{{[0-9]+}}];
   warp.arrive %empty[%one] at %rank : !warp.barriers<2>

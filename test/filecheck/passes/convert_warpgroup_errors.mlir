@@ -6,8 +6,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // expected-error @below {{warp.wgmma_fence takes wgmma.fence.sync.aligned, which needs sm_90a; the target is sm_90}}
-  warp.wgmma_fence
+  // expected-error @below {{warp.fence takes wgmma.fence.sync.aligned, which needs sm_90a; the target is sm_90}}
+  warp.fence wgmma
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
@@ -21,8 +21,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
-  // expected-error @below {{warp.cluster_barrier takes barrier.cluster.arrive.aligned, which needs sm_90 or later; the target is sm_80}}
-  warp.cluster_barrier
+  // expected-error @below {{warp.barrier takes barrier.cluster.arrive.aligned, which needs sm_90 or later; the target is sm_80}}
+  warp.barrier cluster
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
@@ -37,7 +37,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %i = arith.constant 0 : index
   %four = arith.constant 4 : index
   // expected-error @below {{expected whole warpgroups of 128 threads, the kernel has 96 threads}}
-  warp.wgmma_commit
+  warp.commit wgmma
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 96, 1, 1>} : () -> ()
 }) : () -> ()
@@ -105,7 +105,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %four = arith.constant 4 : index
   // expected-error @+2 {{expected one of the 128 threads of the kernel, got thread 128}}
   %b = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
-  warp.expect %b[%i] {bytes = 16 : i64, by = 128 : i64} : !warp.barriers<1>
+  warp.arrive %b[%i] {bytes = 16 : i64, by = 128 : i64} : !warp.barriers<1>
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
@@ -136,7 +136,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
   // expected-error @below {{expected a barrier from 1 to 15, got 0; gpu.barrier is the first}}
-  warp.named_barrier %i {threads = 64 : i64}
+  warp.barrier cta[%i] {threads = 64 : i64}
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
@@ -152,7 +152,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %many = arith.constant 65536 : index
   // expected-error @+2 {{expected at most the 128 threads of the kernel, got 256}}
   %n = arith.constant 1 : index
-  warp.named_barrier %n {threads = 256 : i64}
+  warp.barrier cta[%n] {threads = 256 : i64}
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()

@@ -4,7 +4,7 @@
 
 // expected-error @+3 {{expected a schedule on warp.tile_mma; run warp-schedule first}}
 func.func @no_schedule(%A: memref<32x32xf16, 3>) {
-  %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
+  %z = warp.constant 0.0 : f32 : !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"]} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   return
 }
@@ -16,7 +16,7 @@ func.func @no_schedule(%A: memref<32x32xf16, 3>) {
 // expected-error @+5 {{func.call cannot take a tile of sums that warps are to have parts of}}
 func.func private @elsewhere(!warp.cta_tile<32x32xf32>)
 func.func @taken(%A: memref<32x32xf16, 3>) {
-  %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
+  %z = warp.constant 0.0 : f32 : !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   func.call @elsewhere(%d) : (!warp.cta_tile<32x32xf32>) -> ()
   return
@@ -51,7 +51,7 @@ func.func @argument(%A: memref<32x32xf16, 3>, %z: !warp.cta_tile<32x32xf32>) {
 
 // expected-error @+4 {{expected sums that warps hold as another product of them does, as !warp.fragment<acc, 16x}}
 func.func @two_schedules(%A: memref<32x32xf16, 3>) {
-  %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
+  %z = warp.constant 0.0 : f32 : !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   %e = warp.tile_mma %A, %A, %d {types = ["f16", "f16"], warp.schedule = #t} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   return
@@ -63,7 +63,7 @@ func.func @two_schedules(%A: memref<32x32xf16, 3>) {
 
 // expected-error @+4 {{expected the place of a tile in memory to be computed before its sums start}}
 func.func @late(%A: memref<32x32xf16, 3>, %D: memref<64x64xf32>, %i: index) {
-  %z = warp.cta_constant 0.0 : f32 -> !warp.cta_tile<32x32xf32>
+  %z = warp.constant 0.0 : f32 : !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   %m = arith.addi %i, %i : index
   warp.epilogue %d into %D[%m, %i] {warp.schedule = #s} : !warp.cta_tile<32x32xf32>, memref<64x64xf32>
@@ -82,7 +82,7 @@ func.func @late(%A: memref<32x32xf16, 3>, %D: memref<64x64xf32>, %i: index) {
 // CHECK: warp.epilogue %[[D]] into %D
 // CHECK: warp.epilogue %[[E]] into %E
 func.func @two(%A: memref<32x32xf16, 3>, %D: memref<64x64xf32>, %E: memref<64x64xf16>, %m: index) {
-  %z = warp.cta_load %D[%m, %m] : memref<64x64xf32> -> !warp.cta_tile<32x32xf32>
+  %z = warp.load %D[%m, %m] : memref<64x64xf32> -> !warp.cta_tile<32x32xf32>
   %d = warp.tile_mma %A, %A, %z {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   %e = warp.tile_mma %A, %A, %d {types = ["f16", "f16"], warp.schedule = #s} : memref<32x32xf16, 3>, memref<32x32xf16, 3>, !warp.cta_tile<32x32xf32>
   warp.epilogue %d into %D[%m, %m] {warp.schedule = #s} : !warp.cta_tile<32x32xf32>, memref<64x64xf32>

@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile" | filecheck %s --check-prefix=PLAIN
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule{mma=m64n64k16 cta=64,128,64 in_registers=b},warp-outline,warp-tile,warp-specialise,warp-allocate,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 func.func @f(%A: memref<200x144xbf16>, %Q: memref<144x272xi8>, %C: memref<200x272xbf16>) {
@@ -13,26 +13,26 @@ func.func @f(%A: memref<200x144xbf16>, %Q: memref<144x272xi8>, %C: memref<200x27
 // and converted step by step; each step is a group of its own, and those of three others go on meanwhile.
 // PLAIN: scf.for %{{.*}} iter_args(%{{.*}}) -> (!warp.fragment<acc, 64x64xf32, [r1 r2 c1 c2 c3 | r0 c0 | c4 c5]>)
 // PLAIN: [[HELD:%[0-9]+]] = warp.ldmatrix x4 trans b16 swapped {{.*}} -> !warp.fragment<a, 64x64xi8, [c1 c2 r1 r2 r3 | r0 c0 c3 | r4 r5]>
-// PLAIN-NEXT: warp.wgmma_wait {pending = 3 : i64}
+// PLAIN-NEXT: warp.wait wgmma 3
 // PLAIN-NEXT: [[STEP:%[0-9]+]] = warp.subfragment [[HELD]][0, 0]
 // PLAIN-NEXT: [[B:%[0-9]+]] = warp.convert [[STEP]] {stored = "s8"} : {{.*}} to !warp.fragment<a, 64x16xbf16, [c1 c2 r1 r2 r3 | c0 r0 c3 | r4 r5]>
-// PLAIN-NEXT: warp.wgmma_fence
+// PLAIN-NEXT: warp.fence wgmma
 // PLAIN-NEXT: warp.wgmma [[B]], {{.*}} {transposed}
-// PLAIN-NEXT: warp.wgmma_commit
-// PLAIN-NEXT: warp.wgmma_wait {pending = 3 : i64}
-// PLAIN: warp.wgmma_wait {pending = 0 : i64}
+// PLAIN-NEXT: warp.commit wgmma
+// PLAIN-NEXT: warp.wait wgmma 3
+// PLAIN: warp.wait wgmma 0
 
 // The last of the waits within a turn says that the stage of the turn before has been read.
 // CHECK: warp.await %full
 // CHECK: warp.ldmatrix x4 trans b16 swapped
-// CHECK-COUNT-4: warp.wgmma_wait {pending = 3 : i64}
+// CHECK-COUNT-4: warp.wait wgmma 3
 // CHECK-NEXT: arith.cmpi ne
 // CHECK: warp.arrive %empty
 // CHECK: warp.wgmma {{.*}} {transposed}
-// CHECK-NEXT: warp.wgmma_commit
-// CHECK-NOT: warp.wgmma_wait
+// CHECK-NEXT: warp.commit wgmma
+// CHECK-NOT: warp.wait wgmma
 // CHECK: scf.yield
-// CHECK: warp.wgmma_wait {pending = 0 : i64}
+// CHECK: warp.wait wgmma 0
 // CHECK: warp.tensor_store
 
 // TEXT: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16

@@ -22,7 +22,7 @@ builtin.module {
   // CHECK-NEXT: %[[SEEN:\w+]] = warp.atomic_inc %counters[%tile] to %[[LIMIT]] if %[[FIRST]] : memref<3xi32>
   // CHECK-NEXT: %[[FULL:\w+]] = arith.cmpi eq, %[[SEEN]], %[[LIMIT]] : index
   // CHECK-NEXT: %[[MINE:\w+]] = arith.andi %[[FULL]], %[[FIRST]] : i1
-  // CHECK-NEXT: %last = warp.barrier_any %[[MINE]]
+  // CHECK-NEXT: %last = warp.barrier cta any %[[MINE]] -> i1
   %last = warp.arrive_last %counters[%tile] of %two : memref<3xi32>
   // CHECK-NEXT: scf.if %last
   scf.if %last {

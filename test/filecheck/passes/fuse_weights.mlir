@@ -60,7 +60,7 @@ func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64x
 // TILED:         warp.copy %SG[{{.*}}] to %[[S:\w+]][] {{.*}} : memref<2x64xf16> to memref<2x64xf16, #warp.swizzle<16>, 3 : i64>
 // TILED-NEXT:    gpu.barrier
 // TILED:         scf.for
-// TILED:           warp.load_vector columns %[[S]][{{.*}}] of %{{.*}} : memref<2x64xf16, #warp.swizzle<16>, 3 : i64> -> !warp.fragment<acc,
+// TILED:           warp.load %[[S]][{{.*}}] {along = "columns"} : memref<2x64xf16, #warp.swizzle<16>, 3 : i64> -> !warp.fragment<acc,
 // TILED:           warp.mma m16n8k16
 // TILED:           warp.map
 func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64xf16>, %C: memref<16x64xf32>) {

@@ -25,7 +25,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // The CTA: what it copies and multiplies, nothing of warps.
 // STAGE:      %[[A:\w+]] = memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // STAGE-NEXT: %[[B:\w+]] = memref.alloc() : memref<64x32xf16, #warp.swizzle<64>, 3 : i64>
-// STAGE-NEXT: %[[C:\w+]] = warp.cta_load %C[%[[M:\w+]], %[[N:\w+]]] {in_bounds = [true, true]} : memref<64x128xf16> -> !warp.cta_tile<32x64xf32>
+// STAGE-NEXT: %[[C:\w+]] = warp.load %C[%[[M:\w+]], %[[N:\w+]]] {in_bounds = [true, true]} : memref<64x128xf16> -> !warp.cta_tile<32x64xf32>
 // STAGE:      %[[D:\w+]] = scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = %[[C]]) -> (!warp.cta_tile<32x64xf32>) {
 // STAGE-NEXT:   warp.copy %A[%[[M]], %[[K]]] to %[[A]]
 // STAGE-NEXT:   warp.copy %B[%[[N]], %[[K]]] to %[[B]]
@@ -62,6 +62,6 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // EPILOGUE-NOT:      warp.epilogue
 // EPILOGUE-NOT:      warp.pointwise
 // EPILOGUE:          warp.sum_sliced_k
-// EPILOGUE:          %[[BIAS:\w+]] = warp.load_vector columns %X0
+// EPILOGUE:          %[[BIAS:\w+]] = warp.load %X0
 // EPILOGUE:          %[[Y:\w+]] = warp.map %{{.*}}, %[[BIAS]]
 // EPILOGUE:          warp.store %[[Y]], %D

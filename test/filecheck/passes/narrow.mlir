@@ -1,5 +1,5 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=32,16,512 warp=16,16 stages=3},warp-outline,warp-tile,warp-pipeline" | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=32,16,512 warp=16,16 stages=3},warp-outline,warp-tile" --print-op-generic | warploom-opt -p warp-pipeline | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=32,16,512 warp=16,16 stages=3},warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=32,16,512 warp=16,16 stages=3},warp-outline,warp-tile" --print-op-generic | warploom-opt -p warp-pipeline,warp-synchronise | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=32,16,512 warp=16,16 stages=3},warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix PTX
 
 // Bits go the way of every other type whose neighbours along k are neighbours in memory.

@@ -1,5 +1,5 @@
-// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline | filecheck %s
-// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline | warploom-opt -p warp-pipeline | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline,warp-synchronise | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-pipeline | warploom-opt -p warp-pipeline,warp-synchronise | filecheck %s
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
@@ -27,11 +27,11 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT: %[[B:\w+]] = memref.alloc() : memref<3x32x32xf16, #warp.swizzle<64>, 3 : i64>
 // CHECK:      warp.copy %A[{{.*}}] to %[[A]][{{.*}}] {async, in_bounds = [true, true]}
 // CHECK-NEXT: warp.copy %B[{{.*}}] to %[[B]][{{.*}}] {async, in_bounds = [true, true]}
-// CHECK-NEXT: warp.commit
+// CHECK-NEXT: warp.commit cp_async
 // CHECK:      warp.copy %A
 // CHECK:      warp.copy %B
-// CHECK-NEXT: warp.commit
-// CHECK-NEXT: warp.wait 1
+// CHECK-NEXT: warp.commit cp_async
+// CHECK-NEXT: warp.wait cp_async 1
 // CHECK-NEXT: gpu.barrier
 // CHECK-NEXT: %[[A0:\w+]] = warp.ldmatrix x4 %[[A]]
 // CHECK-NEXT: %[[B0:\w+]] = warp.ldmatrix x4 trans %[[B]]
@@ -41,9 +41,9 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT:   %[[B1:\w+]] = warp.ldmatrix x4 trans %[[B]][%[[READ]],
 // CHECK-NEXT:   warp.copy %A[{{.*}}, %[[AHEAD]]] to %[[A]][%[[WRITE]]] {async, in_bounds = [true, false]}
 // CHECK-NEXT:   warp.copy %B[%[[AHEAD]], {{.*}}] to %[[B]][%[[WRITE]]] {async, in_bounds = [false, true]}
-// CHECK-NEXT:   warp.commit
+// CHECK-NEXT:   warp.commit cp_async
 // CHECK-NEXT:   %[[D0:\w+]] = warp.mma m16n8k16 %[[FA]], %[[FB]], %[[ACC]]
-// CHECK-NEXT:   warp.wait 1
+// CHECK-NEXT:   warp.wait cp_async 1
 // CHECK-NEXT:   gpu.barrier
 // CHECK-NEXT:   %[[NEXT:\w+]] = arith.addi %[[READ]],
 // CHECK-NEXT:   %[[END:\w+]] = arith.cmpi eq, %[[NEXT]],
@@ -55,12 +55,12 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 
 // One step per tile: copies go out first, and the next tile's fragments arrive before this one's product.
 // CHECK:      gpu.func @one_step(
-// CHECK:      warp.wait 0
+// CHECK:      warp.wait cp_async 0
 // CHECK:      scf.for
 // CHECK:        warp.copy %A
 // CHECK-NEXT:   warp.copy %B
-// CHECK-NEXT:   warp.commit
-// CHECK-NEXT:   warp.wait 0
+// CHECK-NEXT:   warp.commit cp_async
+// CHECK-NEXT:   warp.wait cp_async 0
 // CHECK-NEXT:   gpu.barrier
 // CHECK:        warp.ldmatrix
 // CHECK-NEXT:   warp.ldmatrix

@@ -1,4 +1,4 @@
-// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-persist,warp-pipeline | filecheck %s
+// RUN: warploom-opt %s -p warp-schedule,warp-outline,warp-tile,warp-persist,warp-pipeline,warp-synchronise | filecheck %s
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
@@ -21,10 +21,10 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK-NEXT: gpu.barrier
 // CHECK:      warp.copy %A
 // CHECK-NEXT: warp.copy %B
-// CHECK-NEXT: warp.arrive_copies %full
+// CHECK-NEXT: warp.arrive %full{{.*}} {copies}
 // CHECK:      warp.copy %A
 // CHECK-NEXT: warp.copy %B
-// CHECK-NEXT: warp.arrive_copies %full
+// CHECK-NEXT: warp.arrive %full{{.*}} {copies}
 // CHECK:      warp.await %full[%[[ZERO:\w+]]] parity %[[ZERO]] : !warp.barriers<3>
 // CHECK-NEXT: warp.ldmatrix x4
 // CHECK-NEXT: warp.ldmatrix x4 trans
@@ -36,7 +36,7 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK:          warp.mma
 // CHECK:          warp.await %empty[
 // CHECK:          warp.copy %A{{.*}} {async, in_bounds = [true, true]}
-// CHECK:          warp.arrive_copies %full
+// CHECK:          warp.arrive %full{{.*}} {copies}
 // CHECK-NEXT:     warp.arrive %empty
 // CHECK:          warp.await %full
 // CHECK:          warp.ldmatrix x4
@@ -51,8 +51,8 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK:          scf.yield
 // CHECK:        warp.store
 // CHECK-NEXT:   scf.yield
-// CHECK:      warp.commit
-// CHECK-NEXT: warp.wait 0
+// CHECK:      warp.commit cp_async
+// CHECK-NEXT: warp.wait cp_async 0
 // CHECK-NEXT: gpu.return
 
 // Two turns of three K tiles: one in the loop, the other behind it, whose last two K tiles copy nothing.
@@ -63,9 +63,9 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK:      warp.await %empty
 // CHECK:      warp.copy %A
 // CHECK-NEXT: warp.copy %B
-// CHECK-NEXT: warp.arrive_copies
+// CHECK-NEXT: warp.arrive %full{{.*}} {copies}
 // CHECK-NOT:  warp.copy %
-// CHECK:      warp.commit
-// CHECK-NEXT: warp.wait 0
+// CHECK:      warp.commit cp_async
+// CHECK-NEXT: warp.wait cp_async 0
 // CHECK-NEXT: warp.store
 }

@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist" | filecheck %s --check-prefix=PLAIN
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist" | warploom-opt -p "warp-specialise,warp-allocate,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x264xbf16>) {
@@ -14,12 +14,12 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // PLAIN: scf.for
 // PLAIN: warp.copy %A
 // PLAIN: warp.copy %B
-// PLAIN: warp.proxy_fence
+// PLAIN: warp.fence async_proxy
 // PLAIN-NEXT: gpu.barrier
-// PLAIN-NEXT: warp.wgmma_fence
+// PLAIN-NEXT: warp.fence wgmma
 // PLAIN-COUNT-4: warp.wgmma %
-// PLAIN: warp.wgmma_commit
-// PLAIN-NEXT: warp.wgmma_wait {pending = 0 : i64}
+// PLAIN: warp.commit wgmma
+// PLAIN-NEXT: warp.wait wgmma 0
 // PLAIN-NEXT: gpu.barrier
 // PLAIN: warp.store
 
@@ -37,33 +37,33 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // CHECK: scf.for
 // CHECK: scf.for
 // CHECK: warp.await %empty
-// CHECK: warp.expect %full{{.*}} {bytes = 32768 : i64}
+// CHECK: warp.arrive %full{{.*}} {bytes = 32768 : i64}
 // CHECK: warp.tensor_load %A_map
 // CHECK-COUNT-2: warp.tensor_load %B_map
 // and consumers multiply what has come, a K tile behind.
 // CHECK: scf.if
 // CHECK: warp.set_registers {count = 232 : i64, grow}
 // CHECK: warp.await %full
-// CHECK-NEXT: warp.wgmma_fence
+// CHECK-NEXT: warp.fence wgmma
 // CHECK-COUNT-4: warp.wgmma %
 // which is none in the first turn.
-// CHECK: warp.wgmma_wait {pending = 1 : i64}
+// CHECK: warp.wait wgmma 1
 // CHECK-NEXT: [[READ:%[0-9]+]] = arith.cmpi ne, %
 // CHECK-NEXT: scf.if [[READ]] {
 // CHECK-NEXT: warp.arrive %empty
-// CHECK: warp.wgmma_wait {pending = 0 : i64}
+// CHECK: warp.wait wgmma 0
 // CHECK-NEXT: [[LAST:%[0-9]+]] = arith.cmpi ne, %
 // CHECK-NEXT: scf.if [[LAST]] {
 // CHECK-NEXT: warp.arrive %empty
 // Results go by way of shared memory, a panel at a time.
-// CHECK: warp.bulk_wait {pending = 1 : i64, read
-// CHECK-NEXT: warp.named_barrier
+// CHECK: warp.wait bulk 1 {read
+// CHECK-NEXT: warp.barrier cta
 // CHECK: warp.stmatrix x4
-// CHECK-NEXT: warp.proxy_fence
-// CHECK-NEXT: warp.named_barrier
+// CHECK-NEXT: warp.fence async_proxy
+// CHECK-NEXT: warp.barrier cta
 // CHECK: warp.tensor_store
-// CHECK: warp.bulk_commit
-// CHECK: warp.bulk_wait {pending = 0 : i64
+// CHECK: warp.commit bulk
+// CHECK: warp.wait bulk 0 {
 
 // TEXT: .reqntid 384, 1, 1
 // TEXT: setmaxnreg.dec.sync.aligned.u32 40;

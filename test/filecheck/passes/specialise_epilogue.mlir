@@ -1,6 +1,6 @@
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2},warp-outline,warp-tile,warp-persist,warp-specialise,warp-synchronise" | filecheck %s
 // RUN: warploom-opt %s -p "warploom{mma=m64n128k16 cta=128,128,64 ctas=2 target=sm_90a}" -t ptx | filecheck %s --check-prefix=TEXT
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2 staging=0},warp-outline,warp-tile,warp-persist,warp-specialise" | filecheck %s --check-prefix=LANES
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-fold-fill,warp-fuse-epilogue,warp-schedule{mma=m64n128k16 cta=128,128,64 ctas=2 staging=0},warp-outline,warp-tile,warp-persist,warp-specialise,warp-synchronise" | filecheck %s --check-prefix=LANES
 
 #mn = affine_map<(m, n) -> (m, n)>
 #n = affine_map<(m, n) -> (n)>
@@ -24,18 +24,18 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 
 // The producer copies the residual behind the K tiles, to two stages: two panels of two warpgroups to each.
 // CHECK: %full = warp.make_barriers
-// CHECK: warp.expect %full{{.*}} {bytes = 32768 : i64}
+// CHECK: warp.arrive %full{{.*}} {bytes = 32768 : i64}
 // CHECK: scf.yield
 // CHECK: warp.await %empty[[[STAGE:%[0-9]+]]]
-// CHECK-NEXT: warp.expect %full[[[STAGE]]] {bytes = 16384 : i64}
+// CHECK-NEXT: warp.arrive %full[[[STAGE]]] {bytes = 16384 : i64}
 // CHECK-COUNT-2: warp.tensor_load [[R:%[A-Z]+[0-9]*]]_map{{.*}}, %full[[[STAGE]]] : !warp.tensor_map<64x64xbf16, swizzle 128>
 // CHECK: warp.await %empty
-// CHECK-NEXT: warp.expect %full{{.*}} {bytes = 16384 : i64}
+// CHECK-NEXT: warp.arrive %full{{.*}} {bytes = 16384 : i64}
 // CHECK-COUNT-2: warp.tensor_load [[R]]_map
 // CHECK-NOT: warp.tensor_load
 // While the last products run, the bias is loaded;
-// CHECK: warp.load_vector columns
-// CHECK: warp.wgmma_wait {pending = 0 : i64}
+// CHECK: warp.load %{{.*}}along = "columns"
+// CHECK: warp.wait wgmma 0
 // then a stage with panels is waited for, which are read to lie as the sums do. When they have been used, it is empty.
 // CHECK: warp.await %full[[[FULL:%[0-9]+]]]
 // CHECK-NEXT: [[PANEL:%[0-9]+]] = warp.ldmatrix x4 %{{[0-9]+}}[[[FULL]], %{{[0-9]+}}, %{{[0-9]+}}]
@@ -53,7 +53,7 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 
 // Where D is not staged, each lane loads. Four K tiles before the last one it asks for all panels, here of 32 columns,
 // LANES: warp.await %full
-// LANES: warp.wgmma_wait {pending = 1 : i64}
+// LANES: warp.wait wgmma 1
 // LANES: [[LEFT:%[0-9]+]] = arith.divui
 // LANES-NEXT: [[NOW:%[0-9]+]] = arith.cmpi eq, [[LEFT]], %
 // LANES-NEXT: scf.if [[NOW]] {
@@ -63,9 +63,9 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 // LANES: }
 // LANES: scf.yield
 // and while the last products run, bias and residual of the first panels are loaded.
-// LANES: warp.load_vector columns
+// LANES: warp.load %{{.*}}along = "columns"
 // LANES-NEXT: warp.load [[R]]
-// LANES: warp.load_vector columns
+// LANES: warp.load %{{.*}}along = "columns"
 // LANES-NEXT: warp.load [[R]]
-// LANES: warp.wgmma_wait {pending = 0 : i64}
+// LANES: warp.wait wgmma 0
 // LANES: warp.store

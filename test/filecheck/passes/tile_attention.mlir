@@ -2,15 +2,15 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile" | warploom-opt | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline" | filecheck %s --check-prefix=OUTLINE
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-stage" | filecheck %s --check-prefix=STAGE
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile,warp-pipeline" | filecheck %s --check-prefix=AHEAD
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,32 stages=2},warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s --check-prefix=AHEAD
 
 // Q comes with the first tiles of K and V; one wait is for all, before the first fragment is loaded.
 // AHEAD:         warp.copy %Q[{{.*}}async
 // AHEAD-NOT:     gpu.barrier
 // AHEAD:         warp.copy %K[{{.*}}async
 // AHEAD:         warp.copy %V[{{.*}}async
-// AHEAD-NEXT:    warp.commit
-// AHEAD-NEXT:    warp.wait 0
+// AHEAD-NEXT:    warp.commit cp_async
+// AHEAD-NEXT:    warp.wait cp_async 0
 // AHEAD-NEXT:    gpu.barrier
 // AHEAD-NOT:     gpu.barrier
 // AHEAD:         warp.ldmatrix

@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-raise-matmul,warp-schedule{cta=16,8,16 warp=16,8 stages=2},warp-outline,warp-tile" | filecheck %s
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-raise-matmul,warp-schedule{cta=16,8,16 warp=16,8 stages=2},warp-outline,warp-tile,warp-pipeline" | filecheck %s --check-prefix AHEAD
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-raise-matmul,warp-schedule{cta=16,8,16 warp=16,8 stages=2},warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s --check-prefix AHEAD
 
 // One loop goes through all K tiles, two for each of the three matrices.
 // CHECK:      gpu.func @f

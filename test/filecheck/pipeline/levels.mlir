@@ -3,7 +3,7 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill" | filecheck %s --check-prefix=FOLDED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule" | filecheck %s --check-prefix=SCHEDULED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile" | filecheck %s --check-prefix=TILED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline" | filecheck %s --check-prefix=PIPELINED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s --check-prefix=PIPELINED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" | filecheck %s --check-prefix=PTX
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
@@ -37,13 +37,13 @@
 // TILED:       warp.store
 
 // PIPELINED:     warp.copy %A[{{.*}} {async
-// PIPELINED:     warp.commit
-// PIPELINED:     warp.wait
+// PIPELINED:     warp.commit cp_async
+// PIPELINED:     warp.wait cp_async
 // PIPELINED:     warp.ldmatrix
 // PIPELINED:     scf.for
 // PIPELINED:       warp.copy %A[{{.*}} {async
-// PIPELINED:       warp.commit
-// PIPELINED:       warp.wait
+// PIPELINED:       warp.commit cp_async
+// PIPELINED:       warp.wait cp_async
 // PIPELINED:       gpu.barrier
 // PIPELINED:       warp.mma
 // PIPELINED:       scf.yield

@@ -13,7 +13,7 @@
 // PTX-NEXT: .address_size 64
 ptx.module @kernels version "8.0" target "sm_80" address_size 64 preamble [" made by hand"] attributes {owner = 1} {
   // CHECK: ptx.var extern shared b8 "smem" dims [0] align 16
-  // GENERIC: "ptx.var"() <{sym_name = "smem", space = "shared", type = "b8", dimensions = [#builtin.int<0>], align = #builtin.int<16>, linking = "extern"}>
+  // GENERIC: "ptx.var"() <{sym_name = "smem", declared = #ptx.variable<b8 "smem" dims [0] align 16 space "shared" linking extern>}>
   // PTX: .extern .shared .align 16 .b8 smem[];
   ptx.var extern shared b8 "smem" dims [0] align 16
   // CHECK: ptx.var global f32 "table" dims [2, 3] vector 2 init "{{[{][{]}}1, 2}}"

@@ -6,8 +6,8 @@ func.func @barriers(%stage: index, %parity: index) {
   %full = warp.make_barriers {arrivals = 256 : i64} : !warp.barriers<8>
   // CHECK-NEXT: warp.arrive %full[%stage] : !warp.barriers<8>
   warp.arrive %full[%stage] : !warp.barriers<8>
-  // CHECK-NEXT: warp.arrive_copies %full[%stage] : !warp.barriers<8>
-  warp.arrive_copies %full[%stage] : !warp.barriers<8>
+  // CHECK-NEXT: warp.arrive %full[%stage] {copies} : !warp.barriers<8>
+  warp.arrive %full[%stage] {copies} : !warp.barriers<8>
   // CHECK-NEXT: warp.await %full[%stage] parity %parity : !warp.barriers<8>
   warp.await %full[%stage] parity %parity : !warp.barriers<8>
   return

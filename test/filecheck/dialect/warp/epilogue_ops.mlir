@@ -5,10 +5,10 @@
 func.func @ops(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %bias: memref<320xf16>, %i: index, %alpha: f32) {
   // CHECK-NEXT: %part = warp.subfragment %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   %part = warp.subfragment %d[16, 8] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-  // CHECK-NEXT: %b = warp.load_vector columns %bias[%i] in_bounds : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-  %b = warp.load_vector columns %bias[%i] in_bounds : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-  // CHECK-NEXT: %c = warp.load_vector rows %bias[%i] {note} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-  %c = warp.load_vector rows %bias[%i] {note} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %b = warp.load %bias[%i] {in_bounds = [true, true], along = "columns"} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %b = warp.load %bias[%i] {in_bounds = [true, true], along = "columns"} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %c = warp.load %bias[%i] {note, along = "rows"} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %c = warp.load %bias[%i] {note, along = "rows"} : memref<320xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   // CHECK-NEXT: %e = warp.map %part, %b, %alpha {note} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, f32 -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%x: f32, %y: f16, %s: f32) {
   // CHECK-NEXT:   %0 = arith.extf %y : f16 to f32
   // CHECK-NEXT:   %1 = math.fma %x, %s, %0 : f32
@@ -25,9 +25,9 @@ func.func @ops(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %bi
 // A line of a tile in shared memory, which may lie there as a column.
 // CHECK-LABEL: func.func @lines
 func.func @lines(%t: memref<8x64xf16, 3>, %i: index) {
-  // CHECK-NEXT: warp.load_vector columns %t[%i] of %i : memref<8x64xf16, 3 : i64> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-  %a = warp.load_vector columns %t[%i] of %i : memref<8x64xf16, 3> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-  // CHECK-NEXT: warp.load_vector columns %t[%i] of %i swapped in_bounds : memref<8x64xf16, 3 : i64> -> !warp.fragment<
-  %b = warp.load_vector columns %t[%i] of %i swapped in_bounds : memref<8x64xf16, 3> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: warp.load %t[%i, %i] {along = "columns"} : memref<8x64xf16, 3 : i64> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %a = warp.load %t[%i, %i] {along = "columns"} : memref<8x64xf16, 3> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: warp.load %t[%i, %i] {in_bounds = [true, true], swapped, along = "columns"} : memref<8x64xf16, 3 : i64> -> !warp.fragment<
+  %b = warp.load %t[%i, %i] {in_bounds = [true, true], swapped, along = "columns"} : memref<8x64xf16, 3> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }

@@ -58,7 +58,7 @@ func.func @in_bounds(%g: memref<100x77xf16>, %s: memref<2x32x64xf16, #warp.swizz
 
 // expected-error @+2 {{warp.wait: expected a number of groups that may be in flight, got -1}}
 func.func @pending() {
-  warp.wait -1
+  warp.wait cp_async -1
   return
 }
 
@@ -66,7 +66,7 @@ func.func @pending() {
 
 // expected-error @+2 {{Expected integer literal}}
 func.func @pending_word() {
-  warp.wait all
+  warp.wait cp_async all
   return
 }
 

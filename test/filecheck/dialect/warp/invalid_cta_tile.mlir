@@ -21,25 +21,25 @@ func.func @dynamic(%c: !warp.cta_tile<?x64xf32>) {
 
 // -----
 
-// expected-error @+2 {{warp.cta_constant: expected a value of the tile's element type f32, got i32}}
+// expected-error @+2 {{warp.constant: expected a value of the element type f32, got i32}}
 func.func @constant() {
-  %z = warp.cta_constant 0 : i32 -> !warp.cta_tile<64x64xf32>
+  %z = warp.constant 0 : i32 : !warp.cta_tile<64x64xf32>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.cta_load: expected one index for each of the 2 dimensions of the memref, got 1}}
+// expected-error @+2 {{warp.load: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @indices(%C: memref<64x64xf32>, %m: index) {
-  %c = warp.cta_load %C[%m] : memref<64x64xf32> -> !warp.cta_tile<64x64xf32>
+  %c = warp.load %C[%m] : memref<64x64xf32> -> !warp.cta_tile<64x64xf32>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.cta_load: expected elements of a type that matrix instructions know, got memref<64x64xindex>}}
+// expected-error @+2 {{warp.load: expected elements of a type that matrix instructions know, got memref<64x64xindex>}}
 func.func @held(%C: memref<64x64xindex>, %m: index) {
-  %c = warp.cta_load %C[%m, %m] : memref<64x64xindex> -> !warp.cta_tile<64x64xf32>
+  %c = warp.load %C[%m, %m] : memref<64x64xindex> -> !warp.cta_tile<64x64xf32>
   return
 }
 

@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+2 {{warp.constant: expected a value of the fragment's element type f32, got f16}}
+// expected-error @+2 {{warp.constant: expected a value of the element type f32, got f16}}
 func.func @constant_element() {
   %z = warp.constant 0.0 : f16 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @constant_element() {
 
 // -----
 
-// expected-error @+2 {{warp.constant: expected a value of the fragment's element type f32, got i32}}
+// expected-error @+2 {{warp.constant: expected a value of the element type f32, got i32}}
 func.func @constant_integer() {
   %z = warp.constant 0 : i32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return

@@ -24,25 +24,25 @@ func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// expected-error @+2 {{warp.load_vector: expected memory of rank 1, got memref<4x8xf32>}}
+// expected-error @+2 {{warp.load: expected memory of rank 1, or a tile of rank 2 in shared memory, got memref<4x8xf32>}}
 func.func @f(%v: memref<4x8xf32>, %i: index) {
-  %x = warp.load_vector columns %v[%i] : memref<4x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.load %v[%i] {along = "columns"} : memref<4x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_vector: expected memory of the fragment's element type f16, got f32}}
+// expected-error @+2 {{warp.load: expected memory of the fragment's element type f16, got f32}}
 func.func @f(%v: memref<8xf32>, %i: index) {
-  %x = warp.load_vector columns %v[%i] : memref<8xf32> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.load %v[%i] {along = "columns"} : memref<8xf32> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.load_vector: expected a vector along rows or columns, got 'k'}}
+// expected-error @+2 {{warp.load: expected a vector along rows or columns, got 'k'}}
 func.func @f(%v: memref<8xf32>, %i: index) {
-  %x = warp.load_vector k %v[%i] : memref<8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.load %v[%i] {along = "k"} : memref<8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
@@ -78,9 +78,9 @@ func.func @f(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// expected-error @+2 {{warp.load_vector: expected a line of a tile in shared memory, of rank 2, got memref<8x8xf32>}}
+// expected-error @+2 {{warp.load: expected memory of rank 1, or a tile of rank 2 in shared memory, got memref<8x8xf32>}}
 func.func @line(%v: memref<8x8xf32>, %i: index) {
-  %x = warp.load_vector columns %v[%i] of %i : memref<8x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.load %v[%i, %i] {along = "columns"} : memref<8x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 

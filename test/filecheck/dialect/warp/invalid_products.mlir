@@ -130,7 +130,7 @@ func.func @one_scale(%a: !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 
 
 // expected-error @+2 {{warp.mma: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 has no scales to select}}
 func.func @selectors_without_scales(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %d = "warp.mma"(%a, %b, %c) <{shape = "m16n8k16", selectors = array<i64: 0, 0, 0, 0>}> : (!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %d = "warp.mma"(%a, %b, %c) <{shape = "m16n8k16", selectors = array<i64: 0, 0, 0, 0>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}> : (!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
@@ -146,33 +146,33 @@ func.func @family(%a: !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 
 
 // -----
 
-// expected-error @+2 {{warp.mma_sp: the ISA has no mma_sp m16n8k64 ordered f16 x f16 -> f32; the nearest are m16n8k32 ordered f16 x f16 -> f32, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k64 sparse ordered f16 x f16 -> f32; the nearest are m16n8k32 sparse ordered f16 x f16 -> f32, }}
 func.func @shape(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k64 ordered %a, %b, %c, %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k64 ordered %a, %b, %c sparse %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.mma_sp: expected A m x k/2, B k x n and C m x n, got 16x16, 64x8 and 16x8}}
+// expected-error @+2 {{warp.mma: expected A m x k/2, B k x n and C m x n, got 16x16, 64x8 and 16x8}}
 func.func @dense_b(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 64x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 64x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 64x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.mma_sp: expected the metadata to be !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, got !warp.fragment<meta, 16x4xi4, [f0 f1 r0 r1 r2 | c0 c1 r3]>}}
+// expected-error @+2 {{warp.mma: expected the metadata to be !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, got !warp.fragment<meta, 16x4xi4, [f0 f1 r0 r1 r2 | c0 c1 r3]>}}
 func.func @metadata(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x4xi4, [f0 f1 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x4xi4, [f0 f1 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x4xi4, [f0 f1 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.mma_sp: expected a sparsity selector of 0, 1 for mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32, got 2}}
+// expected-error @+2 {{warp.mma: expected a sparsity selector of 0 or 1 for mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32, got 2}}
 func.func @selector(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[2] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[2] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
@@ -180,16 +180,16 @@ func.func @selector(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]
 
 // expected-error @+2 {{expected one sparsity selector, got 2}}
 func.func @two_selectors(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k32 ordered %a, %b, %c, %e[0, 1] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[0, 1] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
 // -----
 
-// expected-error @+3 {{warp.mma_sp: mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 needs sm_80 or later, the module's target is sm_75}}
+// expected-error @+3 {{warp.mma: mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 needs sm_80 or later, the module's target is sm_75}}
 builtin.module attributes {warp.target = #warp.target<sm_75>} {
 func.func @sparse_target(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k32 %a, %b, %c, %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k32 %a, %b, %c sparse %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 }
@@ -198,7 +198,7 @@ func.func @sparse_target(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r
 
 // expected-error @+2 {{expected 4 operands and 4 types, got 4 and 3}}
 func.func @types(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma_sp m16n8k32 %a, %b, %c, %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %d = warp.mma m16n8k32 %a, %b, %c sparse %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 

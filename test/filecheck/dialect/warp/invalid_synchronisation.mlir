@@ -16,24 +16,96 @@ func.func @shared(%counters: memref<3xi32, 3>, %i: index, %p: i1) {
 
 // -----
 
-// expected-error @+2 {{warp.barrier_any: expected the number of a barrier and its threads, or neither}}
-func.func @no_threads(%p: i1) {
-  %any = warp.barrier_any %p {number = 7 : i64}
+// expected-error @+2 {{warp.barrier: expected the number of a barrier and its threads, or neither}}
+func.func @no_threads(%p: i1, %i: index) {
+  %any = warp.barrier cta[%i] any %p -> i1
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.barrier_any: expected a barrier from 1 to 15, got 0; without a number it is that of all threads}}
-func.func @all_threads(%p: i1) {
-  %any = warp.barrier_any %p {number = 0 : i64, threads = 256 : i64}
+// expected-error @+2 {{warp.barrier: expected whole warps, 32 to 1024 threads, got 33}}
+func.func @odd_threads(%p: i1, %i: index) {
+  %any = warp.barrier cta[%i] any %p -> i1 {threads = 33 : i64}
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.barrier_any: expected whole warps, 32 to 1024 threads, got 33}}
-func.func @odd_threads(%p: i1) {
-  %any = warp.barrier_any %p {number = 7 : i64, threads = 33 : i64}
+// expected-error @+2 {{warp.barrier: expected the number of a barrier; gpu.barrier is that of all threads}}
+func.func @no_number() {
+  warp.barrier cta
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.barrier: expected 'any' with a result, or neither}}
+func.func @no_result(%p: i1) {
+  "warp.barrier"(%p) <{scope = "cta", operandSegmentSizes = array<i32: 0, 1>}> : (i1) -> ()
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.barrier: expected a scope of cta, cluster, got 'grid'}}
+func.func @scope() {
+  warp.barrier grid
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.barrier: a barrier of a cta has no 'mbarriers'}}
+func.func @mbarriers_of_a_cta(%i: index) {
+  warp.barrier cta[%i] {threads = 64 : i64, mbarriers}
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.barrier: expected one of arrive, wait, mbarriers, any, got arrive and wait}}
+func.func @halves() {
+  warp.barrier cluster {arrive, wait}
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.commit: expected a group of cp_async, bulk, wgmma, got 'mma'}}
+func.func @group() {
+  warp.commit mma
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.wait: only groups of bulk take 'read', got cp_async}}
+func.func @read() {
+  warp.wait cp_async 0 {read}
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.fence: expected a fence before wgmma or async_proxy, got 'mma'}}
+func.func @fence() {
+  warp.fence mma
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.arrive: expected one of at, copies, bytes, got copies and bytes}}
+func.func @copies_and_bytes(%b: !warp.barriers<1>, %i: index) {
+  warp.arrive %b[%i] {copies, bytes = 16 : i64} : !warp.barriers<1>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.arrive: 'by' names the thread that announces bytes, which are not given}}
+func.func @by(%b: !warp.barriers<1>, %i: index) {
+  warp.arrive %b[%i] {by = 32 : i64} : !warp.barriers<1>
   return
 }

@@ -145,8 +145,8 @@ func.func @f(%A: memref<64x32768xf16, 3>, %B: memref<65536x16xf16, 3>, %c: !warp
 // -----
 
 func.func @f(%i: index) {
-  // expected-error @below {{expected 0 to 7 groups that may be on their way, got 8}}
-  warp.wgmma_wait {pending = 8 : i64}
+  // expected-error @below {{expected 0 to 7 groups that may be in flight, got 8}}
+  warp.wait wgmma 8
   return
 }
 
@@ -169,8 +169,8 @@ func.func @f(%i: index) {
 // -----
 
 func.func @f(%i: index) {
-  // expected-error @below {{expected a number of groups that may be on their way, got -1}}
-  warp.bulk_wait {pending = -1 : i64}
+  // expected-error @below {{expected a number of groups that may be in flight, got -1}}
+  warp.wait bulk -1
   return
 }
 
@@ -178,7 +178,7 @@ func.func @f(%i: index) {
 
 func.func @f(%b: !warp.barriers<1>, %i: index) {
   // expected-error @below {{expected 0 to 1048575 bytes, got 1048576}}
-  warp.expect %b[%i] {bytes = 1048576 : i64} : !warp.barriers<1>
+  warp.arrive %b[%i] {bytes = 1048576 : i64} : !warp.barriers<1>
   return
 }
 
@@ -334,6 +334,6 @@ func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5
 
 func.func @f(%i: index) {
   // expected-error @below {{expected whole warps, 32 to 1024 threads, got 48}}
-  warp.named_barrier %i {threads = 48 : i64}
+  warp.barrier cta[%i] {threads = 48 : i64}
   return
 }

@@ -164,7 +164,7 @@ func.func @shapes(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, 
 
 // -----
 
-// expected-error @+2 {{warp.wmma.mma: the ISA has no wmma.mma m16n16k16 satfinite f16 row x f16 col -> f32; the nearest are m16n16k16 f16 row x f16 col -> f32, }}
+// expected-error @+2 {{warp.wmma.mma: the ISA has no wmma.mma m16n16k16 row.col satfinite f16 x f16 -> f32; the nearest are m16n16k16 row.col f16 x f16 -> f32, }}
 func.func @saturated(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m16n16k16, f16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma satfinite %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, f16, col>, !warp.opaque<acc, m16n16k16, f32>
   return
@@ -172,7 +172,7 @@ func.func @saturated(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<
 
 // -----
 
-// expected-error @+2 {{warp.wmma.mma: the ISA has no wmma.mma m16n16k16 f16 row x bf16 col -> f32; the nearest are m16n16k16 f16 row x f16 col -> f32, }}
+// expected-error @+2 {{warp.wmma.mma: the ISA has no wmma.mma m16n16k16 row.col f16 x bf16 -> f32; the nearest are m16n16k16 row.col f16 x f16 -> f32, }}
 func.func @mixed(%a: !warp.opaque<a, m16n16k16, f16, row>, %b: !warp.opaque<b, m16n16k16, bf16, col>, %c: !warp.opaque<acc, m16n16k16, f32>) {
   %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, bf16, col>, !warp.opaque<acc, m16n16k16, f32>
   return

@@ -13,7 +13,7 @@
 // CHECK-SAME: (%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>)
 // CHECK: %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC-LABEL: "mma"
-// GENERIC: %d = "warp.mma"(%a, %b, %c) <{shape = "m16n8k16"}> : (!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// GENERIC: %d = "warp.mma"(%a, %b, %c) <{shape = "m16n8k16", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}> : (!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 func.func @mma(%a: !a, %b: !b, %c: !acc) {
   %d = warp.mma m16n8k16 %a, %b, %c : !a, !b, !acc
   return
@@ -22,7 +22,7 @@ func.func @mma(%a: !a, %b: !b, %c: !acc) {
 // CHECK-LABEL: func.func @mma_of_many_tiles
 // CHECK: %d = warp.mma m16n8k8 %a, %b, %c {note = "kept"} : !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<b, 16x24xbf16, [r1 r2 c0 c1 c2 | r0]>, !warp.fragment<acc, 32x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC-LABEL: "mma_of_many_tiles"
-// GENERIC: "warp.mma"(%a, %b, %c) <{shape = "m16n8k8"}> {note = "kept"}
+// GENERIC: "warp.mma"(%a, %b, %c) <{shape = "m16n8k8", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}> {note = "kept"}
 func.func @mma_of_many_tiles(%a: !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, %b: !warp.fragment<b, 16x24xbf16, [r1 r2 c0 c1 c2 | r0]>, %c: !warp.fragment<acc, 32x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k8 %a, %b, %c {note = "kept"} : !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<b, 16x24xbf16, [r1 r2 c0 c1 c2 | r0]>, !warp.fragment<acc, 32x24xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -97,21 +97,21 @@ func.func @arithmetic(%x: !acc) {
 // CHECK-LABEL: func.func @copies
 // CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
-// CHECK: warp.commit
-// CHECK: warp.wait 0
-// CHECK: warp.wait 2 {note}
+// CHECK: warp.commit cp_async
+// CHECK: warp.wait cp_async 0
+// CHECK: warp.wait cp_async 2 {note}
 // GENERIC-LABEL: "copies"
 // GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1>}>
 // GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0>}>
-// GENERIC: "warp.commit"() : () -> ()
-// GENERIC: "warp.wait"() <{pending = 0 : i64}> : () -> ()
-// GENERIC: "warp.wait"() <{pending = 2 : i64}> {note}
+// GENERIC: "warp.commit"() <{group = "cp_async"}> : () -> ()
+// GENERIC: "warp.wait"() <{group = "cp_async", pending = 0 : i64}> : () -> ()
+// GENERIC: "warp.wait"() <{group = "cp_async", pending = 2 : i64}> {note}
 func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp.swizzle<16>, 3 : i64>, %i: index) {
   warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
   warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
-  warp.commit
-  warp.wait 0
-  warp.wait 2 {note}
+  warp.commit cp_async
+  warp.wait cp_async 0
+  warp.wait cp_async 2 {note}
   return
 }
 

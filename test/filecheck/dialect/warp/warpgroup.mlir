@@ -10,14 +10,14 @@
 
 // CHECK-LABEL: @products
 func.func @products(%As: !a, %Bs: !b, %c: !acc, %i: index) {
-  // CHECK: warp.wgmma_fence
-  warp.wgmma_fence
+  // CHECK: warp.fence wgmma
+  warp.fence wgmma
   // CHECK-NEXT: %d = warp.wgmma %As[%i, %i, %i], %Bs[%i, %i, %i], %c {overwrite} : memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64>, memref<2x128x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.fragment<acc, 64x128xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   %d = warp.wgmma %As[%i, %i, %i], %Bs[%i, %i, %i], %c {overwrite} : !a, !b, !acc
-  // CHECK-NEXT: warp.wgmma_commit
-  warp.wgmma_commit
-  // CHECK-NEXT: warp.wgmma_wait {pending = 1 : i64}
-  warp.wgmma_wait {pending = 1 : i64}
+  // CHECK-NEXT: warp.commit wgmma
+  warp.commit wgmma
+  // CHECK-NEXT: warp.wait wgmma 1
+  warp.wait wgmma 1
   // CHECK-NEXT: warp.set_registers {count = 232 : i64, grow}
   warp.set_registers {count = 232 : i64, grow}
   return
@@ -56,21 +56,21 @@ func.func @operands(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 
 // CHECK-LABEL: @copies
 func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T: memref<64x16xi8, 3>,
     %full: !warp.barriers<2>, %i: index) {
-  // CHECK: warp.expect %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
-  warp.expect %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
+  // CHECK: warp.arrive %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
+  warp.arrive %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
   // CHECK-NEXT: warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] {by = 128 : i64} : !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.barriers<2>
   warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] {by = 128 : i64} : !map to !a, !warp.barriers<2>
   // CHECK-NEXT: warp.tensor_load %plain[%i, %i, %i, %i] to %T[%i, %i], %full[%i] : !warp.tensor_map<4x2x8x16xi8> to
   warp.tensor_load %plain[%i, %i, %i, %i] to %T[%i, %i], %full[%i] :
     !warp.tensor_map<4x2x8x16xi8> to memref<64x16xi8, 3>, !warp.barriers<2>
-  // CHECK-NEXT: warp.proxy_fence
-  warp.proxy_fence
+  // CHECK-NEXT: warp.fence async_proxy
+  warp.fence async_proxy
   // CHECK-NEXT: warp.tensor_store %As[%i, %i, %i] to %map[%i, %i] : memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64> to !warp.tensor_map<64x64xf16, swizzle 128>
   warp.tensor_store %As[%i, %i, %i] to %map[%i, %i] : !a to !map
-  // CHECK-NEXT: warp.bulk_commit
-  warp.bulk_commit
-  // CHECK-NEXT: warp.bulk_wait {pending = 0 : i64, read}
-  warp.bulk_wait {pending = 0 : i64, read}
+  // CHECK-NEXT: warp.commit bulk
+  warp.commit bulk
+  // CHECK-NEXT: warp.wait bulk 0 {read}
+  warp.wait bulk 0 {read}
   // CHECK-NEXT: warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] multicast %i {by = 128 : i64} : !warp.tensor_map
   warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] multicast %i {by = 128 : i64} : !map to !a, !warp.barriers<2>
   return
@@ -78,20 +78,20 @@ func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T
 
 // CHECK-LABEL: @clusters
 func.func @clusters(%empty: !warp.barriers<2>, %i: index) {
-  // CHECK-NEXT: warp.cluster_arrive
-  warp.cluster_arrive
-  // CHECK-NEXT: warp.cluster_wait
-  warp.cluster_wait
+  // CHECK-NEXT: warp.barrier cluster {arrive}
+  warp.barrier cluster {arrive}
+  // CHECK-NEXT: warp.barrier cluster {wait}
+  warp.barrier cluster {wait}
   // CHECK-NEXT: %rank = warp.cluster_rank
   %rank = warp.cluster_rank
   // CHECK-NEXT: warp.arrive %empty[%i] at %rank : !warp.barriers<2>
   warp.arrive %empty[%i] at %rank : !warp.barriers<2>
-  // CHECK-NEXT: warp.named_barrier %i {threads = 128 : i64}
-  warp.named_barrier %i {threads = 128 : i64}
-  // CHECK-NEXT: warp.cluster_barrier
-  warp.cluster_barrier
-  // CHECK-NEXT: warp.cluster_barrier {mbarriers}
-  warp.cluster_barrier {mbarriers}
+  // CHECK-NEXT: warp.barrier cta[%i] {threads = 128 : i64}
+  warp.barrier cta[%i] {threads = 128 : i64}
+  // CHECK-NEXT: warp.barrier cluster
+  warp.barrier cluster
+  // CHECK-NEXT: warp.barrier cluster {mbarriers}
+  warp.barrier cluster {mbarriers}
   return
 }
 

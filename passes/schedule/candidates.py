@@ -15,58 +15,14 @@ from ...dialect.isa import mma
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.targets import Target
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
-from . import warpgroup
+from . import model, needs, warpgroup
 from .arrangement import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
-from .model import (
-    BETWEEN_MARGIN,
-    BETWEEN_TILES,
-    IN_FLIGHT,
-    IN_FLIGHT_CONVERTED,
-    IN_FLIGHT_FROM_L2,
-    LOOP_WARPS,
-    MOST_STAGES,
-    PARTS,
-    SPARSE_TILES,
-    TILES,
-    WEIGHT_MARGINS,
-    WEIGHT_TILES,
-    WIDE_K,
-    WIDEST,
-    Tile,
-    access_bytes,
-    as_halves,
-    bits_twice,
-    choices,
-    cost_of,
-    cycles,
-    memory_cycles,
-    roles,
-    rounded,
-    through_registers,
-    widened,
-)
-from .resources import (
-    ADDRESSING_REGISTERS,
-    CHUNK_BITS,
-    LEAST_ADDRESSING_REGISTERS,
-    MAX_REGISTERS,
-    arrangement,
-    default_accumulator,
-    even,
-    functions,
-    instruction,
-    lane_registers,
-    multiplied,
-    nibbles_widened,
-    overhead,
-    rows_of,
-    shared_bytes,
-)
+from .model import Tile
 from .validity import check, unsplit
 from .warpgroup import by_warpgroups
 
@@ -84,15 +40,15 @@ def depth(
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
-    step = tile.sliced_k * max(step, CHUNK_BITS // narrowest, block(product) * SCALES_OF_WORD)
+    step = tile.sliced_k * max(step, needs.CHUNK_BITS // narrowest, block(product) * SCALES_OF_WORD)
     pays = _deepest(product, tile, row, target, odd=odd)
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
-    multiplying = cycles(product, product.depth, tile, target, row)
-    hungry = 2 * parts * memory_cycles(product, tile, row, target) > multiplying
-    wanted = IN_FLIGHT if hungry else IN_FLIGHT_FROM_L2
+    multiplying = model.cycles(product, product.depth, tile, target, row)
+    hungry = 2 * parts * model.memory_cycles(product, tile, row, target) > multiplying
+    wanted = model.IN_FLIGHT if hungry else model.IN_FLIGHT_FROM_L2
     if product.b.stored is not None:
-        wanted = IN_FLIGHT_CONVERTED
+        wanted = model.IN_FLIGHT_CONVERTED
     shared = target.shared if alone or _resident(tile, row) == 1 else target.shared // 2
     if product.dynamic and row.operand_bits == 64:
         step = max(step, 16)  # with tiles of 8 ptxas stops at 128 registers on sm_120, and spills 4 bytes
@@ -100,7 +56,7 @@ def depth(
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
     elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
         deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
-    whole = min(map(access_bytes, (product.a, product.b))) == WIDEST
+    whole = min(map(model.access_bytes, (product.a, product.b))) == model.WIDEST
     if across := bool(product.dynamic) and row.operand_bits < 16 and product.a.transposed and whole:
         deepest = step  # ptxas stops at 128 registers on sm_89 and sm_100a, and spills up to 48 bytes
     for cta_k in (deepest, deepest // 2, deepest // 4):
@@ -109,7 +65,7 @@ def depth(
         needed = max(1, product.k_tiles(cta_k))
         stage, sums = _stage(product, tile, row, cta_k)
         fit = (shared - sums) // stage
-        limit = min(MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
+        limit = min(model.MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
         if min(limit, fit) >= min(3, needed):
             return cta_k, min(limit, fit, needed + 1)
     stage, sums = _stage(product, tile, row, step)
@@ -120,8 +76,8 @@ def depth(
 def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
     """Bytes of a stage of a tile, and of the sums of its slices."""
     one, two = (_schedule_of(tile, cta_k, row, stages=stages) for stages in (1, 2))
-    stage = shared_bytes(product, two) - shared_bytes(product, one)
-    return stage, shared_bytes(product, one) - stage
+    stage = needs.shared_bytes(product, two) - needs.shared_bytes(product, one)
+    return stage, needs.shared_bytes(product, one) - stage
 
 
 def _schedule_of(tile: Tile, cta_k: int, row: Row, **fields: Any) -> Schedule:
@@ -143,15 +99,15 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
     deepest = tile.k * 16 // row.operand_bits
     if row.operand_bits < 16 and odd:
         return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
-    if as_halves(row, target) and product.sparsity > 1:
+    if model.as_halves(row, target) and product.sparsity > 1:
         return row.shape.k  # what ptxas makes of more steps spills
     if row.operand_bits == 8:
         return min(deepest, 64 * product.sparsity)  # deeper ones spill on sm_89 what leads to the edges of C
     if row.operand_bits == 4:
-        return min(deepest, 64 if nibbles_widened(row, target) else 128)  # the same
-    if row.operand_bits == 64 and min(map(access_bytes, (product.a, product.b))) < WIDEST:
+        return min(deepest, 64 if needs.nibbles_widened(row, target) else 128)  # the same
+    if row.operand_bits == 64 and min(map(model.access_bytes, (product.a, product.b))) < model.WIDEST:
         return min(deepest, 16)  # each of the narrower copies has an address of its own
-    return max(deepest, WIDE_K) if row.operand_bits > 16 else deepest
+    return max(deepest, model.WIDE_K) if row.operand_bits > 16 else deepest
 
 
 def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
@@ -163,48 +119,49 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
-    accumulate = accumulate or default_accumulator(product)
+    accumulate = accumulate or needs.default_accumulator(product)
     if by != "fragments" and (found := by_warpgroups(product, target, accumulate, by)) is not None:
         return found
-    row = instruction(product, accumulate, target)
+    row = needs.instruction(product, accumulate, target)
     if row is None:
-        what = f"{multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+        what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     m, n = product.m, product.n
-    every = SPARSE_TILES if product.sparsity > 1 else (*TILES, *BETWEEN_TILES)
-    every = every if product.b.stored is None else (*WEIGHT_TILES, *every)
+    every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
+    every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
     fitting = [t for t in every if _fits(t, product, row, target)]
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    margins = dict.fromkeys(BETWEEN_TILES, BETWEEN_MARGIN) | dict(zip(WEIGHT_TILES, WEIGHT_MARGINS, strict=True))
-    costs = [(tile, cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
+    margins = dict.fromkeys(model.BETWEEN_TILES, model.BETWEEN_MARGIN)
+    margins |= dict(zip(model.WEIGHT_TILES, model.WEIGHT_MARGINS, strict=True))
+    costs = [(tile, model.cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
-        (rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
+        (model.rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
         for i, (tile, cost) in enumerate(costs)
-        for pack, extra in choices(product, tile.cta, target)
-        if tile.warp != (64, 64) or not (through_registers(product, pack) or _apart(product, row))
+        for pack, extra in model.choices(product, tile.cta, target)
+        if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
     ]
     cost, _, _, _, tile, pack = min(ways)
     parts, product, tile = _parts(product, tiles, cost, tile, row, target)
-    cta_k, stages = depth(product, tile, row, target, odd=through_registers(product, pack), parts=parts)
-    fp8_as = "f16" if widened(product, row, target) else "none"
+    cta_k, stages = depth(product, tile, row, target, odd=model.through_registers(product, pack), parts=parts)
+    fp8_as = "f16" if model.widened(product, row, target) else "none"
     schedule = _schedule_of(
         tile, cta_k, row, stages=stages, split_k=parts, pack=pack, fp8_as=fp8_as, accumulate=accumulate
     )
-    needed = lane_registers(tile.warp, row) + overhead(product, tile, row, target)
-    schedule = decoupled(schedule, product, row, target, needed, partial(shared_bytes, product))
-    if tile in WEIGHT_TILES:
+    needed = needs.lane_registers(tile.warp, row) + needs.overhead(product, tile, row, target)
+    schedule = decoupled(schedule, product, row, target, needed, partial(needs.shared_bytes, product))
+    if tile in model.WEIGHT_TILES:
         schedule = in_turns(schedule, product)
     if product.sparsity > 1 and needed > ROOMY:
         return schedule  # which has no registers left for what changes lanes
-    rows = arrangement(product, row, schedule.warp).accumulator.rows
+    rows = needs.arrangement(product, row, schedule.warp).accumulator.rows
     return in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
 
 
 def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
     """Shared memory that the stages leave, of an SM's half where two CTAs share one."""
     alone = _resident(tile, row) == 1 or _alone(product, tile, target)
-    used = -(-shared_bytes(product, schedule) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    used = needs.whole_swizzles(needs.shared_bytes(product, schedule))
     return (target.shared if alone else target.shared // 2) - used
 
 
@@ -217,7 +174,7 @@ def _covered(m: int, n: int, tile: Tile) -> int:
 def _width(product: Product, tile: Tile, pack: str) -> int:
     """What decides between a tile and its mirror image: wide ones are better by a percent, but for a B whose rows are
     no whole lines of 128 bytes (H200: 1024, 1000)."""
-    whole_lines = "b" in roles(pack) or product.b.aligned_bits % 1024 == 0
+    whole_lines = "b" in model.roles(pack) or product.b.aligned_bits % 1024 == 0
     return -tile.cta[1] if whole_lines else tile.cta[1]
 
 
@@ -226,15 +183,15 @@ def _parts(
 ) -> tuple[int, Product, Tile]:
     """Into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its tile."""
     best = (whole, 1, product, tile)
-    for parts in PARTS:
+    for parts in model.PARTS:
         if unsplit(product, parts, row):
             continue
         part = replace(product, k=product.k // parts)
         for small in tiles:
-            ctas, narrowest = parts * product.tiles(*small.cta), min(map(access_bytes, (product.a, product.b)))
-            if ctas > target.sms or part.k % small.k or narrowest < WIDEST:
+            ctas, narrowest = parts * product.tiles(*small.cta), min(map(model.access_bytes, (product.a, product.b)))
+            if ctas > target.sms or part.k % small.k or narrowest < model.WIDEST:
                 continue
-            cost = cost_of(product, small, target, row, parts)
+            cost = model.cost_of(product, small, target, row, parts)
             if cost < best[0]:
                 best = (cost, parts, part, small)
     return best[1:]
@@ -243,7 +200,7 @@ def _parts(
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     """Whether the elements that move together fit the tile, and its kernel gets the registers it needs."""
     try:
-        ways = arrangement(product, row, tile.warp)
+        ways = needs.arrangement(product, row, tile.warp)
     except ScheduleError:
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
@@ -253,16 +210,16 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     base = ways.accumulator
     if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1] and not _grouped_bytes(product):
         return False
-    if tile is WEIGHT_TILES[-1] and not _grouped_bytes(product):
+    if tile is model.WEIGHT_TILES[-1] and not _grouped_bytes(product):
         return False
-    if tile in BETWEEN_TILES and (functions(product) or not plain):
+    if tile in model.BETWEEN_TILES and (needs.functions(product) or not plain):
         return False
     # The loop with barriers, and a B that each lane loads for itself, take more.
-    sparse = product.sparsity > 1 and tile.warps >= LOOP_WARPS and ways.b.how != LANES_LOAD
-    tight = even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
-    spare = ADDRESSING_REGISTERS - LEAST_ADDRESSING_REGISTERS if tight else 0
-    needed = lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
-    return needed + overhead(product, tile, row, target) - spare <= MAX_REGISTERS
+    sparse = product.sparsity > 1 and tile.warps >= model.LOOP_WARPS and ways.b.how != LANES_LOAD
+    tight = needs.even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
+    spare = needs.ADDRESSING_REGISTERS - needs.LEAST_ADDRESSING_REGISTERS if tight else 0
+    needed = needs.lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
+    return needed + needs.overhead(product, tile, row, target) - spare <= needs.MAX_REGISTERS
 
 
 def _mostly_beyond(product: Product, tile: Tile) -> bool:
@@ -282,8 +239,8 @@ def _grouped_bytes(product: Product) -> bool:
 
 def _emulated(product: Product, row: Row, target: Target) -> bool:
     """Whether ptxas makes other instructions of this one, on operands that take more registers."""
-    sparse = as_halves(row, target) and product.sparsity > 1
-    return sparse or bits_twice(row, target) or nibbles_widened(row, target)
+    sparse = model.as_halves(row, target) and product.sparsity > 1
+    return sparse or model.bits_twice(row, target) or needs.nibbles_widened(row, target)
 
 
 def _apart(product: Product, row: Row) -> bool:
@@ -302,7 +259,7 @@ def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
 
 def _instead(product: Product, accumulate: str) -> str:
     """Which targets have an instruction, or what the instructions there are accumulate in."""
-    rows = rows_of(product)
+    rows = needs.rows_of(product)
     lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
     if lowest is None:
         return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
@@ -339,14 +296,14 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
 def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Schedule]:
     """Schedules that multiply fragments in registers; none if no instruction does."""
     default = default_schedule(product, target, accumulate, "fragments")
-    row = instruction(product, default.accumulate, target)
+    row = needs.instruction(product, default.accumulate, target)
     found: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
         return []
-    for tile in dict.fromkeys((*TILES, *(SPARSE_TILES if product.sparsity > 1 else BETWEEN_TILES))):
+    for tile in dict.fromkeys((*model.TILES, *(model.SPARSE_TILES if product.sparsity > 1 else model.BETWEEN_TILES))):
         down = -(-product.m // tile.cta[0])
         few = product.tiles(*tile.cta)
-        every = [parts for parts in (1, *PARTS) if parts == 1 or parts * few <= target.sms]
+        every = [parts for parts in (1, *model.PARTS) if parts == 1 or parts * few <= target.sms]
         for parts, depth, stages, group in combinations(every, DEPTHS, STAGES, GROUPS):
             k = depth * row.shape.k
             if k > max(row.shape.k, 2 * product.k // parts) or (group > down and group != GROUPS[0]):
@@ -355,7 +312,7 @@ def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Sch
                 tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
                 if tried is not None and tried not in found and _is_valid(tried, product, target):
                     near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
-                    found[tried] = (cost_of(product, tile, target, row, parts), *near)
+                    found[tried] = (model.cost_of(product, tile, target, row, parts), *near)
     return list(dict.fromkeys((default, default.with_fields(staging=0), *sorted(found, key=lambda s: found[s]))))
 
 

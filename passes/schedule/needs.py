@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd, prod
 
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.form import having
 from ...dialect.isa.targets import KIB, Target
+from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.types import FP8
-from ...dialect.isa.wgmma import Wgmma
+from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
+from ...dialect.warp.warpgroup import ROWS as PATTERN
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import Multiplied, Product, block, shared_bits
 from .arrangement import Arrangement, arrange, arrange_stored
 from .defaults import matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
-from .warpgroup_model import GroupTile
+from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #
@@ -231,6 +234,24 @@ def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrange
     return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
 
 
+STAGED_BITS, STAGED_BYTES = (16, 32), 64 * LINE
+"""Bits of the elements of D that tensor copies store; bytes that a warpgroup stages at a time, at most."""
+
+BUFFERS = 2
+"""Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
+
+
+def not_copied(operand: MatrixOperand) -> str:
+    """Why tensor copies cannot move an operand."""
+    if operand.pitch_bits % (8 * UNIT):
+        return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
+    if operand.type.get_num_dims() > MOST_RANK:
+        return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
+    if operand.element.memory_bits < 8:
+        return f"must have elements of whole bytes, got {operand.type}"
+    return ""
+
+
 def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | None:
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
@@ -244,35 +265,70 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
 
 
-def _scale_bytes(product: Product, schedule: Schedule) -> int:
-    found = group_scale_tile(product, schedule)
-    return (
-        0
-        if found is None or product.group_scales is None
-        else math.prod(found) * product.group_scales.memory_bits // BYTE
-    )
+def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
+    """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
+    whole repeats of a swizzle."""
+    (m, n, k), by_groups = schedule.cta, schedule.together > 1
+    columns = held_columns(product, n) if by_groups else n
+    tiles = [
+        (m * k // product.sparsity, shared_bits(product, product.a)),
+        (columns * k, shared_bits(product, product.b)),
+    ]
+    if product.metadata is not None:
+        rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS
+        words = rows * k // metadata_span(product.a.element) * LANES
+        tiles.append((words, product.metadata.element.bits))
+    tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
+    sizes = [elements * bits // BYTE for elements, bits in tiles]
+    return [whole_swizzles(size) for size in sizes] if by_groups else sizes
+
+
+def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
+    """The rows and columns of D that a warpgroup stages at a time; none where tensor copies cannot store them.
+
+    Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
+    """
+    (rows, columns), bits = schedule.covered, product.d.element.bits
+    panel = panel_columns(columns, bits)
+    if bits not in STAGED_BITS or not panel or not_copied(product.d):
+        return 0, 0
+    width = columns if schedule.exchanged else panel
+    return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
+
+
+def staging_bytes(product: Product, schedule: Schedule) -> int:
+    """Shared memory through which D goes: strips of warps, or parts of warpgroups."""
+    if not schedule.staging:
+        return 0
+    if schedule.together == 1:
+        return strip_bytes(product, schedule)
+    part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
+    return schedule.consumer_warps // schedule.together * BUFFERS * part
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory of a CTA: the stages of each operand's tile, the sums of slices, the strips of D."""
-    m, n, k = schedule.cta
-    sides = [(m * k // product.sparsity, shared_bits(product, product.a)), (n * k, shared_bits(product, product.b))]
-    if product.metadata is not None:
-        words = m // METADATA_ROWS * k // metadata_span(product.a.element) * LANES
-        sides.append((words, product.metadata.element.bits))
-    sides += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
-    parts = [schedule.stages * elements * bits // 8 for elements, bits in sides]
-    parts += [size] if (size := _scale_bytes(product, schedule)) else []
-    if schedule.sync == "mbarrier":
-        parts.append(2 * schedule.stages * BARRIER_BYTES)
-    if schedule.sliced_k > 1:
-        parts.append(schedule.slice_bytes)
-    if schedule.staging:
-        parts.append(strip_bytes(product, schedule))
+    """Shared memory of a CTA: the stages of each tile, the scales of groups, the sums of slices, D on its way, and
+    mbarriers."""
+    scales = group_scale_tile(product, schedule)
+    parts = [schedule.stages * size for size in stage_bytes(product, schedule)]
+    if scales is not None and product.group_scales is not None:
+        parts.append(prod(scales) * product.group_scales.memory_bits // BYTE)
+    parts += [schedule.slice_bytes, staging_bytes(product, schedule)]
+    barriers = 2 * schedule.stages * BARRIER_BYTES if schedule.sync == "mbarrier" else 0
+    return behind_each_other(parts) + barriers
+
+
+def behind_each_other(sizes: Iterable[int]) -> int:
+    """Bytes of allocations, each of which begins where a swizzle does."""
     end = 0
-    for part in parts:
-        end = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT + part
+    for size in sizes:
+        end = whole_swizzles(end) + size if size else end
     return end
+
+
+def whole_swizzles(size: int) -> int:
+    """The next multiple of what every swizzle repeats after."""
+    return -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
 
 
 def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
