@@ -8,6 +8,9 @@ JOBS := 2
 CORPUS := build/corpus/bin
 CUTE := build/cute/bin
 
+# Python keeps what it has compiled: the processes that tests start would each compile the same modules again
+unexport PYTHONDONTWRITEBYTECODE
+
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
@@ -41,15 +44,18 @@ lint: $(TESTABLE)
 lit: $(TESTABLE)
 	$(BIN)/lit -j$(JOBS) test/filecheck
 
+# the tests of a file in one process, which makes what they share once
 pytest: $(TESTABLE)
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 # every candidate spelling on every target: about ten minutes; products of every type and form: another ten; and all
-# combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two
+# combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two; and the
+# tests of test/unit that are marked as sampled, in full
+conformance: export WARPLOOM_CONFORMANCE := full
 conformance: $(TESTABLE)
-	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
-	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_products.py test/conformance/test_register_overhead.py
-	WARPLOOM_CONFORMANCE=full $(BIN)/pytest -n $(JOBS) test/conformance/test_ptx_rows.py test/conformance/test_ptx_near.py test/unit/test_sparsity.py
+	$(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
+	$(BIN)/pytest -n $(JOBS) test/conformance --ignore test/conformance/test_isa_conformance.py
+	$(BIN)/pytest -n $(JOBS) test/unit -m sampled
 	$(BIN)/python test/conformance/mutations.py --jobs $(JOBS)
 
 # LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.

@@ -1,12 +1,14 @@
-"""What every test shares: hypothesis without deadlines, and tests of the GPU only where there is one."""
+"""What every test shares: hypothesis without deadlines, samples, and tests of the GPU only where there is one."""
 
 import os
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from samples import FULL
 
 from warploom.runtime.base.errors import DeviceUnavailableError
 from warploom.runtime.cuda import driver as cuda
@@ -37,8 +39,24 @@ def why_no_gpu() -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands under test/gpu, and skip all that is so marked where there is no device."""
+def deselect_all_but_samples(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `sampled(stride)`, leave the first and every stride-th behind it."""
+    seen: Counter[str] = Counter()
+    left: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        mark = item.get_closest_marker("sampled")
+        (left if mark is None or seen[test] % mark.args[0] == 0 else others).append(item)
+        seen[test] += 1
+    items[:] = left
+    config.hook.pytest_deselected(items=others)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take samples, mark what stands under test/gpu, and skip all that is so marked where there is no device."""
+    if not FULL:
+        deselect_all_but_samples(config, items)
     for item in items:
         if item.path.is_relative_to(GPU_TESTS):
             item.add_marker(pytest.mark.gpu)

@@ -174,15 +174,21 @@ def figures(found: dict[str, Module], tasks: Mapping[str, Entered]) -> dict[str,
         "folder pairs that import each other": len(mutual(found)),
         "lists kept by hand": len(hand_lists(found)),
     }
-    values |= {f"files entered, {task}": len(each.files) for task, each in tasks.items()}
+    values |= figures_of_tasks(tasks)
+    if (files := files_of_a_commit()) is not None:
+        values["production files of a commit, ninth decile"] = files
+    return {name: values[name] for name in FIGURES if name in values}
+
+
+def figures_of_tasks(tasks: Mapping[str, Entered]) -> dict[str, int]:
+    """The figures that follow from what each task enters."""
+    values = {f"files entered, {task}": len(each.files) for task, each in tasks.items()}
     if (run := tasks.get("compile and interpret")) is not None:
         values["lines of functions entered, compile and interpret"] = run.lines
     products = [each for task, each in tasks.items() if task.startswith("compile a product")]
     if products:
         values["records that describe one product"] = max(len(each.records) for each in products)
-    if (files := files_of_a_commit()) is not None:
-        values["production files of a commit, ninth decile"] = files
-    return {name: values[name] for name in FIGURES if name in values}
+    return values
 
 
 def mutual(found: dict[str, Module]) -> set[tuple[str, str]]:

@@ -1,10 +1,15 @@
-"""Epilogues at default schedules against ptxas: they assemble on each target, and nothing spills."""
+"""Epilogues at default schedules against ptxas: they assemble on each target, and nothing spills.
+
+A sample has each function, each type and each target; `make conformance` takes all of their combinations.
+"""
 
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import pytest
+from samples import every
 
 from warploom.runtime import compile
 from warploom.runtime.cuda import ptxas
@@ -37,8 +42,11 @@ func.func @f(%A: memref<{N}x{N}xbf16>, %B: memref<{N}x{N}xbf16>, %bias: memref<{
 """
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
-@pytest.mark.parametrize("body", ["math.tanh %0", "math.exp %0", "math.erf %0", "math.tanh %0 fastmath<afn>"])
+BODIES = ("math.tanh %0", "math.exp %0", "math.erf %0", "math.tanh %0 fastmath<afn>")
+TARGETS = ("sm_80", "sm_90a", "sm_120a")
+
+
+@pytest.mark.parametrize(("body", "target"), every([*product(BODIES, TARGETS)], 2))
 def test_epilogues_assemble_without_spills(body: str, target: str) -> None:
     found = ptxas.assemble(compile(TEXT.replace("BODY", body), target=target).ptx, target)
     assert all(r.spills == r.stack == 0 and r.registers <= 255 for r in found.values()), found
@@ -68,11 +76,14 @@ func.func @f(%A: memref<{N}x{N}xbf16>, %B: memref<{N}x{N}xbf16>, %scale: memref<
 """C added, then two matrices."""
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("kind", "extend"), [("bf16", "arith.extf %r : bf16 to f32"), ("f32", "math.absf %r : f32")])
-def test_two_matrices_beside_the_sums_do_not_spill(kind: str, extend: str, target: str) -> None:
+KINDS = (("bf16", "arith.extf %r : bf16 to f32"), ("f32", "math.absf %r : f32"))
+
+
+@pytest.mark.parametrize(("kind", "target"), every([*product(KINDS, TARGETS[:2])], 3))
+def test_two_matrices_beside_the_sums_do_not_spill(kind: tuple[str, str], target: str) -> None:
+    element, extend = kind
     opcode, _, types = extend.partition(" %r ")
-    text = TWO.replace("KIND", kind)
+    text = TWO.replace("KIND", element)
     for name in "rs":
         text = text.replace(f"EXTEND %{name}", f"{opcode} %{name} {types}")
     (used,) = ptxas.assemble(compile(text, target=target).ptx, target).values()

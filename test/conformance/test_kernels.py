@@ -1,4 +1,7 @@
-"""Kernels at their default schedules against ptxas: they assemble, and nothing spills."""
+"""Kernels at their default schedules against ptxas: they assemble, and nothing spills.
+
+A sample; `make conformance` takes every size and type, and every form on every target.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
+from itertools import product
 from pathlib import Path
 
 import pytest
+from samples import every
 
 from warploom.dialect.ptx.printer import PtxTarget
 from warploom.passes.pipeline import lower, standard_pipeline
@@ -98,7 +103,7 @@ def ptx_of(text: str, pipeline: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("case", dict.fromkeys((*cases(), *wider_cases())), ids=str)
+@pytest.mark.parametrize("case", every([*dict.fromkeys((*cases(), *wider_cases()))], 3), ids=str)
 def test_default_schedules_assemble_without_spills(case: Case) -> None:
     resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target, tf32=True)), case.target)
     assert {"f"} <= resources.keys() <= {"f", "f_pack", "f_1"}
@@ -164,8 +169,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(("name", "target"), every([*product(FORMS, ("sm_80", "sm_90a", "sm_120a"))], 2))
 def test_other_forms_assemble_without_spills(name: str, target: str) -> None:
     resources = ptxas.assemble(ptx_of(FORMS[name], standard_pipeline(target)), target)
     assert all(r.spills == r.stack == 0 for r in resources.values())

@@ -1,10 +1,15 @@
-"""Products of single bits at default schedules against ptxas: they assemble on each target, and nothing spills."""
+"""Products of single bits and of narrow floats at default schedules against ptxas: they assemble, and nothing spills.
+
+A sample has each operation, each target and each size; `make conformance` takes all of their combinations.
+"""
 
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import pytest
+from samples import every
 
 from warploom.runtime import compile
 from warploom.runtime.cuda import ptxas
@@ -23,12 +28,12 @@ def assemble(text: str, target: str) -> None:
         assert 0 < used.registers <= 255
 
 
-BITS = [(target, op) for target in ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a") for op in ("xor", "and")]
+BITS = [("sm_75", "xor"), *product(("sm_80", "sm_90a", "sm_100a", "sm_120a"), ("xor", "and"))]
 
 
-@pytest.mark.parametrize(("target", "op"), [(t, op) for t, op in BITS if (t, op) != ("sm_75", "and")])
-@pytest.mark.parametrize(("m", "n", "k"), SIZES[1:])
-def test_bits(target: str, op: str, m: int, n: int, k: int) -> None:
+@pytest.mark.parametrize(("size", "bits"), every([*product(SIZES[1:], BITS)], 4))
+def test_bits(size: tuple[int, int, int], bits: tuple[str, str]) -> None:
+    (m, n, k), (target, op) = size, bits
     a, b, c = f"memref<{m}x{k}xi1>", f"memref<{n}x{k}xi1>", f"memref<{m}x{n}xi32>"
     text = f"warp.matmul {op} b1 x b1 %A, %B init 0 : i32 into %C {ALONG_K} : {a}, {b}, {c}"
     assemble(f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\n{text}\nreturn\n}}", target)
@@ -55,9 +60,9 @@ SCALED = (
 PTX = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "f4E2M1FN": "e2m1"}
 
 
-@pytest.mark.parametrize(("kind", "a_kind", "b_kind", "scale", "block"), SCALED)
-@pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_scaled_products(kind: str, a_kind: str, b_kind: str, scale: str, block: int, m: int, n: int, k: int) -> None:
+@pytest.mark.parametrize(("size", "form"), every([*product(SIZES, SCALED)], 3))
+def test_scaled_products(size: tuple[int, int, int], form: tuple[str, str, str, str, int]) -> None:
+    (m, n, k), (kind, a_kind, b_kind, scale, block) = size, form
     a, b, c = f"memref<{m}x{k}x{a_kind}>", f"memref<{n}x{k}x{b_kind}>", f"memref<{m}x{n}xf32>"
     of_a, of_b = (f"memref<{rows}x{-(-k // block)}x{scale}>" for rows in (m, n))
     types = f"{PTX[a_kind]} x {PTX[b_kind]}"

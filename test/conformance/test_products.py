@@ -26,7 +26,7 @@ SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (4095, 4095, 4095), (100, 100, 
 
 ANY = (LIES[0], SIZES[0])
 
-EACH = 37
+EACH = 73
 """Of how many cases one is tested: a prime, so that all types, forms, targets and sizes come up."""
 
 

@@ -42,6 +42,7 @@ def count(op: str, a: Bits, b: Bits) -> NDArray[np.int64]:
     return np.bitwise_count(OPS[op](words[0][:, None], words[1][None])).sum(-1, dtype=np.int64)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_counts_are_exact(size: Size, op: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,9 @@ import pytest
 from checked import expect, messages
 
 from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
+from warploom.passes import opt
 from warploom.runtime import WarploomError, check_ptx, load_ptx
+from warploom.runtime.cli import command
 from warploom.runtime.kernel.check import check_text
 
 
@@ -198,19 +199,25 @@ WRONG = {
 }
 
 
+def answer(main: Callable[[Sequence[str]], int | None], *words: str) -> int | str | None:
+    """The exit code of a command that is run within this process."""
+    try:
+        return main(words)
+    except SystemExit as end:
+        return end.code
+
+
 @pytest.mark.parametrize("body", WRONG)
-def test_check_opt_and_run_give_one_answer(body: str, tmp_path: Path) -> None:
+def test_check_opt_and_run_give_one_answer(body: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(module(body=body))
     start = f"{path}:9:1: error: "
-    answers = [
-        subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-        for command in (["warploom.runtime.cli", "check", str(path)], ["warploom.passes.opt", str(path)])
-    ]
+    assert answer(command.main, "check", str(path)) == 1
+    checked = "".join(capsys.readouterr()).partition("\n")[0]
+    assert answer(opt.main, str(path)) == 1
+    read = "".join(capsys.readouterr()).partition("\n")[0]
     with pytest.raises(WarploomError) as error:
         load_ptx(path.read_text(), str(path)).launch("k", 1, 1, [0], device="interp")
-    assert [answer.returncode for answer in answers] == [1, 1]
-    checked, read = ((answer.stdout + answer.stderr).split("\n")[0] for answer in answers)
     assert checked == read
     assert checked.startswith(start)
     assert WRONG[body] in checked

@@ -123,6 +123,7 @@ BATCHES = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(3, 33, 17, 45), (1, 16, 8, 16), (5, 4, 3, 0), (2, 40, 136, 24)], ids=str)
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
 def test_batches(batch: Batch, size: tuple[int, int, int, int]) -> None:

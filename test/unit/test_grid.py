@@ -7,7 +7,7 @@ import pytest
 from problems import problem
 from products import EPILOGUES, FORMS, LIES, TYPES, Product
 
-EACH = 13
+EACH = 29
 """Of how many cases one is tested: a prime, so that all types, forms, ways to lie and sizes come up."""
 
 MOST = 2_000_000

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from samples import FULL
 from scalar_models import block, decode, encode_f32, multiply
 
 from warploom.dialect.isa import wmma
@@ -76,8 +77,9 @@ def operand_words(draw: st.DrawFn, kind: ElementType, count: int) -> list[int]:
     return draw(st.lists(word, min_size=count, max_size=count))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120 if FULL else 40, deadline=None)
 @given(data=st.data())
 def test_one_element_against_the_scalar_model(row: Mma, data: st.DataObject) -> None:
     core = data.draw(cores(row))
@@ -87,8 +89,9 @@ def test_one_element_against_the_scalar_model(row: Mma, data: st.DataObject) -> 
     assert engine(core, row, a, b, c) == model(core, row, a, b, c)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if FULL else 20, deadline=None)
 @given(data=st.data())
 def test_cancelling_sums(row: Mma, data: st.DataObject) -> None:
     core = data.draw(cores(row))
@@ -116,6 +119,7 @@ def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[Any], NDArray[Any], 
     return a, b, wide
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["bits", "moderate"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_every_element_of_a_batch(row: Mma, kind: str) -> None:
@@ -205,8 +209,9 @@ def test_m8n8k4_as_a_published_model_has_it(
     assert engine(arithmetic(target, row), row, a, b, words[2]) == expected
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("types", VOLTA, ids="_".join)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if FULL else 50, deadline=None)
 @given(data=st.data())
 def test_m8n8k4_against_the_scalar_model(types: tuple[str, str], data: st.DataObject) -> None:
     row = VOLTA[types]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import FULL
 from scalar_models import rounded
 
 from warploom.dialect.isa import mma
@@ -73,8 +74,9 @@ NEAR, TINY, HUGE = built(1000, 1050), built(0, 60), built(1980, 2046)
 ZEROS = st.sampled_from([0, 1 << 63, 1, (1 << 63) + 1, 0x7FF << 52, 0xFFF << 52, 0x7FF4 << 48, 0xFFF8 << 48 | 5])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if FULL else 100, deadline=None)
 @given(data=st.data())
 def test_one_multiply_add(mode: str, data: st.DataObject) -> None:
     kinds = [NEAR, TINY, HUGE, ZEROS, ANY, built(480, 560), built(0, 2046)]
@@ -82,8 +84,9 @@ def test_one_multiply_add(mode: str, data: st.DataObject) -> None:
     assert hex(engine(a, b, c, mode)) == hex(model(a, b, c, mode))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if FULL else 50, deadline=None)
 @given(a=NEAR, b=NEAR, difference=st.integers(-3, 3))
 def test_cancellation(mode: str, a: int, b: int, difference: int) -> None:
     """C is nearly the negative of the product."""

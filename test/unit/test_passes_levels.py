@@ -82,6 +82,7 @@ def at_once(name: str) -> str:
     return ptx_of(lowered(SOURCES[name], ",".join(stages(name))))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_level_can_be_read_and_continued(name: str) -> None:
     """Each pass gives the same text to a module that was printed and read before it as to one that never was.

@@ -128,6 +128,7 @@ FLOATS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "operand", "sum"), FLOATS, ids=[types for types, *_ in FLOATS])
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -190,6 +191,7 @@ TILES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "target", "cta", "warp", "mma"), TILES)
 def test_every_instruction(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from samples import FULL
 
 from warploom.dialect.sparsity import matrix, patterns
 from warploom.dialect.sparsity.matrix import compress, expand, prune, validate_words
@@ -41,7 +41,6 @@ DTYPES: dict[str, Any] = {
     "e2m3": ml_dtypes.float6_e2m3fn,
     "e2m1": ml_dtypes.float4_e2m1fn,
 }
-FULL = os.environ.get("WARPLOOM_CONFORMANCE") == "full"
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "s4": 4, "u4": 4, "e3m2": 6, "e2m3": 6, "e2m1": 4}
 SIGNED_ZERO = {"f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
 
@@ -213,6 +212,7 @@ def test_zeros_are_zeros_by_value() -> None:
     np.testing.assert_array_equal(values, np.array([[1, 2], [np.nan, np.inf]], np.float16))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("element", DTYPES)
 def test_what_is_zero(element: str) -> None:
     """A chunk of equal elements breaks 2:4 and 4:8 alike unless they are zeros, negative ones included.

@@ -140,6 +140,7 @@ def some_codes(operand: SparseOperand, rows: int, chunks: int, data: st.DataObje
     return rng.choice(np.array(legal, np.uint8), (rows, chunks))
 
 
+@pytest.mark.sampled(3)
 @OPERANDS
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
@@ -176,6 +177,7 @@ def test_matrix_words_are_the_tiles_in_loading_order(operand: SparseOperand, dat
     validate_words(words, operand, ordered=False)
 
 
+@pytest.mark.sampled(3)
 @OPERANDS
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

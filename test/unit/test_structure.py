@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import entered
 import pytest
 import structure
 
+CHECK = "check one mma"
+
+
+@cache
+def production() -> dict[str, structure.Module]:
+    """The modules of the checkout, each of which is parsed once."""
+    return structure.modules()
+
+
+@cache
+def entered_by(task: str) -> entered.Entered:
+    return entered.entered(task)
+
 
 def test_the_structure_is_what_is_listed() -> None:
-    broken = structure.broken(structure.modules())
+    broken = structure.broken(production())
     assert broken - structure.known() == set()
     assert structure.known() - broken == set()
 
@@ -35,13 +49,13 @@ def test_what_breaks_a_rule_is_found(tmp_path: Path) -> None:
 
 
 def test_figures_of_the_text_are_no_worse_than_accepted() -> None:
-    assert structure.worse(structure.figures(structure.modules(), {}), structure.accepted()) == []
+    assert structure.worse(structure.figures(production(), {}), structure.accepted()) == []
 
 
 # a sample: `python test/structure.py` has all tasks, which take a minute
-@pytest.mark.parametrize("task", ["compile a product, sm_90a", "compile and interpret", "check one mma"])
+@pytest.mark.parametrize("task", ["compile a product, sm_90a", "compile and interpret", CHECK])
 def test_a_task_enters_no_more_than_accepted(task: str) -> None:
-    values = structure.figures(structure.modules(), {task: entered.entered(task)})
+    values = structure.figures_of_tasks({task: entered_by(task)})
     assert f"files entered, {task}" in values
     assert structure.worse(values, structure.accepted()) == []
 
@@ -83,7 +97,7 @@ def test_worse_is_more_but_for_patterns() -> None:
 
 
 def test_the_hook_counts_functions_that_are_called_and_not_what_an_import_runs() -> None:
-    found = entered.entered("check one mma")
+    found = entered_by(CHECK)
     assert "runtime/check/ptx.py" in found.files or any("check" in file for file in found.files)
     assert not any(file.startswith("passes/to_ptx") for file in found.files)
     assert 0 < found.functions < found.lines
