@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 PASSES: Mapping[str, tuple[str, str]] = {
     "warp-set-target": ("passes.pipeline", "SetTargetPass"),
+    "gpu-kernel-outlining": ("passes.tile.outline_launches", "OutlineLaunchesPass"),
     "warp-bufferize": ("passes.linalg.bufferize", "BufferizePass"),
     "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass"),
     "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass"),
@@ -33,7 +34,6 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
-    "gpu-kernel-outlining": ("passes.outline_launches", "OutlineLaunchesPass"),
     "warp-tile": ("passes.schedule.warp_schedule", "KernelPipeline"),
     "warploom": ("passes.schedule.warp_schedule", "StandardPipeline"),
     "warploom-finish": ("passes.schedule.warp_schedule", "FinishingPipeline"),
@@ -43,6 +43,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
 """The module and the class of each pass, first those of the standard pipeline."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
+    "gpu-kernel-outlining": ("gpu.launch",),
     "warp-bufferize": (
         "func.call",
         "linalg.broadcast",

@@ -158,7 +158,7 @@ Three passes rewrite the launch and the loops around the products if the schedul
 
 The kernel is also correct without these passes. If a pass cannot do what the schedule asks for, it writes a remark. Two
 more passes change nothing here: `warp-fp8-as-f16`, which multiplies 8-bit floats as f16, and `warp-specialise`.
-`gpu-kernel-outlining` is no part of the pipeline: it makes kernels of the bodies of `gpu.launch`.
+`gpu-kernel-outlining`, the second pass of the pipeline, makes kernels of the bodies of `gpu.launch`.
 
 ### 6. Copies ahead of products: `warp-pipeline`, `warp-synchronise`
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu
@@ -20,7 +21,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ..dialect.mlir.gpu import (
+from ...dialect.mlir.gpu import (
     BlockDimOp,
     BlockIdOp,
     FuncOp,
@@ -29,13 +30,13 @@ from ..dialect.mlir.gpu import (
     ReturnOp,
     ThreadIdOp,
 )
-from ..dialect.mlir.gpu import (
+from ...dialect.mlir.gpu import (
     ModuleOp as KernelModuleOp,
 )
-from ..dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
-from .builder import constant_value
-from .diagnostics import fail
-from .linalg.product import fresh_name
+from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
+from ..builder import constant_value
+from ..diagnostics import fail
+from ..linalg.product import fresh_name
 
 NUMBERS = (BlockIdOp, ThreadIdOp, GridDimOp, BlockDimOp)
 """What the arguments of a body are, three of each."""
@@ -129,6 +130,7 @@ class OutlineLaunchesPass(ModulePass):
     """Makes a kernel of the body of each `gpu.launch`, in a `gpu.module` of its own, and launches that."""
 
     name = "gpu-kernel-outlining"
+    needs: ClassVar = (LaunchOp.name,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         PatternRewriteWalker(OutlineLaunch(), apply_recursively=False).rewrite_module(op)

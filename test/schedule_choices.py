@@ -1,7 +1,7 @@
 """The schedules that are chosen for many products, to compare two versions of what chooses them.
 
-    python test/choices.py > before.txt   # then change something, and
-    python test/choices.py | diff before.txt -
+    python test/schedule_choices.py > before.txt   # then change something, and
+    python test/schedule_choices.py | diff before.txt -
 
 The products are those of `bench/shapes.txt` and `bench/odd.txt` on several targets, and a draw of sizes, types, forms
 and targets, half of them with a field of the schedule that is asked for. Where there is no schedule, its error is
