@@ -42,11 +42,21 @@ def test_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk((ROOT / "docs" / "index.md").read_text(), {}) == 7
 
 
+def test_the_page_on_upstream_s_dialects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert walk((ROOT / "docs" / "interop.md").read_text(), {}) == 1
+
+
 def test_the_program_in_triton_is_that_of_the_ptx() -> None:
     ours = re.search(r"@triton.jit\n(.*?)\n\n\n", (ROOT / "examples" / "triton_softmax.py").read_text(), re.DOTALL)
     theirs = (KERNELS / "triton_kernels.py").read_text()
     assert ours is not None
     assert ours[1].replace("def softmax", "def triton_softmax") in theirs
+
+
+def test_the_page_on_upstream_s_dialects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert walk((ROOT / "docs" / "interop.md").read_text(), {}) == 1
 
 
 def test_the_program_in_triton_leaves_the_version_of_ptx_to_triton() -> None:
