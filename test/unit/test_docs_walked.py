@@ -54,11 +54,6 @@ def test_the_program_in_triton_is_that_of_the_ptx() -> None:
     assert ours[1].replace("def softmax", "def triton_softmax") in theirs
 
 
-def test_the_page_on_upstream_s_dialects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert walk((ROOT / "docs" / "interop.md").read_text(), {}) == 1
-
-
 def test_the_program_in_triton_leaves_the_version_of_ptx_to_triton() -> None:
     # Triton assembles what it prints by its own ptxas, which refuses later versions than its own
     assert "ptx_version" not in (ROOT / "examples" / "triton_softmax.py").read_text()
