@@ -40,15 +40,10 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from . import subgroup
-from .launch import LaunchOp, TerminatorOp
-
-DIMENSIONS = 3
+from .launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
 
 KNOWN_SIZES = ("known_block_size", "known_grid_size")
 """Attributes of a function that MLIR writes without `gpu.` since version 20."""
-
-ATTRIBUTIONS = "workgroup_attributions"
-"""The attribute of a function that says how many of what follows its arguments is memory of the CTA."""
 
 
 class AddressSpace(StrEnum):
@@ -120,7 +115,7 @@ class FuncOp(gpu.FuncOp):
         name = parser.parse_symbol_name()
         arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
         results = _parse_results(parser)
-        workgroup, private = (_parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
+        workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         kernel = parser.parse_optional_keyword("kernel") is not None
         attributes = parser.parse_optional_attr_dict_with_keyword(("sym_name", "function_type", "kernel"))
         body = parser.parse_region([*arguments, *workgroup, *private])
@@ -151,19 +146,12 @@ class FuncOp(gpu.FuncOp):
             if values:
                 printer.print_string(f" {keyword}")
                 with printer.in_parens():
-                    printer.print_list(values, lambda value: _print_typed(printer, value))
+                    printer.print_list(values, lambda value: print_typed(printer, value))
         if self.kernel is not None:
             printer.print_string(" kernel")
         printer.print_op_attributes(self.attributes, reserved_attr_names=("sym_name", ATTRIBUTIONS), print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
-
-
-def _parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
-    """Memory that a function has beside its arguments: `workgroup(%x : memref<32xf32, 3>)`."""
-    if parser.parse_optional_keyword(keyword) is None:
-        return ()
-    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
 
 
 def _parse_results(parser: Parser) -> Sequence[Attribute]:
@@ -242,7 +230,7 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
         if self.asyncObject is not None:
             printer.print_string(" ")
             with printer.in_angle_brackets():
-                _print_typed(printer, self.asyncObject)
+                print_typed(printer, self.asyncObject)
         printer.print_string(" ")
         printer.print_attribute(self.kernel)
         if self.clusterSizeX is not None and self.clusterSizeY is not None and self.clusterSizeZ is not None:
@@ -258,7 +246,7 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
         if self.kernelOperands:
             printer.print_string(" args")
             with printer.in_parens():
-                printer.print_list(self.kernelOperands, lambda value: _print_typed(printer, value))
+                printer.print_list(self.kernelOperands, lambda value: print_typed(printer, value))
         printer.print_op_attributes(self.attributes)
 
 
@@ -317,12 +305,6 @@ def _print_sizes(printer: Printer, what: str, sizes: Sequence[SSAValue]) -> None
     printer.print_string(f" {what} in ")
     with printer.in_parens():
         printer.print_list(sizes, printer.print_ssa_value)
-
-
-def _print_typed(printer: Printer, value: SSAValue) -> None:
-    printer.print_ssa_value(value)
-    printer.print_string(" : ")
-    printer.print_attribute(value.type)
 
 
 @irdl_op_definition

@@ -87,7 +87,7 @@ class LaunchOp(gpu.LaunchOp):
         shared: list[SSAValue] = []
         if parser.parse_optional_keyword("dynamic_shared_memory_size") is not None:
             shared = [parser.resolve_operand(parser.parse_unresolved_operand(), i32)]
-        workgroup, private = (_parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
+        workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         first = [*parts[0][0], *parts[1][0], *parts[0][1], *parts[1][1]]
         last = [argument for part in parts[2:] for arguments in part[:2] for argument in arguments]
         body = parser.parse_region([*(a.resolve(IndexType()) for a in (*first, *last)), *workgroup, *private])
@@ -125,7 +125,7 @@ class LaunchOp(gpu.LaunchOp):
             if values:
                 printer.print_string(f" {keyword}")
                 with printer.in_parens():
-                    printer.print_list(values, lambda value: _print_typed(printer, value))
+                    printer.print_list(values, lambda value: print_typed(printer, value))
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
         printer.print_op_attributes(self.attributes, reserved_attr_names=(ATTRIBUTIONS,))
@@ -162,7 +162,8 @@ def _parse_sizes(parser: Parser) -> Part:
     return numbers, [name for name, _ in sizes], [size for _, size in sizes]
 
 
-def _parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
+def parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
+    """Memory that a body has beside its arguments: `workgroup(%x : memref<32xf32, 3>)`."""
     if parser.parse_optional_keyword(keyword) is None:
         return ()
     return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
@@ -186,7 +187,8 @@ def _print_sizes(
         printer.print_list(list(zip(names, sizes, strict=True)), print_size)
 
 
-def _print_typed(printer: Printer, value: SSAValue) -> None:
+def print_typed(printer: Printer, value: SSAValue) -> None:
+    """A value with its type: `%x : memref<32xf32, 3>`."""
     printer.print_ssa_value(value)
     printer.print_string(" : ")
     printer.print_attribute(value.type)
