@@ -142,6 +142,8 @@ def _binary(kind: type[Operation], compute: Binary) -> None:
     divides = kind in (arith.DivUIOp, arith.RemUIOp)
 
     def handle(lowering: KernelLowering, op: Operation) -> None:
+        if op.results[0].type not in (IndexType(), i32):
+            fail(op, f"{op.name} is lowered for indices and i32, got {op.results[0].type}")
         lhs, rhs = lowering.indices(op.operands)
         if divides and rhs == 0:
             fail(op, f"{op.name} divides by zero")

@@ -17,7 +17,7 @@ from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
 from .elements import Elements, HeldElement
-from .emitter import At, Both, VirtualRegister
+from .emitter import Both, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
@@ -87,7 +87,7 @@ def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
     stride = op.cluster_stride.value.data
     if size * stride > LANES or size & (size - 1) or stride & (stride - 1):
         fail(op, f"expected powers of two lanes within a warp, got {size} that are {stride} apart")
-    value, combiner = HeldElement(_bits(lowering, op, op.value)), _combiner(op.op.data, kind)
+    combiner = _combiner(op.op.data, kind)
     elements = Elements(emitter, lowering.target)
     value = _number(lowering, kind, _bits(lowering, op, op.value))
     distance = stride
@@ -136,10 +136,6 @@ def _shape(op: Operation, kind: MmaMatrixType) -> Shape:
     return shape
 
 
-def _place(lowering: KernelLowering, op: Operation, memory: SSAValue, indices: list[SSAValue]) -> tuple[str, At]:
-    return place_of(lowering, op, memory, lowering.indices(indices))
-
-
 def _registers(lowering: KernelLowering, op: Operation, kind: MmaMatrixType) -> Fragment:
     element, role = _type(op, kind), kind.operand.data[0].lower()
     count = wmma.registers(_shape(op, kind), role, element)
@@ -151,7 +147,7 @@ def _registers(lowering: KernelLowering, op: Operation, kind: MmaMatrixType) -> 
 def _load(lowering: KernelLowering, op: subgroup.SubgroupMmaLoadMatrixOp) -> None:
     kind = op.res.type
     role, layout = kind.operand.data[0].lower(), "row" if op.transpose is None else "col"
-    space, place = _place(lowering, op, op.srcMemref, list(op.indices))
+    space, place = place_of(lowering, op, op.srcMemref, lowering.indices(op.indices))
     registers = _registers(lowering, op, kind)
     opcode = f"wmma.load.{role}.sync.aligned.{layout}.{_shape(op, kind)}.{space}.{_type(op, kind).name}"
     lowering.emitter.emit(opcode, registers, place, op.leadDimension.value.data)
@@ -164,7 +160,7 @@ def _store(lowering: KernelLowering, op: subgroup.SubgroupMmaStoreMatrixOp) -> N
     layout = "row" if op.transpose is None else "col"
     if not isinstance(kind, MmaMatrixType):
         fail(op, f"expected a matrix, got {kind}")
-    space, place = _place(lowering, op, op.dstMemref, list(op.indices))
+    space, place = place_of(lowering, op, op.dstMemref, lowering.indices(op.indices))
     opcode = f"wmma.store.d.sync.aligned.{layout}.{_shape(op, kind)}.{space}.{_type(op, kind).name}"
     lowering.emitter.emit(opcode, place, lowering.fragment(op.src), op.leadDimension.value.data)
 
