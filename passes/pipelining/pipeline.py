@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.context import Context
-from xdsl.dialects import gpu, scf
-from xdsl.dialects.builtin import IndexType, ModuleOp, UnitAttr
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -24,6 +23,8 @@ from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
+from ..patterns import PatternPass
+from ..tile.tiling import schedule_around
 from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
 from .ring import Ring, with_stages
 
@@ -392,7 +393,25 @@ def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
             wanted += op.operands
 
 
-class PipelinePass(ModulePass):
+class PipelineLoop(RewritePattern):
+    """A loop that copies tiles to shared memory, pipelined as the schedule of its kernel says."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
+        schedule = schedule_around(op)
+        try:
+            if not copies_of(op):
+                return
+            if schedule is None:
+                decline(op, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
+            if schedule.stages == 1:
+                decline(op, "stages = 1, so that no copy can run ahead")
+            _pipeline(op, schedule)
+        except DeclinedError as declined:
+            remark(declined.op, PipelinePass.name, f"copies do not run ahead: {declined.reason}")
+
+
+class PipelinePass(PatternPass):
     """Pipelines loops that copy tiles to shared memory: copies run ahead of the products, in as many stages as the
     schedule says.
 
@@ -402,17 +421,4 @@ class PipelinePass(ModulePass):
 
     name = "warp-pipeline"
     needs: ClassVar = ("warp.copy",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
-            loops = [o for o in kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]
-            schedule = kernel.attributes.get(ScheduleAttr.name)
-            for loop in loops:
-                try:
-                    if not isinstance(schedule, ScheduleAttr):
-                        decline(loop, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
-                    if schedule.data.stages == 1:
-                        decline(loop, "stages = 1, so that no copy can run ahead")
-                    _pipeline(loop, schedule.data)
-                except DeclinedError as declined:
-                    remark(declined.op, self.name, f"copies do not run ahead: {declined.reason}")
+    patterns = (PipelineLoop,)

@@ -18,17 +18,30 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.context import Context
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ..diagnostics import remark
-from ..tile.tiling import launches
+from ..patterns import PatternPass
+from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .copy_loop import DeclinedError, copies_of
 
 
-class SpecialisePass(ModulePass):
+class SpecialiseWarps(LaunchPattern):
+    """A kernel of warpgroups, with a warpgroup more that copies for the others."""
+
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        if launch.schedule.together == 1:
+            return
+        from .specialiser import Specialiser  # 7 ms, for kernels of warpgroups
+
+        for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
+            try:
+                Specialiser(launch, loop, SpecialisePass.name).rewrite()
+            except DeclinedError as declined:
+                remark(declined.op, SpecialisePass.name, f"nobody copies ahead: {declined.reason}")
+
+
+class SpecialisePass(PatternPass):
     """Adds a producer warpgroup to kernels of warpgroups. The producer copies tiles by tensor maps to a ring of stages,
     while the other warpgroups multiply.
 
@@ -38,15 +51,4 @@ class SpecialisePass(ModulePass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for launch in list(launches(op)):
-            if launch.schedule.together == 1:
-                continue
-            from .specialiser import Specialiser  # 7 ms, for kernels of warpgroups
-
-            for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
-                try:
-                    Specialiser(launch, loop, self.name).rewrite()
-                except DeclinedError as declined:
-                    remark(declined.op, self.name, f"nobody copies ahead: {declined.reason}")
+    patterns = (SpecialiseWarps,)

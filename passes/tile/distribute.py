@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, f32, f64, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, f64, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -27,6 +26,7 @@ from ...dialect.warp.tile_mma import LANES, SumSlicedKOp, TileMmaOp, part_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import TileProduct
+from ..patterns import PatternPass
 from ..schedule.arrangement import stored
 from . import raster
 from .fragment_math import constant, in_layout
@@ -210,13 +210,18 @@ def _held(product: TileMmaOp) -> FragmentType:
     return Fragments(TileProduct.of(product), schedule_of(product)).fragment("acc")
 
 
-class DistributePass(ModulePass):
+class DistributeSums(RewritePattern):
+    """`warp.tile_mma` of a CTA, with all that its sums go through: fragments of each warp."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
+        if not op.part:
+            Distribution(Chain.of(op)).rewrite()
+
+
+class DistributePass(PatternPass):
     """Distributes the tiles of a CTA among its warps or warpgroups, as fragments. If `sliced_k` makes groups of warps
     share a K tile, it also adds their sums."""
 
     name = "warp-distribute"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for found in list(op.walk()):
-            if isinstance(found, TileMmaOp) and found.parent is not None and not found.part:
-                Distribution(Chain.of(found)).rewrite()
+    patterns = (DistributeSums,)

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.layouts.layout import LANES
@@ -30,6 +22,7 @@ from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, s
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
+from ..patterns import PatternPass
 
 # What sums over warps and over CTAs have in common.
 
@@ -244,22 +237,10 @@ class _Parts:
         return index.value(row), index.value(index.mul(slot, size))
 
 
-PATTERNS: tuple[RewritePattern, ...] = (
-    ExpandSumSlicedK(),
-    ExpandStorePart(),
-    ExpandArriveLast(),
-    ExpandAddParts(),
-)
-"""The pattern of each macro-operation."""
-
-
-class ExpandPass(ModulePass):
+class ExpandPass(PatternPass):
     """Expands macro-operations to loads, stores, barriers and arithmetic: `warp.sum_sliced_k` (sums over slices of K),
     and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs)."""
 
     name = "warp-expand"
     needs: ClassVar = tuple(kind.name for kind in (SumSlicedKOp, StorePartOp, ArriveLastOp, AddPartsOp))
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier([*PATTERNS], dce_enabled=False)
-        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
+    patterns = ExpandSumSlicedK, ExpandStorePart, ExpandArriveLast, ExpandAddParts

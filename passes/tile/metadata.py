@@ -125,8 +125,8 @@ def sparse_of(op: TileMmaOp) -> SparseOp:
 class SparseProduct(FragmentProduct):
     """`warp.mma`: A is sparse, with metadata that is copied and loaded beside it."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
         self.metadata = MetadataWords(self.tiling)
 
     @staticmethod
@@ -146,8 +146,8 @@ class SparseWarpgroupProduct(WarpgroupProduct):
     """`warp.wgmma` of a sparse A, whose metadata is copied beside it; each lane loads its word of some steps at once,
     before their products begin."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
         self.metadata = MetadataWords(self.tiling)
 
     @staticmethod
@@ -226,8 +226,8 @@ class ScaleTiles(ScaleWords):
 class ScaledProduct(FragmentProduct):
     """`warp.mma` with scales: a step loads the next words of them when it comes to their first."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
         self.scales = (ScaleWords(self.tiling, "a", "m"), ScaleWords(self.tiling, "b", "n"))
         self._loaded: dict[int, list[SSAValue]] = {}
 

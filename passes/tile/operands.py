@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.builder import Builder
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
@@ -18,6 +22,7 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.matrices import LdmatrixOp
 from ...dialect.warp.memory import LoadOp, bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -177,10 +182,24 @@ Place = dict[str, Index]
 """Where something begins, by the product's axes."""
 
 
-class Multiplication(ABC):
-    """One way to multiply a warp's part of the tiles of a CTA."""
+class Multiplication(RewritePattern):
+    """A warp's part of `warp.tile_mma`, multiplied in one way if that is for it."""
 
-    def __init__(self, op: TileMmaOp) -> None:
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
+        if not op.part or not self.multiplies(op):
+            return
+        self.begin(op)
+        outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
+        warp: Place = {axis: outside.known(at) for axis, at in zip("mnk", op.part, strict=True)}
+        warp = self.counted(_behind(list(warp.values())) or outside, warp)
+        index = outside.at(Builder(InsertPoint.before(op)))
+        factors = (op.a, op.b)
+        rewriter.replace(op, (), [self.multiply(outside, index, warp, op.c)])
+        drop_forms(factors)
+
+    def begin(self, op: TileMmaOp) -> None:
+        """Reads the product."""
         self.op = op
         self.tiling = Fragments(TileProduct.of(op), schedule_of(op))
         self.operands = FactorTiles.both(self.tiling)
@@ -199,6 +218,22 @@ class Multiplication(ABC):
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         """The accumulators after one K tile, of the part that begins at `warp`; what does not change from one to the
         next is said `outside`."""
+
+
+def _loop_of(op: TileMmaOp) -> Operation:
+    """The loop over K that a product is in, before which its part is known; or the product itself."""
+    parent = op.parent_op()
+    inside = isinstance(parent, scf.ForOp) and not any(at.owner.parent is op.parent for at in op.part)
+    return parent if inside and parent is not None else op
+
+
+def _behind(place: Sequence[Index]) -> IndexBuilder | None:
+    """Where all of a place is known: behind what computes it; None where nothing does."""
+    makers = {at.owner for at in place if not isinstance(at, int) and isinstance(at.owner, Operation)}
+    blocks = {maker.parent for maker in makers}
+    if len(blocks) != 1 or (block := blocks.pop()) is None:
+        return None
+    return IndexBuilder(Builder(InsertPoint.after([op for op in block.ops if op in makers][-1])))
 
 
 class FragmentProduct(Multiplication):
