@@ -30,6 +30,7 @@ from ...dialect.warp.tile_mma import TileMmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
+from ..linalg.product import Product
 from ..schedule.attention import part_schedule, values_schedule
 from . import raster
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
@@ -53,9 +54,9 @@ class AttentionBuilder:
         columns = padded(self.read.values.n)
         self.scores = Tiling(self.read.scores, schedule)
         self.values = Tiling(self.read.values, values_schedule(schedule, columns))
-        self.q = OperandTiles(self.scores, self.read.scores.a, "a", "mk")
-        self.k = OperandTiles(self.scores, self.read.scores.b, "b", "kn")
-        self.v = OperandTiles(self.values, self.read.values.b, "b", "kn")
+        self.q = OperandTiles(self.scores, "a")
+        self.k = OperandTiles(self.scores, "b")
+        self.v = OperandTiles(self.values, "b")
         scale = op.scale.value.data
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
@@ -105,7 +106,7 @@ class AttentionBuilder:
     # Scores
 
     def _product(
-        self, index: IndexBuilder, tiling: Tiling, a: SSAValue, b: SSAValue, sums: SSAValue, m: Index, n: Index
+        self, index: IndexBuilder, tiling: Tiling[Product], a: SSAValue, b: SSAValue, sums: SSAValue, m: Index, n: Index
     ) -> SSAValue:
         """Sums with the product of tiles, or of a fragment and a tile, added."""
         product = tiling.product

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.builder import Builder
@@ -156,23 +155,18 @@ class ExpandSumSlicedK(RewritePattern):
             fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
         warp, positions = index.insert(SubgroupIdOp()).result, warps // op.slices
-        parts = _Parts(index, op, positions, index.div(warp, positions), index.rem(warp, positions))
+        parts = _Parts(index, op, warp, positions)
         parts.send()
         index.insert(BarrierOp())
         rewriter.replace(op, [], [parts.received(parts.own()) if op.slices == op.parts else parts.received_by_some()])
 
 
-@dataclass
 class _Parts:
-    """A warp's parts of a sum: it is at `position` of the `positions` warps of its slice."""
+    """A warp's parts of a sum, by its place among the `positions` warps of its slice."""
 
-    index: IndexBuilder
-    op: SumSlicedKOp
-    positions: int
-    slice: Index
-    position: Index
-
-    def __post_init__(self) -> None:
+    def __init__(self, index: IndexBuilder, op: SumSlicedKOp, warp: SSAValue, positions: int) -> None:
+        self.index, self.op, self.positions = index, op, positions
+        self.slice, self.position = index.div(warp, positions), index.rem(warp, positions)
         kind = self.kind
         down = kind.shape[0] < fragment_of(self.op.input).shape[0]
         step = (kind.shape[0], 0) if down else (0, kind.shape[1])

@@ -31,12 +31,12 @@ from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
-from ..linalg.product import read
+from ..linalg.product import Product, read
 from ..patterns import PatternPass
 from ..schedule.defaults import adds_last
 from ..schedule.needs import group_scale_tile
 from .fragment_math import number_of
-from .metadata import GroupMetadataTiles, MetadataTiles, ScaleTiles
+from .metadata import MetadataTiles, ScaleTiles
 from .operands import CHUNK, OperandTiles, copies_done
 from .raster import KTurns, drop_unused
 from .store_epilogue import placed
@@ -55,26 +55,21 @@ class CopiedTiles(Protocol):
         ...
 
 
-def copied(tiling: Tiling) -> Sequence[CopiedTiles]:
+def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
     """What is copied to shared memory: A and B, then the metadata of a sparse A, or the scales of both."""
     product = tiling.product
-    tiles: list[CopiedTiles] = [
-        OperandTiles(tiling, product.a, "a", "mk"),
-        OperandTiles(tiling, product.b, "b", "kn"),
-    ]
+    tiles: list[CopiedTiles] = [OperandTiles(tiling, "a"), OperandTiles(tiling, "b")]
     if product.metadata is not None:
-        kind = GroupMetadataTiles if tiling.schedule.together > 1 else MetadataTiles
-        tiles.append(kind(tiling, product.metadata))
-    return [
-        *tiles,
-        *(ScaleTiles(tiling, role, axis, o) for o, role, axis in zip(product.scales, "ab", "mn", strict=False)),
-    ]
+        tiles.append(MetadataTiles(tiling))
+    if product.scales:
+        tiles += [ScaleTiles(tiling, "a"), ScaleTiles(tiling, "b")]
+    return tiles
 
 
 class StageBuilder:
     """Builds what a CTA does for its tile of a product."""
 
-    def __init__(self, tiling: Tiling, index: IndexBuilder) -> None:
+    def __init__(self, tiling: Tiling[Product], index: IndexBuilder) -> None:
         self.tiling, self.index, self.product = tiling, index, tiling.product
         self.last = adds_last(self.product, tiling.schedule)
         at = self.product.op.tile

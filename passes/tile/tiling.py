@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import func, gpu, memref, scf
@@ -55,12 +56,17 @@ BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
 
 
-@dataclass(frozen=True)
-class Fragments:
-    """The fragments of a product: what a warp has of its factors and of its sums, by the schedule."""
+ProductT = TypeVar("ProductT", bound=Multiplied, covariant=True)
 
-    product: Multiplied
+
+@dataclass(frozen=True)
+class Tiling(Generic[ProductT]):
+    """A product, in memory or of tiles in shared memory, that is cut up as its schedule says."""
+
+    product: ProductT
     schedule: Schedule
+
+    # The fragments that a warp has
 
     @cached_property
     def row(self) -> Row | Wgmma:
@@ -106,24 +112,19 @@ class Fragments:
         exchanged = {"a": "b", "b": "a"} if self.schedule.exchanged else {}
         return type_of_element(self.row.element("c" if role == "acc" else exchanged.get(role, role)))
 
+    # The tiles of CTAs, of a product in memory
 
-@dataclass(frozen=True)
-class Tiling(Fragments):
-    """A product in memory, to be cut up as its schedule says."""
-
-    product: Product
-
-    def inside(self, axis: str) -> bool:
+    def inside(self: Tiling[Product], axis: str) -> bool:
         """Whether no tile of D passes its end along an axis."""
         size, step = self._extents(axis)
         return size % step == 0 or self.last_start(axis) is not None
 
     @property
-    def in_bounds(self) -> ArrayAttr[BoolAttr] | None:
+    def in_bounds(self: Tiling[Product]) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile of D passes its rows and its columns, as operations say it."""
         return bounds_attribute(*map(self.inside, "mn"))
 
-    def last_start(self, axis: str) -> int | None:
+    def last_start(self: Tiling[Product], axis: str) -> int | None:
         """Where the last tile along an axis starts if it is moved back to end where the matrix ends, else None.
 
         It then covers rows or columns that its neighbour computes too. Both store the same numbers there, and no
@@ -156,7 +157,7 @@ class Tiling(Fragments):
             return None
         return size - step
 
-    def _extents(self, axis: str) -> tuple[int, int]:
+    def _extents(self: Tiling[Product], axis: str) -> tuple[int, int]:
         """The sizes of the product and of a CTA tile along an axis."""
         product = self.product
         sizes = {"m": product.m, "n": product.n, "k": product.k}
