@@ -23,8 +23,7 @@ from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder, constant_value
-from .copy_loop import decline, is_load
-from .ring import Ring
+from .ring import Ring, decline, is_load
 from .tensor_copies import Placed, StagedLoads, TensorCopy
 
 # What the producer makes of a loop over K: it waits until stages have been read, and starts copies to them.

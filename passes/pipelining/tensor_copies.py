@@ -48,8 +48,7 @@ from ..linalg import operand
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
-from .copy_loop import decline
-from .ring import Ring, Share
+from .ring import Ring, Share, decline
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
