@@ -210,10 +210,10 @@ class Machine:
         state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
-        self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
-        self.state = state
+        self.state, self.mbarriers = state, state.mbarriers
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
     def _memory(self) -> MemorySpaces:

@@ -126,7 +126,7 @@ class BulkCopy:
     """Bytes that one thread sent at the instruction `pc`, on their way to `start` of a buffer, or of each 16 of them to
     one of several places; their number completes transactions of an object.
 
-    With `combine` they are combined with what they find there.
+    With `combine` they are combined with what they find there. `landed` is called when they are there.
     """
 
     pc: int
@@ -136,6 +136,7 @@ class BulkCopy:
     start: int | Array
     data: Array
     combine: Combine | None = None
+    landed: Callable[[], None] | None = None
 
 
 class MbarrierObjects:
@@ -334,6 +335,8 @@ class MbarrierObjects:
             else:
                 starts = copy.start
                 copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
+            if copy.landed is not None:
+                copy.landed()
             if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)
