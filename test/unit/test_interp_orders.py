@@ -171,6 +171,49 @@ def test_a_right_matrix_kernel_is_silent() -> None:
     assert run_hopper(text(), checks=ORDERS) == ()
 
 
+LATE = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k()
+{
+    .reg .pred %p, %first; .reg .b32 %t, %w, %v; .reg .b64 %state;
+    .shared .align 16 .b8 src[16]; .shared .align 16 .b8 dst[16]; .shared .align 8 .b64 full;
+    .shared .align 8 .b64 told; .shared .b32 word;
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; setp.eq.u32 %first, %t, 0;
+    @%first mbarrier.init.shared.b64 [full], 1; @%first mbarrier.init.shared.b64 [told], 32;
+    @%first st.shared.v4.b32 [src], {%t, %t, %t, %t}; @%first fence.proxy.async.shared::cta;
+    bar.sync 0;
+    setp.eq.u32 %p, %w, 1;
+    @%p bra WRITER;
+    setp.eq.u32 %p, %w, 2;
+    @%p bra READER;
+    @!%first bra END;
+    mbarrier.arrive.expect_tx.shared.b64 %state, [full], 16;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [dst], [src], 16, [full];
+TOLD: mbarrier.try_wait.parity.shared.b64 %p, [told], 0;
+    @!%p bra TOLD;
+    bra END;
+WRITER:
+    st.shared.b32 [word], %w;
+    mbarrier.arrive.shared.b64 %state, [told];
+    bra END;
+READER:
+    bar.sync 2, 32; bar.sync 2, 32; bar.sync 2, 32;
+FULL: mbarrier.try_wait.parity.shared.b64 %p, [full], 0;
+    @!%p bra FULL;
+    ld.shared.b32 %v, [word];
+END:
+    ret;
+}
+"""
+"""A copy that lands after its thread has heard of the writer."""
+
+
+def test_a_copy_tells_what_was_known_when_it_began() -> None:
+    check_found(run(LATE), "races", line_of(LATE, "ld.shared.b32"), "reads what warp 1, lane 31 writes at line 24")
+    assert run(LATE.replace("[full], 0;", "[told], 0;")) == ()
+
+
 # Against all interleavings of small programs, tried one after the other.
 
 Program = Sequence[Sequence[tuple[str, int, int]]]

@@ -93,10 +93,11 @@ class CheckObserver(Observers):
             members.append(WarpgroupRegisters(self.findings))
         self._orders: Orders | None = None
         if ALL_ORDERS in wanted:
+            from .flags import Flags
             from .orders import Orders
 
             self._orders = Orders(self.findings)
-            members.append(self._orders)
+            members += (self._orders, Flags(self.findings))
         super().__init__(members)
 
     def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
