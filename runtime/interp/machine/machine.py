@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NoReturn
@@ -391,15 +391,15 @@ class Machine:
             return text
         thread, gone = self.flow.missing(pc)
         _, warp, _ = self.geometry.place(thread)
-        lanes = _ranges(np.flatnonzero(gone) // self.state.warps)
+        lanes = ranges(np.flatnonzero(gone) // self.state.warps)
         return f"{text}, of warp {warp} for lanes {lanes}, which the member mask names" if lanes else text
 
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
-        return _ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
+        return ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
 
 
-def _ranges(numbers: Array) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """Numbers in order, neighbours together: "0-2, 5"."""
     runs: list[list[int]] = []
     for number in sorted({int(n) for n in numbers}):
