@@ -105,7 +105,8 @@ class TensorFunction:
         elif isinstance(op, arith.ConstantOp) and _is_tensor(op.result.type):
             fail(
                 op,
-                f"expected the elements of a constant as dense<...>, got {op.value}; or pass the tensor as an argument",
+                f"expected the elements of a constant as dense<...>, or as a resource of the text; {op.value} has no "
+                f"contents: pass the tensor as an argument",
             )
         elif isinstance(op, tensor.DimOp):
             self._size(op)
