@@ -270,13 +270,13 @@ def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: t
 def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
     """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
     from ..cuda.driver import gpu
-    from ..cuda.launch import Prepared
+    from ..cuda.launches import launches_of
 
     scratch = [_scratch(buffer, device) for buffer in plan.scratch]
     everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
     stream = int(torch.cuda.current_stream(device).cuda_stream)
-    launches = Plan(plan.launches)  # whose scratch memory is among the values
-    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, launches, everything)(stream)
+    launches = launches_of(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
+    launches([value.address for value in everything], stream)
 
 
 def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
