@@ -34,6 +34,7 @@ from .memory import (
     Window,
 )
 from .state import RESERVED_BYTES, Prints, Sink, State
+from .tensor_memory import TensorMemory
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #
@@ -211,6 +212,7 @@ class Machine:
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        state.tensor = TensorMemory(geometry, self.flow, self.kernel.has_tensor_memory)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
         self.state = state
@@ -263,7 +265,13 @@ class Machine:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
             if standstill.turn(group[0]):
                 self._livelock()
-        if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
+        if (
+            self.flow.barriers
+            or self.flow.parked
+            or self.mbarriers.sleepers
+            or self.cluster_barrier.parked
+            or self.state.tensor.requests
+        ):
             self._deadlock()
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
@@ -365,7 +373,7 @@ class Machine:
     def _all_waiting(self) -> list[tuple[int, Array]]:
         """Where threads wait, and which."""
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
-        return waiting + self.mbarriers.waiting() + self.cluster_barrier.parked
+        return waiting + self.mbarriers.waiting() + self.cluster_barrier.parked + self.state.tensor.waiting()
 
     def _never_together(self, pc: int) -> NoReturn:
         """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""

@@ -17,6 +17,7 @@ from .events import BoundStep, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
+from .tensor_memory import TensorMemory
 
 # What a kernel needs of registers and memory.
 
@@ -377,6 +378,7 @@ class State:
     bulk_groups: OperationGroups
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
+    tensor: TensorMemory
     prints: Prints
     observer: Events | None = None
 

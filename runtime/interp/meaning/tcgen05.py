@@ -1,0 +1,545 @@
+"""Products and copies of the fifth generation's tensor cores: `tcgen05.mma`, `.cp`, `.shift`. PTX ISA 9.7.16.9, .10.
+
+They are executed in the order in which a thread issued them, when somebody looks at the object that a commit of the
+thread arrives at: what is in shared and tensor memory then is what they take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from ....dialect.isa.form import IN_BYTES
+from ....dialect.isa.row import Bindings
+from ....dialect.isa.tcgen05 import InstructionError, Opcode, SharedDescriptor, TensorProduct, opcode_of
+from ....dialect.isa.types import ElementType
+from ....dialect.isa.wgmma import UNIT, DescriptorError
+from ....dialect.layouts.layout import Layout
+from ....dialect.layouts.tensor_memory import COPIES, LANES, multiplicand, scales
+from ....dialect.ptx.text.syntax import Address, Immediate, Operand
+from ...numerics.array import Array
+from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ..machine.decode import Context, meaning
+from ..machine.events import MemoryAccess, Selection
+from ..machine.memory import FaultError
+from ..machine.state import Action, Source, State, acting
+from ..machine.tensor_memory import TensorMemory, address
+from .bulk import one_by_one
+from .tensor_memory import cta_of, group_of, tell
+
+# Matrices in shared memory
+
+
+@lru_cache(256)
+def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
+    """The bytes at which the elements of `size` bytes of a matrix (k, mn) lie."""
+    how = SharedDescriptor.decode(word)
+    k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
+    return how.swizzled(how.offset(mn[None], k[:, None], size, along_mn=along_mn) + how.address)
+
+
+class _Shared:
+    """Matrices in the shared memory of CTAs, as one thread names them."""
+
+    def __init__(self, state: State, pc: int, thread: int) -> None:
+        self.state, self.pc, self.thread = state, pc, thread
+        self.window = state.memory.shared
+
+    def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, name: str) -> Array:
+        """Where the elements lie in the shared memory of a CTA.
+
+        Raises:
+            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
+        """
+        try:
+            found = _places(word, shape, size, along_mn)
+        except DescriptorError as error:
+            raise FaultError(f"operand {name}: {error}", self.thread) from None
+        last = int(found.max()) + size
+        if last > self.window.size:
+            raise FaultError(
+                f"operand {name}: the shared-memory descriptor reaches byte {last - 1:#x} of shared memory, which has "
+                f"{self.window.size} bytes", self.thread, last - 1)  # fmt: skip
+        return found
+
+    def base(self, cta: int) -> int:
+        """The first byte of a CTA's shared memory."""
+        return int(self.window.base[cta * self.state.geometry.warps_per_cta])
+
+    def tell(self, cta: int, places: Array) -> None:
+        """Reports what will be read, where somebody looks on."""
+        if self.state.observer is not None:
+            start = np.unique(places // UNIT) * UNIT + self.base(cta)
+            threads = np.full(start.size, self.thread)
+            self.state.observer.access(MemoryAccess(self.pc, "fetch", self.window.buffer, start, UNIT, threads))
+
+    def read(self, cta: int, places: Array, size: int) -> Array:
+        """Elements of `size` bytes."""
+        return self.window.buffer.view(size)[(places + self.base(cta)) // size]
+
+
+def _codes(read: Callable[[Array], Array], places: Array, bits: int) -> Array:
+    """Elements of less than 8 bits, 16 in the low end of each 16 bytes: bytes, of those of 4 bits the middle."""
+    bit = (places & UNIT - 1) * bits
+    first = places - (places & UNIT - 1) + bit // 8
+    pair = read(first).astype(np.uint16) | read(first + 1).astype(np.uint16) << np.uint16(8)
+    code = (pair >> (bit % 8).astype(np.uint16)) & np.uint16((1 << bits) - 1)
+    return (code << np.uint16(2 if bits == 4 else 0)).astype(np.uint8)
+
+
+def _halves(packed: Array) -> Array:
+    """Bytes (k / 2, mn) of two elements of 4 bits each, as elements (k, mn)."""
+    return np.stack([packed & 15, packed >> 4], axis=1).reshape(-1, *packed.shape[1:])
+
+
+# Matrices in tensor memory
+
+
+@lru_cache(256)
+def _of_result(product: TensorProduct) -> tuple[Array, Array]:
+    """The lanes and columns of D (rows, n), from its address on."""
+    layout, each = product.result, product.shape.n // product.parts
+    lanes, places = np.empty((2, product.rows, product.shape.n), np.int64)
+    for r in range(product.rows):
+        for part in range(product.parts):
+            lane, _ = layout.find(r=r % layout.rows, p=part)
+            lanes[r, part * each : (part + 1) * each] = lane
+    places[:] = np.arange(product.shape.n) % each
+    return lanes, places
+
+
+@lru_cache(64)
+def _of_layout(
+    layout: Layout, rows: int, extent: int, bits: int, axes: tuple[tuple[str, int], ...]
+) -> tuple[Array, Array, Array]:
+    """The lanes, columns and first bits of elements of a matrix (extent, rows) of `bits` bits each."""
+    per_word, tile = 32 // bits, layout.extent("c")
+    lanes, words, shift = np.empty((3, extent, rows), np.int64)
+    for r in range(rows):
+        for c in range(extent):
+            lane, element = layout.find(r=r, c=c % tile, **dict(axes))
+            lanes[c, r], (words[c, r], shift[c, r]) = lane, divmod(element + c // tile * layout.elements, per_word)
+    return lanes, words, shift * bits
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An operand in tensor memory: where its elements lie from its address on."""
+
+    lanes: Array
+    words: Array
+    shift: Array
+    bits: int
+
+    def at(self, base: int) -> tuple[Array, Array]:
+        """Lanes and columns for an address."""
+        lane, column = address(base)
+        return self.lanes + lane, self.words + column
+
+    def read(self, tensor: TensorMemory, cta: int, base: int) -> Array:
+        """The elements as words of their size."""
+        lanes, places = self.at(base)
+        words = tensor.words[cta, lanes, places]
+        kind = {32: np.uint32, 16: np.uint16}.get(self.bits, np.uint8)
+        return (words >> self.shift.astype(np.uint32) & np.uint32((1 << self.bits) - 1)).astype(kind)
+
+
+@lru_cache(64)
+def _left(product: TensorProduct) -> _Operand:
+    """A, (stored k, rows)."""
+    op, bits = product.opcode, product.container_bits("a")
+    layout = multiplicand(product.shape.m, op.group, op.stationary, op.sparse, bits)
+    return _Operand(*_of_layout(layout, product.rows, product.stored_k, bits, ()), bits)
+
+
+@lru_cache(64)
+def _scales(product: TensorProduct, role: str) -> _Operand:
+    """The scales of A (vector, rows), or of B (vector, n)."""
+    vector, first = product.opcode.vector, product.scale_ids["ab".index(role)]
+    if role == "a" or product.parts == 1:
+        rows = product.rows if role == "a" else product.shape.n
+        return _scale_places(rows, vector, first)
+    half = _scale_places(product.shape.n // 2, vector, first)
+    lanes = np.concatenate([half.lanes, half.lanes + LANES // 2], axis=1)
+    return _Operand(lanes, np.tile(half.words, 2), np.tile(half.shift, 2), 8)
+
+
+def _scale_places(rows: int, vector: int, first: int) -> _Operand:
+    return _Operand(*_of_layout(scales(rows, vector), rows, vector, 8, (("b", first // vector),)), 8)
+
+
+# Products
+
+
+@meaning("tcgen05.mma")
+def product(ctx: Context, bound: Bindings) -> Action:
+    """D = A * B + D, later."""
+    instruction = _Instruction.of(ctx, bound)
+
+    def step(state: State, values: dict[str, Any], sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            given = {name: _value(read, one, thread) for name, read in values.items()}
+            issued = _Issued(instruction, state, thread, given)
+            issued.begin()
+            state.tensor.products.issue(np.array([thread]), lambda _, issued=issued: issued.execute())
+
+    return acting(step, instruction.bind)
+
+
+def _value(read: Any, one: Selection, thread: int) -> Any:
+    """What one thread gives: an address, a word, or several."""
+    if isinstance(read, list):
+        return [int(word[thread]) for word in read]
+    return int(read(one)[0]) if callable(read) else int(read[thread])
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """One product decoded: its operands by name, as they are bound to a state; `negated` is its predicate."""
+
+    pc: int
+    target: str
+    opcode: Opcode
+    sources: dict[str, Callable[[State], Any]]
+    constants: dict[str, int]
+    negated: bool
+    in_memory: bool
+
+    @staticmethod
+    def of(ctx: Context, bound: Bindings) -> _Instruction:
+        named = dict(zip((slot.name for slot in ctx.row.signatures_of(bound)[0]), ctx.operands, strict=False))
+        predicate, constants, negated = named.pop("p"), {}, False
+        sources: dict[str, Callable[[State], Any]] = {n: _source(ctx, n, o) for n, o in named.items() if n != "s"}
+        if isinstance(predicate, Immediate):
+            constants["p"] = ctx.integer(predicate)
+        else:
+            sources["p"], negated = ctx.predicate(predicate)
+        if "s" in named:
+            constants["s"] = ctx.integer(named["s"])
+        if bound.get("A"):
+            constants["ashift"] = 1
+        return _Instruction(ctx.pc, ctx.target, opcode_of(bound), sources, constants, negated,
+                            isinstance(named["x"], Address))  # fmt: skip
+
+    def bind(self, state: State) -> dict[str, Any]:
+        """The operands of a state."""
+        return {name: source(state) for name, source in self.sources.items()}
+
+
+def _source(ctx: Context, name: str, operand: Operand) -> Callable[[State], Any]:
+    if isinstance(operand, Address):
+        return ctx.address(operand, np.uint32)
+    if name == "m":
+        words = [ctx.source(item, "b32") for item in ctx.items(operand)]
+        return lambda state: [word(state) for word in words]
+    wide = name in ("x", "b", "z")
+    source: Source = ctx.source(operand, "b64" if wide else "b32")
+    return source
+
+
+@lru_cache(512)
+def _decoded(opcode: Opcode, word: int) -> TensorProduct:
+    return TensorProduct.decode(opcode, word)
+
+
+@lru_cache(512)
+def _compute(target: str, product: TensorProduct) -> MatrixProduct:
+    return MatrixProduct.on(target, product)
+
+
+class _Issued:
+    """One product on its way: of one thread, for one or two CTAs."""
+
+    def __init__(self, instruction: _Instruction, state: State, thread: int, given: dict[str, Any]) -> None:
+        self.instruction, self.state, self.thread, self.given = instruction, state, thread, given
+        try:
+            self.product = _decoded(instruction.opcode, given["i"])
+            self.compute = _compute(instruction.target, self.product)
+        except InstructionError as error:
+            raise FaultError(str(error), thread) from None
+        except ValueError as error:
+            raise FaultError(f"cannot be run: {error}", thread) from None
+        self.ctas = state.tensor.pair(cta_of(state, thread), instruction.opcode.group)
+        self.shared = _Shared(state, instruction.pc, thread)
+        self.constants = instruction.constants
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether D is added to."""
+        if "p" in self.constants:
+            return self.constants["p"] == 1
+        return bool(self.given["p"]) ^ self.instruction.negated
+
+    @property
+    def d(self) -> tuple[Array, Array]:
+        """The lanes and columns of D."""
+        lanes, places = _of_result(self.product)
+        lane, column = address(self.given["a"])
+        return lanes + lane, places + column
+
+    def operands(self) -> Iterator[tuple[str, _Operand, int]]:
+        """What is read from tensor memory besides D: the names in messages, and the addresses."""
+        if self.instruction.in_memory:
+            yield "A", _left(self.product), self.given["x"]
+        if self.product.scale is not None:
+            yield "the scales of A", _scales(self.product, "a"), self.given["sa"]
+            yield "the scales of B", _scales(self.product, "b"), self.given["sb"]
+        if self.product.metadata is not None:
+            yield "the metadata", _nibbles(self.product), self._metadata_address
+
+    @property
+    def _metadata_address(self) -> int:
+        word, selector = self.given["e"], self.product.selector
+        return word if not selector else (word & ~1) + selector
+
+    def begin(self) -> None:
+        """Checks where the operands lie, and tells of them.
+
+        Raises:
+            FaultError: if they lie where they cannot.
+        """
+        state, pc, thread = self.state, self.instruction.pc, self.thread
+        lane, _ = address(self.given["a"])
+        halves = self.product.result.extent("h") > 1
+        if lane not in ((0, 16) if halves else (0,)):
+            raise FaultError(
+                f"expected D at lane 0{' or 16' if halves else ''} of tensor memory, got lane {lane}", thread
+            )
+        self.places = {role: self._places(role) for role in self._in_shared}
+        for cta in self.ctas:
+            for role in self.places:
+                self.shared.tell(cta, self.places[role])
+            for name, operand, base in self.operands():
+                lanes, places = operand.at(base)
+                if int(lanes.max()) >= LANES:
+                    raise FaultError(
+                        f"{name} reach lane {int(lanes.max())} of tensor memory, which has {LANES}", thread
+                    )
+                state.tensor.check(cta, np.unique(places), thread, f"takes {name} from")
+                tell(state, pc, "fetch", cta, lanes, places, thread)
+            lanes, places = self.d
+            state.tensor.check(cta, np.unique(places), thread, "adds to" if self.adds else "writes")
+            if self.adds:
+                tell(state, pc, "fetch", cta, lanes, places, thread)
+            kept = self._kept(cta)
+            tell(
+                state,
+                pc,
+                "copy",
+                cta,
+                lanes[kept] if kept is not None else lanes,
+                places[kept] if kept is not None else places,
+                thread,
+            )
+
+    @property
+    def _in_shared(self) -> str:
+        return "b" if self.instruction.in_memory else "ab"
+
+    # Operands
+
+    def _places(self, role: str) -> Array:
+        """Where A, the part of a CTA, or B, lies in shared memory."""
+        product, name = self.product, {"a": "x", "b": "b"}[role]
+        element, packed = product.element(role), self._packed
+        depth = (product.stored_k if role == "a" else product.shape.k) // (2 if packed else 1)
+        extent = product.rows if role == "a" else product.shape.n // product.opcode.group
+        size = max(1, element.bits // 8)
+        return self.shared.places(self.given[name], (depth, extent), size, product.along_mn["ab".index(role)], name)
+
+    @property
+    def _packed(self) -> bool:
+        """Whether two elements share a byte in shared memory."""
+        return self.product.a.bits == 4 and self.product.kind not in IN_BYTES
+
+    def _matrix(self, role: str, cta: int) -> Array:
+        """A or B of a CTA as words (k, rows or columns)."""
+        places, element = self.places[role], self.product.element(role)
+        if self._packed:
+            return _halves(self.shared.read(cta, places, 1))
+        if element.bits < 8:
+            return _codes(lambda where: self.shared.read(cta, where, 1), places, element.bits)
+        return self.shared.read(cta, places, element.bits // 8)
+
+    def _signed(self, matrix: Array, role: str) -> Array:
+        if not self.product.negated["ab".index(role)]:
+            return matrix
+        return matrix ^ matrix.dtype.type(1 << _sign(self.product, self.product.element(role)))
+
+    def _kept(self, cta: int) -> Array | None:
+        """Which elements of D are written (rows, n); None for all."""
+        if "m" not in self.given:
+            return None
+        words = self.given["m"][4 * self.ctas.index(cta) :][:4]
+        bits = np.array([words[lane // 32] >> lane % 32 & 1 for lane in range(LANES)], np.bool_)
+        return ~bits[self.d[0]]
+
+    def execute(self) -> None:
+        """D = A * B + D in each of the CTAs."""
+        product, tensor = self.product, self.state.tensor
+        right = np.concatenate([self._matrix("b", cta) for cta in self.ctas], axis=1)
+        right = self._signed(self._without_columns(right), "b")
+        lanes, places = self.d
+        for cta in self.ctas:
+            left = (
+                _left(product).read(tensor, cta, self.given["x"])
+                if self.instruction.in_memory
+                else self._matrix("a", cta)
+            )
+            if "ashift" in self.constants:
+                left = np.concatenate([left[:, :1], left[:, :-1]], axis=1)
+            left = self._signed(left, "a")
+            old = tensor.words[cta, lanes, places]
+            c = self._addend(old if product.d.bits == 32 else old.astype(np.uint16))
+            found = self.compute(left[..., None], right[..., None], c[..., None], self._extras(cta))[..., 0]
+            kept = self._kept(cta)
+            new = found.astype(np.uint32)
+            tensor.words[cta, lanes, places] = new if kept is None else np.where(kept, new, old)
+
+    def _addend(self, words: Array) -> Array:
+        """D as it is added to: scaled down, where a scale is given; zeros, where it is not added to."""
+        if not self.adds:
+            return np.zeros_like(words)
+        scale = self.constants.get("s", 0)
+        if not scale:
+            return words
+        kind = np.float32 if words.dtype == np.uint32 else np.float16
+        return np.ldexp(words.view(kind), -scale).astype(kind).view(words.dtype)
+
+    def _without_columns(self, matrix: Array) -> Array:
+        """B with zeros in the columns that a mask names."""
+        mask = self.given.get("z", 0)
+        if not mask >> 39 & 1:
+            return matrix
+        result = np.zeros_like(matrix)
+        for start, count in _read_columns(mask, matrix.shape[1]):
+            result[:, start : start + count] = matrix[:, start : start + count]
+        return result
+
+    def _extras(self, cta: int) -> SideOperands | None:
+        product, tensor = self.product, self.state.tensor
+        where, scale_a, scale_b = None, None, None
+        if product.metadata is not None:
+            nibbles = _nibbles(product)
+            base = self._metadata_address
+            lane, column = address(base)
+            words = np.roll(tensor.words[cta], -lane, axis=0)[:, column : column + 2].astype(np.uint64)
+            joined = words[:, 0] | (words[:, -1] << np.uint64(32) if int(nibbles.words.max()) else np.uint64(0))
+            try:
+                where = columns(product, joined[:, None], 0)
+            except NibbleError as error:
+                raise FaultError(f"{error} (CTA {cta})", self.thread) from error
+        if product.scale is not None:
+            scale_a = _scales(product, "a").read(tensor, cta, self.given["sa"])[..., None]
+            scale_b = _scales(product, "b").read(tensor, cta, self.given["sb"])[..., None]
+        return SideOperands(where, scale_a, scale_b)
+
+
+def _sign(product: TensorProduct, element: ElementType) -> int:
+    """The bit of an element's word that is its sign."""
+    return 5 if element.bits < 8 and product.kind in IN_BYTES else element.bits - 1
+
+
+@lru_cache(64)
+def _nibbles(product: TensorProduct) -> _Operand:
+    layout = product.metadata
+    if layout is None:
+        raise TypeError(f"{product.spelling} takes no metadata")
+    return _Operand(*_of_layout(layout, product.rows, layout.columns, 4, ()), 4)
+
+
+def _read_columns(mask: int, count: int) -> Iterator[tuple[int, int]]:
+    """The columns of B that a zero-column mask leaves: first ones and numbers. PTX ISA 9.7.16.4.3"""
+    ones, zeros = (mask >> 40 & 0xFF) + 1, (mask >> 48 & 0xFF) + 1
+    starts = mask & 0xFFFFFFFF
+    at, reads, gone = 0, not mask >> 32 & 1, starts & 0xFF
+    while at < count:
+        size = (zeros if reads else ones) - gone
+        gone = 0
+        if reads and size > 0:
+            yield at, min(size, count - at)
+        at, reads = at + max(size, 0), not reads
+
+
+# Copies: 9.7.16.9
+
+
+@meaning("tcgen05.cp")
+def copy(ctx: Context, bound: Bindings) -> Action:
+    """A matrix from shared memory, later."""
+    where, what = ctx.address(ctx.operands[0], np.uint32), ctx.source(ctx.operands[1], "b64")
+    layout = COPIES[".".join(filter(None, (bound["S"], bound.get("C", ""))))]
+    rows, size = layout.rows, 4 * layout.extent("c")
+    lanes, places, _ = _of_copy(layout)
+    narrow = {"": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[bound["F"]]
+
+    def step(state: State, find: Callable[[Selection], Array], words: Array, sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            base, shared = int(find(one)[0]), _Shared(state, ctx.pc, thread)
+            lane, column = address(base)
+            source = shared.places(int(words[thread]), (size, rows), 1, False, "b")
+            ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
+            for cta in ctas:
+                state.tensor.check(cta, np.unique(places) + column, thread, "copies to")
+                shared.tell(cta, source)
+                tell(state, ctx.pc, "copy", cta, lanes + lane, places + column, thread)
+            action = partial(
+                _copied, state.tensor, shared, ctas, source, (lanes + lane, places + column), layout, narrow
+            )
+            state.tensor.products.issue(np.array([thread]), action)
+
+    return acting(step, where, what)
+
+
+@lru_cache(16)
+def _of_copy(layout: Layout) -> tuple[Array, Array, Array]:
+    """The lanes, columns and rows of everything that is written, lane by lane."""
+    some = [lane for lane in range(LANES) if layout.coordinates(lane, 0)["h"] == 0]
+    found = [(lane, e, layout.coordinates(lane, e)["r"]) for lane in some for e in range(layout.elements)]
+    lanes, places, rows = np.array(found).T
+    return lanes, places, rows
+
+
+def _copied(
+    tensor: TensorMemory, shared: _Shared, ctas: list[int], source: Array, to: tuple[Array, Array], layout: Layout,
+    narrow: int, _: Array,
+) -> None:  # fmt: skip
+    lanes, places = to
+    _, columns, rows = _of_copy(layout)
+    for cta in ctas:
+        data = shared.read(cta, source, 1) if narrow == 8 else _codes(partial(_bytes, shared, cta), source, narrow)
+        words = np.ascontiguousarray(data.T).view(np.uint32)
+        tensor.words[cta, lanes, places] = words[rows, columns]
+
+
+def _bytes(shared: _Shared, cta: int, places: Array) -> Array:
+    return shared.read(cta, places, 1)
+
+
+@meaning("tcgen05.shift")
+def shift(ctx: Context, bound: Bindings) -> Action:
+    """Eight columns of the lanes from an address on, each to the next lane, later."""
+    where = ctx.address(ctx.operands[0], np.uint32)
+
+    def step(state: State, find: Callable[[Selection], Array], sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            lane, column = address(int(find(one)[0]))
+            if lane % 32:
+                raise FaultError(f"expected a lane that is a multiple of 32, got {lane}", thread)
+            ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
+            for cta in ctas:
+                state.tensor.check(cta, np.arange(column, column + 8), thread, "shifts")
+            action = partial(_shifted, state.tensor, ctas, lane, column)
+            state.tensor.products.issue(np.array([thread]), action)
+
+    return acting(step, where)
+
+
+def _shifted(tensor: TensorMemory, ctas: list[int], lane: int, column: int, _: Array) -> None:
+    for cta in ctas:
+        part = tensor.words[cta, lane:, column : column + 8]
+        part[1:] = part[:-1].copy()
