@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.tcgen05 import SharedDescriptor
+from warploom.dialect.isa.tensor_product import SharedDescriptor
 
 REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<300>; .reg .b64 %q<32>; .reg .f32 %f<8>;"
 

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from ...dialect.isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
-from ...dialect.isa.mma import Mma
-from ...dialect.isa.tcgen05 import TensorProduct
-from ...dialect.isa.wgmma import Wgmma
+from ...dialect.isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ProductForm
 from ...dialect.isa.wmma import WmmaMma
 
-Row = Mma | Wgmma | WmmaMma | TensorProduct
+Row = ProductForm
 
 FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
     "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
@@ -244,17 +241,14 @@ _FAMILIES = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8", "s4": "in
 
 def family(row: Row) -> str:
     """The family of an instruction's operands, as `Arithmetic.family` has it."""
-    if isinstance(row, TensorProduct):
-        kind = KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind
-        return f"tcgen05 {kind or _FAMILIES.get(row.a.name, row.a.name)}"
     if row.kind:
-        return KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind
+        return row.UNIT + (KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind)
     if row.products > 1:
         return "m8n8k4"
     if isinstance(row, WmmaMma) and row.a.name == "tf32":
         return "wmma tf32"
     name = _FAMILIES.get(row.a.name, row.a.name)
-    return f"wgmma {name}" if isinstance(row, Wgmma) else name
+    return row.UNIT + name
 
 
 @cache

@@ -31,9 +31,27 @@ OURS = [row for row in ROWS if row.root == "tcgen05"]
 WORDS = sorted({word for row in OURS for text in row.spellings() for word in text.split(".")[1:]})
 
 
+FORMATS = ("b8x16", "b6x16_p32", "b4x16_p64")
+
+
 def explained(line: str, taken: bool) -> bool:
-    """Whether a difference is one that is meant."""
-    return False
+    """Whether a difference is one that is meant: ptxas takes it, and the text does not.
+
+    - A qualifier stands twice, or one of `cp` and `ldmatrix` stands where the syntax has none.
+    - `enable-input-d` "specifies a predicate operand" (9.7.16.10.9.1), for which ptxas takes any integer.
+    - `disable-output-lane` "specifies a vector" of 4 or 8 registers (9.7.16.10.9.1), for which it takes a predicate.
+    """
+    if taken:
+        return False
+    opcode, _, rest = line.rstrip(";").partition(" ")
+    words, operands = opcode.split("."), split(rest)
+    if len(set(words)) < len(words) or (words[1] != "cp" and not set(FORMATS).isdisjoint(words)):
+        return True
+    if words[1] != "mma":
+        return False
+    integers = [o for o in operands[3:] if o.lstrip("-").isdecimal() and o not in ("0", "1")]
+    predicates = [o for o in operands if o.strip("!").startswith("%p")]
+    return bool(integers) or len(predicates) > 1 or ("%p1, 0, " in line or "%p1, 1, " in line)
 
 
 def operand(slot: Slot) -> str:

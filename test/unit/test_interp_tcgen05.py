@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tensor_cores import Kernel, put
 
-from warploom.dialect.isa.tcgen05 import SharedDescriptor
+from warploom.dialect.isa.tensor_product import SharedDescriptor
 from warploom.runtime import check_ptx
 
 

@@ -294,6 +294,7 @@ class Piece:
 
 
 _TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
+_FORMATS = frozenset((".b8x16", ".b6x16_p32", ".b4x16_p64"))
 _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
                      ".param::entry", ".param::func"))  # fmt: skip
 
@@ -335,7 +336,7 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
 @lru_cache(4096)
 def _ordered(word: str) -> int:
     """0 for words that may stand anywhere; the others keep their order among their like."""
-    return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 0
+    return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 3 if word in _FORMATS else 0
 
 
 def _take(group: Piece, words: list[str]) -> str | None:

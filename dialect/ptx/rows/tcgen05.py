@@ -143,7 +143,9 @@ def _orders() -> Iterator[PatternRow]:
     head = f"commit{_GROUP}.mbarrier::arrive::one{{P=.shared::cluster}}"
     yield _row(f"{head}.b64", "a:[mbarrier]", "12.1", "commit")
     yield _row(f"{head}.M{{multicast::cluster}}.b64", "a:[mbarrier], m:u16", "12.1", "commit")
-    yield _row(f"{head}.M{{multicast::cluster::16b}}.b64", "a:[mbarrier], m:u16", "12.1", "commit", ptx=_NEWER)
+    yield _row(
+        f"{head}.M{{multicast::cluster::16b}}.b64", "a:[mbarrier], m:u16(0..65535)", "12.1", "commit", ptx=_NEWER
+    )
 
 
 TENSOR_CORE_ROWS: tuple[PatternRow, ...] = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from .events import BoundStep, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
-from .tensor_memory import TensorMemory
+
+if TYPE_CHECKING:
+    from .tensor_memory import TensorMemory
 
 # What a kernel needs of registers and memory.
 

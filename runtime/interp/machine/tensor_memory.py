@@ -43,9 +43,9 @@ class TensorMemory:
     thread that issued them, when somebody looks at the object that a commit of it arrives at.
     """
 
-    def __init__(self, geometry: Geometry, flow: Flow, used: bool) -> None:
+    def __init__(self, geometry: Geometry, flow: Flow) -> None:
         self.geometry, self.flow = geometry, flow
-        ctas = geometry.ctas if used else 0
+        ctas = geometry.ctas
         self.words = np.zeros((ctas, LANES, COLUMNS), np.uint32)
         self.buffer = Buffer("tensor memory", self.words.reshape(-1).view(np.uint8))
         self.owner = np.zeros((ctas, COLUMNS), np.int32)

@@ -1,4 +1,4 @@
-"""Products and copies of the fifth generation's tensor cores: `tcgen05.mma`, `.cp`, `.shift`. PTX ISA 9.7.16.9, .10.
+"""Products of the fifth generation's tensor cores: `tcgen05.mma`. PTX ISA 9.7.16.10.
 
 They are executed in the order in which a thread issued them, when somebody looks at the object that a commit of the
 thread arrives at: what is in shared and tensor memory then is what they take.
@@ -8,169 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from ....dialect.isa.form import IN_BYTES
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.tcgen05 import InstructionError, Opcode, SharedDescriptor, TensorProduct, opcode_of
+from ....dialect.isa.tensor_product import (
+    InstructionDescriptorError,
+    Opcode,
+    TensorProduct,
+    opcode_of,
+)
 from ....dialect.isa.types import ElementType
-from ....dialect.isa.wgmma import UNIT, DescriptorError
-from ....dialect.layouts.layout import Layout
-from ....dialect.layouts.tensor_memory import COPIES, LANES, multiplicand, scales
+from ....dialect.layouts.tensor_memory import LANES
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand
 from ...numerics.array import Array
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 from ..machine.decode import Context, meaning
-from ..machine.events import MemoryAccess, Selection
+from ..machine.events import Selection
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from ..machine.tensor_memory import TensorMemory, address
+from ..machine.tensor_memory import address
 from .bulk import one_by_one
-from .tensor_memory import cta_of, group_of, tell
-
-# Matrices in shared memory
-
-
-@lru_cache(256)
-def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
-    """The bytes at which the elements of `size` bytes of a matrix (k, mn) lie."""
-    how = SharedDescriptor.decode(word)
-    k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
-    return how.swizzled(how.offset(mn[None], k[:, None], size, along_mn=along_mn) + how.address)
-
-
-class _Shared:
-    """Matrices in the shared memory of CTAs, as one thread names them."""
-
-    def __init__(self, state: State, pc: int, thread: int) -> None:
-        self.state, self.pc, self.thread = state, pc, thread
-        self.window = state.memory.shared
-
-    def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, name: str) -> Array:
-        """Where the elements lie in the shared memory of a CTA.
-
-        Raises:
-            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
-        """
-        try:
-            found = _places(word, shape, size, along_mn)
-        except DescriptorError as error:
-            raise FaultError(f"operand {name}: {error}", self.thread) from None
-        last = int(found.max()) + size
-        if last > self.window.size:
-            raise FaultError(
-                f"operand {name}: the shared-memory descriptor reaches byte {last - 1:#x} of shared memory, which has "
-                f"{self.window.size} bytes", self.thread, last - 1)  # fmt: skip
-        return found
-
-    def base(self, cta: int) -> int:
-        """The first byte of a CTA's shared memory."""
-        return int(self.window.base[cta * self.state.geometry.warps_per_cta])
-
-    def tell(self, cta: int, places: Array) -> None:
-        """Reports what will be read, where somebody looks on."""
-        if self.state.observer is not None:
-            start = np.unique(places // UNIT) * UNIT + self.base(cta)
-            threads = np.full(start.size, self.thread)
-            self.state.observer.access(MemoryAccess(self.pc, "fetch", self.window.buffer, start, UNIT, threads))
-
-    def read(self, cta: int, places: Array, size: int) -> Array:
-        """Elements of `size` bytes."""
-        return self.window.buffer.view(size)[(places + self.base(cta)) // size]
-
-
-def _codes(read: Callable[[Array], Array], places: Array, bits: int) -> Array:
-    """Elements of less than 8 bits, 16 in the low end of each 16 bytes: bytes, of those of 4 bits the middle."""
-    bit = (places & UNIT - 1) * bits
-    first = places - (places & UNIT - 1) + bit // 8
-    pair = read(first).astype(np.uint16) | read(first + 1).astype(np.uint16) << np.uint16(8)
-    code = (pair >> (bit % 8).astype(np.uint16)) & np.uint16((1 << bits) - 1)
-    return (code << np.uint16(2 if bits == 4 else 0)).astype(np.uint8)
-
-
-def _halves(packed: Array) -> Array:
-    """Bytes (k / 2, mn) of two elements of 4 bits each, as elements (k, mn)."""
-    return np.stack([packed & 15, packed >> 4], axis=1).reshape(-1, *packed.shape[1:])
-
-
-# Matrices in tensor memory
-
-
-@lru_cache(256)
-def _of_result(product: TensorProduct) -> tuple[Array, Array]:
-    """The lanes and columns of D (rows, n), from its address on."""
-    layout, each = product.result, product.shape.n // product.parts
-    lanes, places = np.empty((2, product.rows, product.shape.n), np.int64)
-    for r in range(product.rows):
-        for part in range(product.parts):
-            lane, _ = layout.find(r=r % layout.rows, p=part)
-            lanes[r, part * each : (part + 1) * each] = lane
-    places[:] = np.arange(product.shape.n) % each
-    return lanes, places
-
-
-@lru_cache(64)
-def _of_layout(
-    layout: Layout, rows: int, extent: int, bits: int, axes: tuple[tuple[str, int], ...]
-) -> tuple[Array, Array, Array]:
-    """The lanes, columns and first bits of elements of a matrix (extent, rows) of `bits` bits each."""
-    per_word, tile = 32 // bits, layout.extent("c")
-    lanes, words, shift = np.empty((3, extent, rows), np.int64)
-    for r in range(rows):
-        for c in range(extent):
-            lane, element = layout.find(r=r, c=c % tile, **dict(axes))
-            lanes[c, r], (words[c, r], shift[c, r]) = lane, divmod(element + c // tile * layout.elements, per_word)
-    return lanes, words, shift * bits
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An operand in tensor memory: where its elements lie from its address on."""
-
-    lanes: Array
-    words: Array
-    shift: Array
-    bits: int
-
-    def at(self, base: int) -> tuple[Array, Array]:
-        """Lanes and columns for an address."""
-        lane, column = address(base)
-        return self.lanes + lane, self.words + column
-
-    def read(self, tensor: TensorMemory, cta: int, base: int) -> Array:
-        """The elements as words of their size."""
-        lanes, places = self.at(base)
-        words = tensor.words[cta, lanes, places]
-        kind = {32: np.uint32, 16: np.uint16}.get(self.bits, np.uint8)
-        return (words >> self.shift.astype(np.uint32) & np.uint32((1 << self.bits) - 1)).astype(kind)
-
-
-@lru_cache(64)
-def _left(product: TensorProduct) -> _Operand:
-    """A, (stored k, rows)."""
-    op, bits = product.opcode, product.container_bits("a")
-    layout = multiplicand(product.shape.m, op.group, op.stationary, op.sparse, bits)
-    return _Operand(*_of_layout(layout, product.rows, product.stored_k, bits, ()), bits)
-
-
-@lru_cache(64)
-def _scales(product: TensorProduct, role: str) -> _Operand:
-    """The scales of A (vector, rows), or of B (vector, n)."""
-    vector, first = product.opcode.vector, product.scale_ids["ab".index(role)]
-    if role == "a" or product.parts == 1:
-        rows = product.rows if role == "a" else product.shape.n
-        return _scale_places(rows, vector, first)
-    half = _scale_places(product.shape.n // 2, vector, first)
-    lanes = np.concatenate([half.lanes, half.lanes + LANES // 2], axis=1)
-    return _Operand(lanes, np.tile(half.words, 2), np.tile(half.shift, 2), 8)
-
-
-def _scale_places(rows: int, vector: int, first: int) -> _Operand:
-    return _Operand(*_of_layout(scales(rows, vector), rows, vector, 8, (("b", first // vector),)), 8)
-
+from .tensor_operands import (
+    PackedMatrix,
+    SharedMatrices,
+    codes,
+    cta_of,
+    halves,
+    left_operand,
+    nibbles_of,
+    of_result,
+    scale_operand,
+    tell,
+)
 
 # Products
 
@@ -259,12 +132,12 @@ class _Issued:
         try:
             self.product = _decoded(instruction.opcode, given["i"])
             self.compute = _compute(instruction.target, self.product)
-        except InstructionError as error:
+        except InstructionDescriptorError as error:
             raise FaultError(str(error), thread) from None
         except ValueError as error:
             raise FaultError(f"cannot be run: {error}", thread) from None
         self.ctas = state.tensor.pair(cta_of(state, thread), instruction.opcode.group)
-        self.shared = _Shared(state, instruction.pc, thread)
+        self.shared = SharedMatrices(state, instruction.pc, thread)
         self.constants = instruction.constants
 
     @cached_property
@@ -277,19 +150,19 @@ class _Issued:
     @property
     def d(self) -> tuple[Array, Array]:
         """The lanes and columns of D."""
-        lanes, places = _of_result(self.product)
+        lanes, places = of_result(self.product)
         lane, column = address(self.given["a"])
         return lanes + lane, places + column
 
-    def operands(self) -> Iterator[tuple[str, _Operand, int]]:
+    def operands(self) -> Iterator[tuple[str, PackedMatrix, int]]:
         """What is read from tensor memory besides D: the names in messages, and the addresses."""
         if self.instruction.in_memory:
-            yield "A", _left(self.product), self.given["x"]
+            yield "A", left_operand(self.product), self.given["x"]
         if self.product.scale is not None:
-            yield "the scales of A", _scales(self.product, "a"), self.given["sa"]
-            yield "the scales of B", _scales(self.product, "b"), self.given["sb"]
+            yield "the scales of A", scale_operand(self.product, "a"), self.given["sa"]
+            yield "the scales of B", scale_operand(self.product, "b"), self.given["sb"]
         if self.product.metadata is not None:
-            yield "the metadata", _nibbles(self.product), self._metadata_address
+            yield "the metadata", nibbles_of(self.product), self._metadata_address
 
     @property
     def _metadata_address(self) -> int:
@@ -360,9 +233,9 @@ class _Issued:
         """A or B of a CTA as words (k, rows or columns)."""
         places, element = self.places[role], self.product.element(role)
         if self._packed:
-            return _halves(self.shared.read(cta, places, 1))
+            return halves(self.shared.read(cta, places, 1))
         if element.bits < 8:
-            return _codes(lambda where: self.shared.read(cta, where, 1), places, element.bits)
+            return codes(lambda where: self.shared.read(cta, where, 1), places, element.bits)
         return self.shared.read(cta, places, element.bits // 8)
 
     def _signed(self, matrix: Array, role: str) -> Array:
@@ -386,7 +259,7 @@ class _Issued:
         lanes, places = self.d
         for cta in self.ctas:
             left = (
-                _left(product).read(tensor, cta, self.given["x"])
+                left_operand(product).read(tensor, cta, self.given["x"])
                 if self.instruction.in_memory
                 else self._matrix("a", cta)
             )
@@ -424,7 +297,7 @@ class _Issued:
         product, tensor = self.product, self.state.tensor
         where, scale_a, scale_b = None, None, None
         if product.metadata is not None:
-            nibbles = _nibbles(product)
+            nibbles = nibbles_of(product)
             base = self._metadata_address
             lane, column = address(base)
             words = np.roll(tensor.words[cta], -lane, axis=0)[:, column : column + 2].astype(np.uint64)
@@ -434,22 +307,14 @@ class _Issued:
             except NibbleError as error:
                 raise FaultError(f"{error} (CTA {cta})", self.thread) from error
         if product.scale is not None:
-            scale_a = _scales(product, "a").read(tensor, cta, self.given["sa"])[..., None]
-            scale_b = _scales(product, "b").read(tensor, cta, self.given["sb"])[..., None]
+            scale_a = scale_operand(product, "a").read(tensor, cta, self.given["sa"])[..., None]
+            scale_b = scale_operand(product, "b").read(tensor, cta, self.given["sb"])[..., None]
         return SideOperands(where, scale_a, scale_b)
 
 
 def _sign(product: TensorProduct, element: ElementType) -> int:
     """The bit of an element's word that is its sign."""
     return 5 if element.bits < 8 and product.kind in IN_BYTES else element.bits - 1
-
-
-@lru_cache(64)
-def _nibbles(product: TensorProduct) -> _Operand:
-    layout = product.metadata
-    if layout is None:
-        raise TypeError(f"{product.spelling} takes no metadata")
-    return _Operand(*_of_layout(layout, product.rows, layout.columns, 4, ()), 4)
 
 
 def _read_columns(mask: int, count: int) -> Iterator[tuple[int, int]]:
@@ -463,83 +328,3 @@ def _read_columns(mask: int, count: int) -> Iterator[tuple[int, int]]:
         if reads and size > 0:
             yield at, min(size, count - at)
         at, reads = at + max(size, 0), not reads
-
-
-# Copies: 9.7.16.9
-
-
-@meaning("tcgen05.cp")
-def copy(ctx: Context, bound: Bindings) -> Action:
-    """A matrix from shared memory, later."""
-    where, what = ctx.address(ctx.operands[0], np.uint32), ctx.source(ctx.operands[1], "b64")
-    layout = COPIES[".".join(filter(None, (bound["S"], bound.get("C", ""))))]
-    rows, size = layout.rows, 4 * layout.extent("c")
-    lanes, places, _ = _of_copy(layout)
-    narrow = {"": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[bound["F"]]
-
-    def step(state: State, find: Callable[[Selection], Array], words: Array, sel: Selection) -> None:
-        for one, thread in one_by_one(sel):
-            base, shared = int(find(one)[0]), _Shared(state, ctx.pc, thread)
-            lane, column = address(base)
-            source = shared.places(int(words[thread]), (size, rows), 1, False, "b")
-            ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
-            for cta in ctas:
-                state.tensor.check(cta, np.unique(places) + column, thread, "copies to")
-                shared.tell(cta, source)
-                tell(state, ctx.pc, "copy", cta, lanes + lane, places + column, thread)
-            action = partial(
-                _copied, state.tensor, shared, ctas, source, (lanes + lane, places + column), layout, narrow
-            )
-            state.tensor.products.issue(np.array([thread]), action)
-
-    return acting(step, where, what)
-
-
-@lru_cache(16)
-def _of_copy(layout: Layout) -> tuple[Array, Array, Array]:
-    """The lanes, columns and rows of everything that is written, lane by lane."""
-    some = [lane for lane in range(LANES) if layout.coordinates(lane, 0)["h"] == 0]
-    found = [(lane, e, layout.coordinates(lane, e)["r"]) for lane in some for e in range(layout.elements)]
-    lanes, places, rows = np.array(found).T
-    return lanes, places, rows
-
-
-def _copied(
-    tensor: TensorMemory, shared: _Shared, ctas: list[int], source: Array, to: tuple[Array, Array], layout: Layout,
-    narrow: int, _: Array,
-) -> None:  # fmt: skip
-    lanes, places = to
-    _, columns, rows = _of_copy(layout)
-    for cta in ctas:
-        data = shared.read(cta, source, 1) if narrow == 8 else _codes(partial(_bytes, shared, cta), source, narrow)
-        words = np.ascontiguousarray(data.T).view(np.uint32)
-        tensor.words[cta, lanes, places] = words[rows, columns]
-
-
-def _bytes(shared: _Shared, cta: int, places: Array) -> Array:
-    return shared.read(cta, places, 1)
-
-
-@meaning("tcgen05.shift")
-def shift(ctx: Context, bound: Bindings) -> Action:
-    """Eight columns of the lanes from an address on, each to the next lane, later."""
-    where = ctx.address(ctx.operands[0], np.uint32)
-
-    def step(state: State, find: Callable[[Selection], Array], sel: Selection) -> None:
-        for one, thread in one_by_one(sel):
-            lane, column = address(int(find(one)[0]))
-            if lane % 32:
-                raise FaultError(f"expected a lane that is a multiple of 32, got {lane}", thread)
-            ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
-            for cta in ctas:
-                state.tensor.check(cta, np.arange(column, column + 8), thread, "shifts")
-            action = partial(_shifted, state.tensor, ctas, lane, column)
-            state.tensor.products.issue(np.array([thread]), action)
-
-    return acting(step, where)
-
-
-def _shifted(tensor: TensorMemory, ctas: list[int], lane: int, column: int, _: Array) -> None:
-    for cta in ctas:
-        part = tensor.words[cta, lane:, column : column + 8]
-        part[1:] = part[:-1].copy()

@@ -8,11 +8,13 @@ from functools import lru_cache, partial
 import numpy as np
 
 from ....dialect.isa.row import Bindings
-from ....dialect.layouts.tensor_memory import MOVES
+from ....dialect.layouts.layout import Layout
+from ....dialect.layouts.tensor_memory import COPIES, MOVES
+from ....dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...numerics.array import Array
 from ..machine.copies import OperationGroups
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, LEFT, AccessKind, MemoryAccess, Selection
+from ..machine.events import LANES, LEFT, Selection
 from ..machine.memory import FaultError
 from ..machine.state import Action, State, absent, acting, all_of
 from ..machine.tensor_memory import Request, TensorMemory, address
@@ -20,6 +22,7 @@ from .access import Locate, locate, space_of
 from .bulk import one_by_one, shifts
 from .matrix import rows_of
 from .synchronisation import Find, in_order_already, objects
+from .tensor_operands import SharedMatrices, codes, cta_of, tell
 
 Read = Callable[[Selection], Array]
 """The addresses that some threads give."""
@@ -28,11 +31,6 @@ Read = Callable[[Selection], Array]
 def group_of(bound: Bindings) -> int:
     """The CTAs of the group that the qualifiers name."""
     return int(bound["G"][-1])
-
-
-def cta_of(state: State, thread: int) -> int:
-    """The number of a thread's CTA among those in flight."""
-    return thread % state.warps // state.geometry.warps_per_cta
 
 
 def _warps(state: State, sel: Selection, what: str) -> Array:
@@ -55,14 +53,6 @@ def _alike(values: Array, state: State, sel: Selection, warps: Array, what: str)
         lane, at = (int(i[0]) for i in np.nonzero(other))
         raise FaultError(f"operand {what} must be the same in all lanes of a warp", lane * state.warps + int(warps[at]))
     return rows[0]
-
-
-def tell(state: State, pc: int, kind: AccessKind, cta: int, lanes: Array, columns: Array, thread: int) -> None:
-    """Reports accesses of one thread to words of tensor memory, where somebody looks on."""
-    if state.observer is not None:
-        start = state.tensor.starts(cta, lanes, columns).reshape(-1)
-        threads = np.full(start.size, thread)
-        state.observer.access(MemoryAccess(pc, kind, state.tensor.buffer, start, 4, threads))
 
 
 # Allocation: 9.7.16.7.1
@@ -262,6 +252,86 @@ def wait(ctx: Context, bound: Bindings) -> Action:
     """The loads, or the stores, of these warps happen."""
     kind, what = bound["K"][-2:], ctx.instruction.opcode
     return lambda state: lambda sel: state.tensor.moves[kind].wait(_warps(state, sel, what), 0)
+
+
+# Copies: 9.7.16.9
+
+
+@meaning("tcgen05.cp")
+def copy(ctx: Context, bound: Bindings) -> Action:
+    """A matrix from shared memory, later."""
+    where, what = ctx.address(ctx.operands[0], np.uint32), ctx.source(ctx.operands[1], "b64")
+    layout = COPIES[".".join(filter(None, (bound["S"], bound.get("C", ""))))]
+    rows, size = layout.rows, 4 * layout.extent("c")
+    lanes, places, _ = _of_copy(layout)
+    narrow = {"": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[bound["F"]]
+
+    def step(state: State, find: Callable[[Selection], Array], words: Array, sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            base, shared = int(find(one)[0]), SharedMatrices(state, ctx.pc, thread)
+            lane, column = address(base)
+            source = shared.places(int(words[thread]), (size, rows), 1, False, "b")
+            ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
+            for cta in ctas:
+                state.tensor.check(cta, np.unique(places) + column, thread, "copies to")
+                shared.tell(cta, source)
+                tell(state, ctx.pc, "copy", cta, lanes + lane, places + column, thread)
+            action = partial(
+                _copied, state.tensor, shared, ctas, source, (lanes + lane, places + column), layout, narrow
+            )
+            state.tensor.products.issue(np.array([thread]), action)
+
+    return acting(step, where, what)
+
+
+@lru_cache(16)
+def _of_copy(layout: Layout) -> tuple[Array, Array, Array]:
+    """The lanes, columns and rows of everything that is written, lane by lane."""
+    some = [lane for lane in range(TENSOR_LANES) if layout.coordinates(lane, 0)["h"] == 0]
+    found = [(lane, e, layout.coordinates(lane, e)["r"]) for lane in some for e in range(layout.elements)]
+    lanes, places, rows = np.array(found).T
+    return lanes, places, rows
+
+
+def _copied(
+    tensor: TensorMemory, shared: SharedMatrices, ctas: list[int], source: Array, to: tuple[Array, Array],
+    layout: Layout, narrow: int, _: Array,
+) -> None:  # fmt: skip
+    lanes, places = to
+    _, columns, rows = _of_copy(layout)
+    for cta in ctas:
+        data = shared.read(cta, source, 1) if narrow == 8 else codes(partial(_bytes, shared, cta), source, narrow)
+        words = np.ascontiguousarray(data.T).view(np.uint32)
+        tensor.words[cta, lanes, places] = words[rows, columns]
+
+
+def _bytes(shared: SharedMatrices, cta: int, places: Array) -> Array:
+    return shared.read(cta, places, 1)
+
+
+@meaning("tcgen05.shift")
+def shift(ctx: Context, bound: Bindings) -> Action:
+    """Eight columns of the lanes from an address on, each to the next lane, later."""
+    where = ctx.address(ctx.operands[0], np.uint32)
+
+    def step(state: State, find: Callable[[Selection], Array], sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            lane, column = address(int(find(one)[0]))
+            if lane % 32:
+                raise FaultError(f"expected a lane that is a multiple of 32, got {lane}", thread)
+            ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
+            for cta in ctas:
+                state.tensor.check(cta, np.arange(column, column + 8), thread, "shifts")
+            action = partial(_shifted, state.tensor, ctas, lane, column)
+            state.tensor.products.issue(np.array([thread]), action)
+
+    return acting(step, where)
+
+
+def _shifted(tensor: TensorMemory, ctas: list[int], lane: int, column: int, _: Array) -> None:
+    for cta in ctas:
+        part = tensor.words[cta, lane:, column : column + 8]
+        part[1:] = part[:-1].copy()
 
 
 # Order: 9.7.16.11, .12

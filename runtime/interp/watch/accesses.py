@@ -251,8 +251,9 @@ class PendingReads(AsynchronousCheck):
         self.reads: list[_Read] = []
         self.products = _Readers(state.warpgroups, WARPS, self.units, each)
         self.stores = _Readers(state.bulk_groups, 1, self.units, each)
-        self.tensor = _Readers(state.tensor.products, 1, self.units, each)
         self.in_tensor_memory = [d.traits.root == TENSOR_CORES for d in kernel.code]
+        queue = state.tensor.products if any(self.in_tensor_memory) else OperationGroups(0)
+        self.tensor = _Readers(queue, 1, self.units, each)
         self.multiplies = [d.traits.root in (PRODUCTS, TENSOR_CORES) for d in kernel.code]
         if self.units:
             state.flow.on_exit.append(self._exits)
