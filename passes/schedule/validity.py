@@ -27,7 +27,7 @@ from ..linalg.product import Product, block
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
-from .model import SHORTEST_PACKED_ROW, TILES, as_halves, bits_twice, roles, row_bytes
+from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import multiplied, staged_part
 from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, fitting_stages, row_of, why_not
 from .warpgroup_model import LINE
@@ -208,17 +208,9 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:
-    pack = schedule.pack
     for role, operand in (("a", product.a), ("b", product.b)):
-        if role in roles(pack) and not operand.is_compact:
-            raise ScheduleError(
-                f"pack = {pack}: packing takes a single matrix of static size without gaps, got {operand.type}"
-            )
-        if role in roles(pack) and (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
-            raise ScheduleError(
-                f"pack = {pack}: rows of {operand.name} have {length} bytes, packing takes rows of at "
-                f"least {SHORTEST_PACKED_ROW}"
-            )
+        if role in roles(schedule.pack) and (reason := not_packed(operand)):
+            raise ScheduleError(f"pack = {schedule.pack}: {reason}")
 
 
 def unsplit(product: Product, parts: int, row: Row) -> str:

@@ -8,7 +8,7 @@ from typing import Generic
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
 from ...dialect.isa.wgmma import M as ROWS
@@ -36,7 +36,6 @@ from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
-from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block
 from ..patterns import PatternPass
@@ -140,19 +139,23 @@ def sparse_of(op: TileMmaOp) -> SparseOp:
     return form
 
 
-class SparseProduct(FragmentProduct):
-    """`warp.mma`: A is sparse, with metadata that is copied and loaded beside it."""
+class MultipliedSparse(Multiplication):
+    """Products of a sparse A, whose metadata is copied and loaded beside it."""
 
     def begin(self, op: TileMmaOp) -> None:
         super().begin(op)
         self.metadata = MetadataTiles(self.tiling)
 
+    def counted(self, index: IndexBuilder, at: Place) -> Place:
+        return self.metadata.counted(index, at)
+
+
+class SparseProduct(MultipliedSparse, FragmentProduct):
+    """`warp.mma` of a sparse A."""
+
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
         return op.metadata is not None and schedule_of(op).together == 1
-
-    def counted(self, index: IndexBuilder, at: Place) -> Place:
-        return self.metadata.counted(index, at)
 
     def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
         sparse = self.metadata.load(index, sparse_of(self.op), at)
@@ -160,20 +163,12 @@ class SparseProduct(FragmentProduct):
         return index.insert(MmaOp(shape, a, b, accumulator, "ordered", sparse=sparse)).d
 
 
-class SparseWarpgroupProduct(WarpgroupProduct):
-    """`warp.wgmma` of a sparse A, whose metadata is copied beside it; each lane loads its word of some steps at once,
-    before their products begin."""
-
-    def begin(self, op: TileMmaOp) -> None:
-        super().begin(op)
-        self.metadata = MetadataTiles(self.tiling)
+class SparseWarpgroupProduct(MultipliedSparse, WarpgroupProduct):
+    """`warp.wgmma` of a sparse A; each lane loads its word of some steps at once, before their products begin."""
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
         return schedule_of(op).together > 1 and op.metadata is not None
-
-    def counted(self, index: IndexBuilder, at: Place) -> Place:
-        return self.metadata.counted(index, at)
 
     def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
         return self.metadata.load_all(index, sparse_of(self.op), steps)
@@ -376,11 +371,8 @@ class RegisterProduct(Multiplication):
 
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""
-        held, way = memory_of(self.held).element_type, self.first.way
-        if not isinstance(held, TypeAttribute):
-            fail(self.op, f"expected {self.first.role.upper()} of elements with a type, got {held}")
-        swapped = not along_k(self.tiling.product, self.first.role)
-        kind = FragmentType.of("a", ROWS, depth, held, way.delivered)
+        way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
+        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
         where = self.first.place(outside, at)
         if way.how == BY_LANES:
             return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
