@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -116,26 +116,6 @@ def _view(index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue
     return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions)).matrix
 
 
-class Tiled(Protocol):
-    """An operation with its schedule, of which each CTA of a kernel computes a tile."""
-
-    @property
-    def op(self) -> MatmulOp | AttentionOp: ...
-
-    @property
-    def memories(self) -> Sequence[KernelArgument]:
-        """The operands of the kernel."""
-        ...
-
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
-        """What a CTA computes, in its kernel; `arguments` stand for the operands."""
-        ...
-
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        """How many CTAs there are; `memory` tells sizes that are not known."""
-        ...
-
-
 class TiledProduct(NamedTuple):
     """A product: each CTA computes a tile of D; tiles of one matrix of a batch follow each other."""
 
@@ -148,9 +128,11 @@ class TiledProduct(NamedTuple):
 
     @property
     def memories(self) -> Sequence[KernelArgument]:
+        """The operands of the kernel."""
         return self.product.memories
 
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+        """What a CTA computes, in its kernel; `arguments` stand for the operands."""
         product, tiling = self.product, Tiling(self.product, self.schedule)
         extents = raster.Extents.of(index, product, arguments)
         number = raster.cta_number(index)
@@ -183,6 +165,7 @@ class TiledProduct(NamedTuple):
         return map_along(outer + len(OPERAND_LOOPS), (*summed, *(outer + loop for loop in loops)))
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
+        """How many CTAs there are; `memory` tells sizes that are not known."""
         extents = raster.Extents.of(index, self.product, memory)
         return reduce(index.mul, extents.batch, self._tiles(index, extents))
 
@@ -248,7 +231,7 @@ class TiledAttention(NamedTuple):
         return reduce(index.mul, batch, tiles)
 
 
-def _outline(tiled: Tiled) -> None:
+def _outline(tiled: TiledProduct | TiledAttention) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     body = Block(arg_types=[operand.value.type for operand in tiled.memories])

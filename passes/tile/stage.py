@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
@@ -45,17 +45,8 @@ from .raster import KTurns, drop_unused
 from .store_epilogue import converted, load, placed
 from .tiling import Tiling, schedule_of
 
-
-class CopiedTiles(Protocol):
-    """Something that has a tile in shared memory for each K tile."""
-
-    def shared_type(self) -> MemRefType:
-        """The tile."""
-        ...
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the tile whose first element lies at `at` to shared memory."""
-        ...
+CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product]
+"""What has a tile in shared memory for each K tile."""
 
 
 def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
