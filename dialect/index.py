@@ -20,7 +20,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-lay-out": ("passes.tile.lay_out", "LayOutPass"),
     "warp-outline": ("passes.tile.outline", "OutlinePass"),
     "warp-stage": ("passes.tile.stage", "StagePass"),
-    "warp-distribute": ("passes.tile.distribute", "DistributePass"),
+    "warp-distribute": ("passes.tile.stage", "DistributePass"),
     "warp-fragments": ("passes.tile.fragment_products", "FragmentsPass"),
     "warp-epilogue": ("passes.tile.store_epilogue", "EpiloguePass"),
     "warp-raise-gelu": ("passes.tile.fragment_math", "RaiseGeluPass"),
