@@ -90,6 +90,7 @@ COMPUTED: Mapping[str, Callable[..., Elements]] = {
     **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
     "arith.select": lambda c, a, b: _pick(c.shown != 0, a, b),
 }
+CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
 SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.index_cast")
 UNSIGNED = ("arith.extui", "arith.uitofp")
 
@@ -228,7 +229,10 @@ class FieldEvaluation(Evaluation):
             if wanted in known:
                 break
             if op.results and op.results[0] not in known:
-                known[op.results[0]] = self._rooted(op, self._operation(op, known), known)
+                made = self._operation(op, known)
+                if op.name not in CHOICES:
+                    made = _settled(made, [known[v] for v in op.operands if v in known])
+                known[op.results[0]] = self._rooted(op, made, known)
         if wanted not in known:
             known[wanted] = self._scalar(wanted)
         return known[wanted]
@@ -310,6 +314,19 @@ class FieldEvaluation(Evaluation):
     def _joined(self, how: Combination, old: Elements, terms: Elements) -> Array:
         made = COMPUTED[how.by.name](old, terms)
         return self._kept(made, made.shown.shape)
+
+
+def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
+    """A result; what infinities give, and infinities, are numbers of the program."""
+    finite = np.isfinite(made.shown)
+    for operand in operands:
+        finite = finite & np.isfinite(operand.shown)
+    if finite.all():
+        return made
+    shape = np.broadcast_shapes(finite.shape, made.shown.shape)
+    shown = np.broadcast_to(made.shown, shape)
+    chosen = _pick(np.broadcast_to(finite, shape), made, constants(shown))
+    return Elements(chosen.numbers, shown, made.root, made.function)
 
 
 def _constant(op: arith.ConstantOp) -> Array:

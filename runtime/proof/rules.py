@@ -184,6 +184,8 @@ class _Arithmetic:
         """The values of one element of the result: 0 where it is of the program, or no number."""
         index = np.zeros(shown.shape, np.int64)
         data = np.logical_or.reduce([i > 0 for i, _ in operands]) & np.isfinite(shown)
+        if self.means not in CHOOSING:  # What infinities give is what it is.
+            data &= np.logical_and.reduce([np.isfinite(c) for _, c in operands])
         if not data.any():
             return index
         given = [(i[data], c[data]) for i, c in operands]
