@@ -8,6 +8,8 @@ which in this run is the same up to `TOLERANCE` for many values, is taken for it
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..numerics.array import Array
@@ -20,12 +22,21 @@ SAMPLES = 8
 """Different values at which a function is compared at least."""
 
 
+class _Known(NamedTuple):
+    """A function by the keys of its arguments, its numbers and its values; whether these are odds."""
+
+    keys: Array
+    numbers: Numbers
+    values: Array
+    odds: bool = False
+
+
 class Functions:
     """The functions of a reference, each by its values at the numbers of its arguments. `deviation` is how far at most
     what stood for them was off, relative to the value; `uses` counts the values that were taken for those of one."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Array, Numbers, Array]] = []
+        self._known: list[_Known] = []
         self.deviation = 0.0
         self.uses = 0
 
@@ -35,23 +46,25 @@ class Functions:
         keys, first = np.unique(arguments.reshape(-1), return_index=True)
         flat = Numbers(numbers.residues.reshape(4, -1)[:, first], numbers.exact.reshape(-1)[first])
         values = np.broadcast_to(shown, arguments.shape).reshape(-1)[first]
-        self._known.append((keys, flat, values))
+        self._known.append(_Known(keys, flat, values))
         if odd:
             one = embedded(np.ones(keys.shape))
             odds = divide(subtract(one, flat), add(one, flat))
             with np.errstate(divide="ignore", invalid="ignore"):
-                self._known.append((keys, odds, (1 - values) / (1 + values)))
+                self._known.append(_Known(keys, odds, (1 - values) / (1 + values), odds=True))
 
     def recognise(self, found: Numbers, arguments: Array, shown: Array) -> Numbers:
         """The numbers of results: where a function has these values at all arguments that it is known for, and these
         are enough to say so, those of the function."""
-        for keys, numbers, values in reversed(self._known):
+        for keys, numbers, values, odds in reversed(self._known):
             at = np.minimum(np.searchsorted(keys, arguments), keys.size - 1)
             known = keys[at] == arguments
             if np.unique(at[known]).size < min(SAMPLES, keys.size):
                 continue
-            expected = values[at[known]]
-            off = np.abs(shown[known] - expected) / np.maximum(np.abs(expected), SMALL)
+            got, expected = shown[known], values[at[known]]
+            if odds:  # As the share that they are of: far off from 1 they are as good as 0 or infinity.
+                got, expected = 1 / (1 + got), 1 / (1 + expected)
+            off = np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
             if (off < TOLERANCE).all():
                 self.deviation, self.uses = max(self.deviation, float(off.max())), self.uses + off.size
                 residues = np.where(known, numbers.residues[:, at], found.residues)
