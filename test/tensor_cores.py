@@ -38,7 +38,7 @@ class Kernel:
 
     def text(self) -> str:
         """The module. `parts` replaces statements by their text."""
-        size = self.image.size
+        size = self.image.size // self.group
         read = self.read or [f"tcgen05.ld.sync.aligned.32x32b.x{self.outputs}.b32 {registers(self.outputs)}, [%r2];"]
         stores = [f"st.global.b32 [%q3+{4 * i}], %r{32 + i};" for i in range(self.outputs)]
         g = f"cta_group::{self.group}"

@@ -115,7 +115,7 @@ def _scaled() -> Iterator[PatternRow]:
             meta = ", e:[tensor]" if sparse else ""
             fours = sparse and kind != "mxf8f6f4"
             forms = [(written.replace(".", ""), EACH_ALONE, (8, 6)), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
-            spelled = [(f".V{{{words}}}", EACH_ALONE if fours else only, ptx) for words, only, ptx in forms]
+            spelled = [(f".SCALES{{{words}}}", EACH_ALONE if fours else only, ptx) for words, only, ptx in forms]
             if default is not None:
                 spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, (8, 6)))
             for vector, only, ptx in spelled:
