@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checked import expect, messages
 
-from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
+from warploom.dialect.isa.targets import NEWEST, TARGETS, UnknownTargetError, named
 from warploom.passes import opt
 from warploom.runtime import WarploomError, check_ptx, load_ptx
 from warploom.runtime.cli import command
@@ -147,6 +147,15 @@ def test_taken_inside_functions(text: str) -> None:
         ("8.6", "sm_101a", ""),
         ("4.1", "sm_52, debug", ""),
         ("4.0", "sm_52", "target sm_52 needs PTX 4.1"),
+        ("8.8", "sm_88", "target sm_88 needs PTX 9.0 or later"),
+        ("8.7", "sm_103f", "target sm_103f needs PTX 8.8 or later"),
+        ("9.0", "sm_88", ""),
+        ("8.8", "sm_103f", ""),
+        *(
+            (version, f"sm_107{suffix}", message and f"target sm_107{suffix} {message}")
+            for version, message in (("9.3", "needs PTX 9.4 or later"), ("9.4", ""))
+            for suffix in ("", "a", "f")
+        ),
         ("8.0", "sm_99", "unknown target 'sm_99'"),
         ("8.0", "ampere", "a target is written like sm_90a"),
     ],
@@ -403,7 +412,17 @@ def test_calls_fit_what_they_call(call: str, message: str | None) -> None:
 def test_the_header_is_stated_once_and_exists() -> None:
     expect(module().replace(".address_size 64", ".address_size 64\n.address_size 64"), ".address_size is stated twice")
     expect(module(version="7.9", target="sm_80"), "there is no PTX 7.9")
+    expect(module(version="8.9", target="sm_80"), "there is no PTX 8.9")
     expect(module(".func g(.param .b32 x); .func g(.param .b64 x) { ret; }"), "'g' was declared with other parameters")
+
+
+def test_a_newer_version_is_noted_and_judged_as_the_newest() -> None:
+    newer = f"{NEWEST[0]}.{NEWEST[1] + 1}"
+    checked = check_text(module(version=newer, body="add.u32 %r0, %r1, %r2; sin.approx.2pi.ftz.f32 %r0, %r1;"))
+    assert checked.diagnostics == []
+    judged = f"PTX {newer} is newer than what is known; the module is judged as PTX {NEWEST[0]}.{NEWEST[1]}"
+    assert [(note.line, note.column, note.message) for note in checked.notes] == [(1, 10, judged)]
+    assert check_text(module(version="{}.{}".format(*NEWEST))).notes == []
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ class Observer(Events):
         """All threads of the batch have ended."""
 
 
-_EVENTS = ("access", "come", "join", "meet", "arrive", "passed", "land")
+_EVENTS = ("access", "come", "join", "meet", "arrive", "defer", "count", "passed", "land")
 
 
 class Observers(Observer):
@@ -478,8 +478,8 @@ def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | N
     if len(some) < 2:
         return some[0] if some else None
 
-    def call(*told: object) -> None:
+    def call(*told: object, **named: object) -> None:
         for one in some:
-            one(*told)
+            one(*told, **named)
 
     return call

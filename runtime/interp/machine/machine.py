@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, NoReturn
@@ -213,7 +213,7 @@ class Machine:
         state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
-        self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         self.tensor: TensorMemory | None = None
         if self.kernel.has_tensor_memory:
             from .tensor_memory import TensorMemory
@@ -221,7 +221,7 @@ class Machine:
             self.tensor = state.tensor = TensorMemory(geometry, self.flow)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
-        self.state = state
+        self.state, self.mbarriers = state, state.mbarriers
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
     def _memory(self) -> MemorySpaces:
@@ -404,15 +404,15 @@ class Machine:
             return text
         thread, gone = self.flow.missing(pc)
         _, warp, _ = self.geometry.place(thread)
-        lanes = _ranges(np.flatnonzero(gone) // self.state.warps)
+        lanes = ranges(np.flatnonzero(gone) // self.state.warps)
         return f"{text}, of warp {warp} for lanes {lanes}, which the member mask names" if lanes else text
 
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
-        return _ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
+        return ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
 
 
-def _ranges(numbers: Array) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """Numbers in order, neighbours together: "0-2, 5"."""
     runs: list[list[int]] = []
     for number in sorted({int(n) for n in numbers}):
