@@ -169,7 +169,8 @@ class Product:
                  f"{meta}{word:#x}, {scales}0{self.tail};"]  # fmt: skip
         each = p.shape.n // p.parts
         registers = 1 << (each - 1).bit_length()
-        kernel = Kernel(np.concatenate(self.images), issue, 512, outputs=registers, group=op.group)
+        kernel = Kernel(np.concatenate(self.images), issue, 512, outputs=registers, group=op.group, stored=each,
+                        halves=p.result.extent("h") > 1)  # fmt: skip
         self.kernel = kernel
         assert check_ptx(kernel.text()) == []
         found = kernel.run().reshape(op.group, 128, registers)[..., :each]
