@@ -93,7 +93,7 @@ ORDER = [
 
 @pytest.mark.parametrize(("bad", "line", "message"), ORDER, ids=[message[:40] for _, _, message in ORDER])
 def test_planted_bugs_of_order(bad: Kernel, line: str, message: str) -> None:
-    fails(bad, line, message)
+    fails(bad, line, message, "strict")
 
 
 FAULTS = [

@@ -13,6 +13,7 @@ from ...isa.tcgen05 import (
     LOAD_SHAPES,
     REDUCING,
     SCALED_INPUT,
+    SM_107A,
     SM_107F,
     TENSOR_MEMORY,
 )
@@ -75,7 +76,8 @@ def _copies() -> Iterator[PatternRow]:
 
 _USES = "fill,use,lastuse,discard"
 _COLLECTORS = "{COLLECTOR=" + ",".join(f".collector::a::{use}" for use in _USES.split(",")) + "}"
-_BOTH = _COLLECTORS + ".COLLECTOR_B{" + ",".join(f"collector::b::{use}" for use in _USES.split(",")) + "}"
+_OTHER = ".COLLECTOR_B{" + ",".join(f"collector::b::{use}" for use in _USES.split(",")) + "}"
+_BOTH = _COLLECTORS + _OTHER
 """On some targets B can be kept, too."""
 _KEPT = "{COLLECTOR=.collector::a::lastuse,.collector::a::discard}"
 _BUFFERS = "{COLLECTOR=" + ",".join(f".collector::b{n}::{use}" for n in range(4) for use in _USES.split(",")) + "}"
@@ -102,6 +104,7 @@ def _products() -> Iterator[PatternRow]:
                     ("[tensor]", f".A{{ashift}}{_KEPT}", only),
                     ("descriptor", _BOTH, _later(only)),
                     ("[tensor]", _BOTH, _later(only)),
+                    ("[tensor]", f".A{{ashift}}{_KEPT}{_OTHER}", _later(only)),
                 ):
                     meta = ", e:[tensor]" if sparse else ""
                     for mask in ("", f", m:{4 * number}*b32"):
@@ -136,8 +139,13 @@ def _scaled() -> Iterator[PatternRow]:
             for vector, only, ptx in spelled:
                 for a in ("descriptor", "[tensor]"):
                     operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor], sb:[tensor], p:flag"
-                    yield _row(f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}{_COLLECTORS}", operands,
-                               "10.9.2" if sparse else "10.9.1", "mma", ptx=ptx, only=only)  # fmt: skip
+                    head, section = (
+                        f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}",
+                        "10.9.2" if sparse else "10.9.1",
+                    )
+                    yield _row(head + _COLLECTORS, operands, section, "mma", ptx=ptx, only=only)
+                    later = SM_107A if only == EACH_ALONE else SM_107F
+                    yield _row(head + _BOTH, operands, section, "mma", ptx=ptx, only=later)
 
 
 def _stationary() -> Iterator[PatternRow]:

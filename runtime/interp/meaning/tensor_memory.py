@@ -138,7 +138,8 @@ def places(shape: str, times: int, packed: bool, split: int) -> tuple[Array, Arr
 
 @meaning("tcgen05.ld", "tcgen05.st", "tcgen05.ld.red")
 def move(ctx: Context, bound: Bindings) -> Action:
-    """Registers of whole warps from or to their lanes, when the warp waits for it."""
+    """Registers of whole warps to their lanes, when the warp waits for it, or from them at once: a thread that uses a
+    register that is loaded gets what is loaded, whether it waits or not. Who looks on follows what it waits for."""
     loads, what = ctx.row.means != "tcgen05.st", ctx.instruction.opcode
     operands = list(ctx.operands)
     reduced = ctx.dest(operands.pop(1), "b32") if "O" in bound else absent
@@ -172,7 +173,10 @@ def move(ctx: Context, bound: Bindings) -> Action:
             values = np.stack([rows_of(f) for f in files], axis=-1)
             action = partial(_store, tensor, values, pick, packed)
         queue = tensor.moves["ld" if loads else "st"]
-        queue.issue(warps, action)
+        if loads:
+            action(warps)
+        else:
+            queue.issue(warps, action)
         queue.commit(warps)
 
     return acting(step, where, all_of(registers), reduced)

@@ -166,7 +166,8 @@ class TensorAccesses(SharedCheck):
             mine = "frees" if now.means == _FREES else _DEEDS[now.reads]
             column = int(units[self.last[kind][units] == number][0]) % COLUMNS
             text = f"{mine} column {column} of tensor memory, which the {source} at line {line} {deed}, {what}"
-            self.report(now.pc, text, now.thread, about=(line, what), count=1)
+            # Compilers leave these fences out, and GPUs do not seem to mind.
+            self.report(now.pc, text, now.thread, about=(line, what), note="fence::" in what)
 
     def _lacks(self, earlier: _Operation, now: _Operation) -> str | None:
         """What is missing between two accesses; None if nothing is."""
@@ -249,7 +250,9 @@ class LoadedRegisters(Check):
             f"{deeds[number]} {self.names[register]}, which the tcgen05.ld at line {line} brings, with no "
             "tcgen05.wait::ld between them"
         )
-        self.report(pc, text, warp, about=("loaded", line))
+        # Compilers rely on the dependence of the registers where they read.
+        note = deeds[number] == "reads"
+        self.report(pc, text, warp, about=("loaded", line), note=note, together=note)
 
     def _begin(self, pc: int, numbers: Array, warps: Array) -> None:
         at = np.ix_(numbers, warps)
