@@ -376,3 +376,24 @@ def test_columns_of_b_that_a_mask_leaves_out() -> None:
     case.tail = ", %q20"
     numbers = np.where((np.arange(64) % 8 < 5)[:, None], case.b, 0)
     close(case.run(), case.a, numbers)
+
+
+def test_steps_along_k_within_a_swizzle() -> None:
+    """The loop of compiled kernels: D is zeroed by stores, and each step begins 32 bytes further on."""
+    random = np.random.default_rng(9)
+    tiles, image = 2, random.integers(0, 256, 49152).astype(np.uint8)
+    a, b = (random.standard_normal((rows, 64 * tiles)).astype(np.float16) for rows in (128, 64))
+    word, issue = of("f16", 128, 64, "f16", "f16").encode(), []
+    for tile in range(tiles):
+        for matrix_, name, start in ((a, "%q9", tile * 16384), (b, "%q10", 32768 + tile * 8192)):
+            how = SharedDescriptor(start, 16, 1024, 128)
+            put(image, matrix_[:, 64 * tile :][:, :64], how.encode())
+            issue.append(f"shr.u32 %r14, %r4, 4; cvt.u64.u32 %q8, %r14; add.s64 {name}, %q8, {how.encode()};")
+        for _ in range(4):
+            issue.append(f"tcgen05.mma.cta_group::1.kind::f16 [%r1], %q9, %q10, {word:#x}, 1;")
+            issue.append("add.s64 %q9, %q9, 2; add.s64 %q10, %q10, 2;")
+    zeros = "{" + ", ".join(["0"] * 64) + "}"
+    before = [f"tcgen05.st.sync.aligned.32x32b.x64.b32 [%r2], {zeros};", "tcgen05.wait::st.sync.aligned;",
+              "tcgen05.fence::before_thread_sync;", "bar.sync 1;", "tcgen05.fence::after_thread_sync;"]  # fmt: skip
+    found = Kernel(image, issue, 64, before=before).run("strict").view(np.float32)
+    close(found, a.astype(np.float64), b.astype(np.float64), 2.0**-20)

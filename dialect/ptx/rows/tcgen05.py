@@ -53,7 +53,7 @@ def _moves() -> Iterator[PatternRow]:
             yield _row(f"ld{words}{{F=.pack::16b}}.b32", f"d:{count}*b32^, a:[tensor]{split}", "8.2", "ld")
             yield _row(f"st{words}{{F=.unpack::16b}}.b32", f"a:[tensor]{split}, b:{count}*b32", "8.4", "st")
             if (times > 1 and each == 1 and shape[:2] != "16") or (split and times > 1):
-                operands = f"d:{count}*b32^, dr:b32, a:[tensor]{split}"
+                operands = f"d:{count}*b32^, dr:b32^, a:[tensor]{split}"
                 for kind in (".O{min,max}.T{u32,s32}", ".O{min,max}{ABS=.abs}{NAN=.NaN}.T{f32}"):
                     yield _row(f"ld.red{words}{kind}", operands, "8.3", "ld.red", ptx=(8, 8), only=REDUCING)
     yield _row("K{wait::ld,wait::st}.sync.aligned", "", "8.5", "wait")
