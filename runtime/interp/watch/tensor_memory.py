@@ -180,7 +180,7 @@ class TensorAccesses(SharedCheck):
                 return f"and no {_MOVES[earlier.means]} has waited for it"
             return "and nobody has seen the arrival of a tcgen05.commit behind it"
         if warp == other:
-            return None if earlier.moves else self._fenced_after(warp, earlier.done)
+            return None if earlier.moves or now.means == _FREES else self._fenced_after(warp, earlier.done)
         if warp // clocks.each != other // clocks.each:
             return None
         seen = int(clocks.seen[warp, other % clocks.each])
