@@ -390,6 +390,7 @@ MEANINGS: Mapping[str, str] = {
     "tcgen05.relinquish": "runtime.interp.meaning.tensor_memory",
     "tcgen05.shift": "runtime.interp.meaning.tensor_memory",
     "tcgen05.st": "runtime.interp.meaning.tensor_memory",
+    "tcgen05.untold": "runtime.interp.meaning.tensor_memory",
     "tcgen05.wait": "runtime.interp.meaning.tensor_memory",
     "prmt": "runtime.interp.meaning.video",
     "video.vabsdiff": "runtime.interp.meaning.video",

@@ -21,6 +21,7 @@ REFUSED = {
     "tensor.unmodelled": "im2col::w, gathered rows and pairs of CTAs it does not",
     "tensor.replace later": "which have no such field or value",
     "carry.untold": "the text does not say what it computes",
+    "tcgen05.untold": "no public text says what kind::ti16 computes",
     "multimem": "memory of several GPUs is not simulated",
 }
 """What the interpreter refuses, by the meaning of its rows, and why."""
