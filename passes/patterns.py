@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+_COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
+
+
+@contextmanager
+def counted(counts: Counter[str]) -> Generator[None]:
+    """Counts the operations that each pattern rewrites, by the pattern's name."""
+    token = _COUNTS.set(counts)
+    try:
+        yield
+    finally:
+        _COUNTS.reset(token)
 
 
 def apply_patterns(patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False) -> None:
@@ -14,6 +29,7 @@ def apply_patterns(patterns: Sequence[RewritePattern], root: Operation, *, rever
 
     What a pattern raises is raised as it is: xDSL's walker puts the printed IR in its place.
     """
+    counts = _COUNTS.get()
     for op in list(root.walk(reverse=reverse)):
         if op is root or op.parent is None:
             continue
@@ -21,4 +37,6 @@ def apply_patterns(patterns: Sequence[RewritePattern], root: Operation, *, rever
         for pattern in patterns:
             pattern.match_and_rewrite(op, rewriter)
             if rewriter.has_done_action:
+                if counts is not None:
+                    counts[type(pattern).__name__] += 1
                 break

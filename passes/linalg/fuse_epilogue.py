@@ -28,7 +28,7 @@ from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
-from ..diagnostics import remark
+from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import decline
 from .elementwise import Elementwise, read_elementwise
@@ -66,6 +66,7 @@ class FoldFill(RewritePattern):
         elif value is None:
             _decline(op, filled, None, "what it fills with is no constant")
         elif _overwrites(product, filled):
+            chose(op, FoldFillPass.name, "the product starts from it")
             rewriter.replace(product, product.like(start=value), [])
             rewriter.erase(op)
 
@@ -328,6 +329,7 @@ class FuseEpilogue(RewritePattern):
         if match is not None:
             temporary = match.temporary
             match.fuse()
+            chose(op, FuseEpiloguePass.name, f"{op.name} is part of the product whose result it reads")
             if temporary != match.elementwise.output:
                 drop_unused(temporary)
             rewriter.has_done_action = True
