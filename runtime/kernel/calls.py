@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from ..arguments.arrays import Argument
 from ..base.errors import ArgumentError
 from ..base.launch import ScratchBuffer
-from ..cuda.launch import enqueue, packed, stream_of
 from .binding import bind, launch_values
 from .module import LaunchPlace, choose_place
 
@@ -66,6 +65,8 @@ class Call:
             if first < second + other and second < first + size:
                 launch_values(self.kernel.function, args)  # refuses elements in common
         stream = cast(Any, sys.modules["torch"])._C._cuda_getCurrentRawStream(self.device)
+        from ..cuda.launch import enqueue
+
         enqueue(self.launches, self.scratch, addresses, stream)
         return self.place if not results else results[0] if len(results) == 1 else tuple(results)
 
@@ -106,6 +107,8 @@ def checked(kernel: Kernel, args: Sequence[object], device: str) -> Call | None:
         ArgumentError: naming the argument, if one does not fit its parameter.
         DeviceUnavailableError: if the GPU does not run the target.
     """
+    from ..cuda.launch import packed, stream_of
+
     devices = [cast(Any, arg).get_device() for arg in args if type(arg) is not int]
     if not devices or min(devices) < 0:
         return None

@@ -575,6 +575,9 @@ class Tensor:
     def is_contiguous(self) -> bool:
         return self.array.flags.c_contiguous
 
+    def __dlpack__(self, **_: object) -> object:
+        raise BufferError("a tensor that requires grad is not exported")
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.requires_grad:

@@ -425,10 +425,15 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("warploom.runtime.cuda.launches.launches_of", recorded)
     monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: ordinal)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=42))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 42 + device, raising=False)
     monkeypatch.setattr(region, "RUNNERS", {"cpu": region.RUNNERS["cuda"]})
-    Compiled(lambda a, b: a @ b, schedule={"split_k": 2}).call(drawn(16, 128), drawn(128, 8))
-    ((prepared, addresses, stream),) = enqueued
+    compiled = Compiled(lambda a, b: a @ b, schedule={"split_k": 2})
+    pair = drawn(16, 128), drawn(128, 8)
+    results = [compiled.call(*pair) for _ in range(2)]
+    (prepared, addresses, stream), (same, others, _) = enqueued
+    assert same is prepared
+    assert [x[:3] for x in (addresses, others)] == [[t.data_ptr() for t in (*pair, out)] for out in results]
+    assert len(others) == len(addresses)
     assert (prepared.gpu, stream) == (0, 42)
     assert addresses == [value.address for value in prepared.values]
     scratch = [value.owner for value in prepared.values[3:]]
