@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
     UnknownLoc,
+    UnregisteredOp,
 )
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
@@ -43,6 +44,11 @@ class LocatedError(DiagnosticException):
 
     def __str__(self) -> str:
         return f"{self.location}: error: {self.message}"
+
+
+def name_of(op: Operation) -> str:
+    """The name of an operation, also where its dialect is not known."""
+    return op.op_name.data if isinstance(op, UnregisteredOp) else op.name
 
 
 def location_of(op: Operation) -> str | None:
@@ -85,7 +91,7 @@ def fail(op: Operation, message: str) -> NoReturn:
 
     For passes: an operation made from another keeps its place when given the other's `location`.
     """
-    location = location_of(op)
+    location, message = location_of(op), message.replace(UnregisteredOp.name, name_of(op))
     raise DiagnosticException(message) if location is None else LocatedError(location, message)
 
 

@@ -29,6 +29,10 @@ PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
 
 OPTIONS: dict[str, dict[str, object]] = {
     "--pass-pipeline": {"metavar": "PIPELINE", "help": "Passes as 'builtin.module(a,b{option=1})', in place of -p"},
+    "--full-conversion": {
+        "action": "store_true",
+        "help": "With --allow-unregistered-dialect, make an operation that is not lowered an error, not a remark",
+    },
     "--verify-each": {
         "nargs": "?",
         "const": "true",

@@ -248,13 +248,22 @@ class WarploomOptMain(xDSLOptMain):
         with remarks(chosen=asked and self._expected is None) as said:
             try:
                 with located(prog), collector.paused(), read_once():
-                    self._runner.apply(self.ctx, prog)
+                    self._lower(prog)
             finally:
-                for line in said:
+                for line in dict.fromkeys(said):
                     if self._expected is not None and (asked or is_warning(line)):
                         self._expected.meet(Said.of_line(line))
                     elif asked or is_warning(line):
                         print(formatted(line, self.args.remarks_format), file=sys.stderr)
+
+    def _lower(self, prog: ModuleOp) -> None:
+        """Runs the passes; where operations of unknown dialects may be there, on all that they can be run on."""
+        if not self.args.allow_unregistered_dialect or not self._runner.steps:
+            self._runner.apply(self.ctx, prog)
+            return
+        from .partial import convert_partly
+
+        convert_partly(prog, lambda part: self._runner.apply(self.ctx, part), all_of_it=self.args.full_conversion)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"

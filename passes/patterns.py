@@ -14,7 +14,6 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-
 _COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
 
 

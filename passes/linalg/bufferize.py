@@ -29,7 +29,8 @@ def bufferize(module: ModuleOp) -> None:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
             from .tensor_function import TensorFunction  # 6 ms, with xDSL's dialect of tensors
 
-            _simplify(function)
+            if len(function.body.blocks) == 1:
+                _simplify(function)
             TensorFunction(function).rewrite()
 
 
@@ -45,7 +46,7 @@ def _simplify(function: func.FuncOp) -> None:
 
 
 def _types(function: func.FuncOp) -> Iterator[Attribute]:
-    yield from (a.type for a in function.body.block.args)
+    yield from (a.type for block in function.body.blocks for a in block.args)
     yield from (r.type for op in function.body.walk() for r in op.results)
 
 
