@@ -36,11 +36,11 @@ def bufferize(module: ModuleOp) -> None:
 
 def _simplify(function: func.FuncOp) -> None:
     """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import moved_operands, several_results, unit_dimensions
+    from . import diamonds, moved_operands, several_results, unit_dimensions
 
     apply_patterns((several_results.OneResultEach(),), function)
     several_results.drop_unused(function.body.block)
-    for pattern in (*unit_dimensions.PATTERNS, *moved_operands.PATTERNS):
+    for pattern in (*unit_dimensions.PATTERNS, *moved_operands.PATTERNS, diamonds.FuseDiamond()):
         apply_patterns((pattern,), function)
     several_results.drop_unused(function.body.block)
 

@@ -219,10 +219,10 @@ class TensorFunction:
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
         source, held = self._read(op, op.source), self.buffers.get(op.dest)
-        if held is None:
+        if held is None and not isinstance(op.dest.owner, tensor.EmptyOp):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
-        if held != target:
+        if held is not None and held != target:
             builder.insert(CopyOp([held], [target], [])).location = op.location
         part = builder.insert(_part(op, target, memory_of(source).get_shape()))
         builder.insert(CopyOp([source], [part.result], [])).location = op.location
