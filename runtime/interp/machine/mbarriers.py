@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -110,9 +111,9 @@ class Sleepers:
 
 @dataclass
 class Deferred:
-    """Arrivals of threads that happen when the copies these threads began before `serial` have completed."""
+    """Arrivals of threads that happen when `before`, told which, has completed what these threads began."""
 
-    serial: int
+    before: Callable[[Selection], None]
     threads: Array
     index: Array
 
@@ -126,7 +127,7 @@ class BulkCopy:
     """Bytes that one thread sent at the instruction `pc`, on their way to `start` of a buffer, or of each 16 of them to
     one of several places; their number completes transactions of an object.
 
-    With `combine` they are combined with what they find there.
+    With `combine` they are combined with what they find there. `landed` is called when they are there.
     """
 
     pc: int
@@ -136,6 +137,7 @@ class BulkCopy:
     start: int | Array
     data: Array
     combine: Combine | None = None
+    landed: Callable[[], None] | None = None
 
 
 class MbarrierObjects:
@@ -256,11 +258,15 @@ class MbarrierObjects:
 
         They happen when the object is next looked at, which is as late as they may.
         """
+        self.arrive_after(partial(self.copies.complete, self.copies.serial), index, sel)
+
+    def arrive_after(self, before: Callable[[Selection], None], index: Array, sel: Selection) -> None:
+        """Arrivals when `before` has completed what these threads have begun."""
         self._objects(index, sel)
         self._vain = 0
         if self.flow.observer is not None:
             self.flow.observer.defer(index * 8, sel.threads)
-        self.deferred.append(Deferred(self.copies.serial, sel.threads, index))
+        self.deferred.append(Deferred(before, sel.threads, index))
 
     def complete_later(self, copy: BulkCopy, one: Selection) -> None:
         """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
@@ -333,10 +339,10 @@ class MbarrierObjects:
             now = np.isin(one.index, index)
             if not now.all():
                 rest = ~now
-                self.deferred.append(Deferred(one.serial, one.threads[rest], one.index[rest]))
+                self.deferred.append(Deferred(one.before, one.threads[rest], one.index[rest]))
             if now.any():
                 sel = _only(one.threads[now], self.flow.live.size)
-                self.copies.complete(one.serial, sel)
+                one.before(sel)
                 self.arrive(one.index[now], sel, np.ones(sel.count, np.int64), deferred=True)
 
     def _land(self, index: Array) -> None:
@@ -353,6 +359,8 @@ class MbarrierObjects:
             else:
                 starts = copy.start
                 copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
+            if copy.landed is not None:
+                copy.landed()
             if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)

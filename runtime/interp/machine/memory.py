@@ -262,6 +262,12 @@ class GlobalBuffers:
         """Gives a buffer an address of `static_addresses` or of the heap."""
         self._allocations[address >> SPAN_BITS] = buffer
 
+    def mirrored(self, mirror: Callable[[Buffer], Buffer]) -> GlobalBuffers:
+        """The same addresses with another buffer for each."""
+        other = GlobalBuffers(self.heap)
+        other._allocations = {number: mirror(buffer) for number, buffer in self._allocations.items()}
+        return other
+
     def drop(self, address: int) -> None:
         """Takes away the buffer at an address."""
         del self._allocations[address >> SPAN_BITS]
