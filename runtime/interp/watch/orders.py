@@ -281,7 +281,7 @@ class Orders(Check):
         runs: list[tuple[list[int], dict[str, int]]] = []
         for step in steps:
             source = self.kernel.code[step.pc].source
-            what = f"{source.line} {'.'.join(source.opcode.split('.')[:2])}"
+            what = f"line {source.line} {'.'.join(source.opcode.split('.')[:2])}"
             if runs and runs[-1][0] == [step.warp]:
                 runs[-1][1][what] = runs[-1][1].get(what, 0) + 1
             elif runs and runs[-1][1] == {what: 1} and runs[-1][0][-1] // self.per_cta == step.warp // self.per_cta:
@@ -293,7 +293,8 @@ class Orders(Check):
             cta = f"CTA {geometry.place(warps[0])[0]}, " if several else ""
             what = [f"{deed} ({times} times)" if times > 1 else deed for deed, times in deeds.items()]
             lines.append(f"{cta}{self._warps(warps)}: {', '.join(what)}")
-        return tuple(lines)
+        sources = self.kernel.sources
+        return tuple(lines if sources is None else map(sources.annotated, lines))
 
     # Deadlocks
 
