@@ -95,3 +95,23 @@ def test_reports_and_traces_name_both_lines(tmp_path: Path, capsys: pytest.Captu
     assert main([*words, "--report", "--trace", str(tmp_path / "k.json")]) == 0
     assert "tile.h:44 in peer, inlined at /home/me/kernel.py:14" in capsys.readouterr().out
     assert '"source":"/home/me/kernel.py:15"' in (tmp_path / "k.json").read_text(encoding="utf-8")
+
+
+def test_our_own_ptx_names_lines_of_the_mlir(capsys: pytest.CaptureFixture[str]) -> None:
+    """With `lines`; without, the text is as it was."""
+    from warploom.passes.opt import main
+
+    source = Path(__file__).parents[2] / "examples" / "matmul_bias_gelu.mlir"
+    main([str(source), "-p", "warploom", "-t", "ptx"])
+    plain = capsys.readouterr().out
+    main([str(source), "-p", "warploom", "-t", "ptx{lines=true}"])
+    text = capsys.readouterr().out
+    added = [line for line in text.splitlines() if line.strip().startswith((".loc", ".file"))]
+    assert [line for line in text.splitlines() if line not in added] == plain.splitlines()
+    assert f'.file 1 "{source}"' in added
+    mlir = source.read_text(encoding="utf-8").splitlines()
+    lines = SourceLines(parse_ptx(text, "gelu.ptx"))
+    of = {opcode: lines.at(text[: text.index(opcode)].count("\n") + 1) for opcode in ("mma.sync", "ldmatrix.sync")}
+    assert all(place is not None and "linalg.matmul" in mlir[place.line - 1] for place in of.values())
+    sums = next(i for i, line in enumerate(mlir, 1) if "arith.addf %x, %b" in line)
+    assert any(line.strip().startswith(f".loc 1 {sums} ") for line in added)
