@@ -12,7 +12,6 @@ from typing import NoReturn, TypeVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     CallSiteLoc,
     FileLineColLoc,
     FusedLoc,
@@ -30,6 +29,8 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from ..dialect.mlir.locations import line_of, parts_of
 
 _Element = TypeVar("_Element")
 
@@ -55,7 +56,7 @@ def location_of(op: Operation) -> str | None:
     """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
     ancestor: Operation | None = op
     while ancestor is not None:
-        if (location := _in_file(ancestor.location)) is not None:
+        if (location := line_of(ancestor.location)) is not None:
             return f"{location.filename.data}:{location.line.data}:{location.column.data}"
         ancestor = ancestor.parent_op()
     return None
@@ -65,25 +66,6 @@ def place_of(op: Operation) -> str:
     """ "file:line:col: " of an operation, to start a message with; empty where it is not known."""
     location = location_of(op)
     return "" if location is None else f"{location}: "
-
-
-def _in_file(location: Attribute) -> FileLineColLoc | None:
-    """The line that a location names: of several that became one, the first; of a call, the line called."""
-    match location:
-        case FileLineColLoc():
-            return location
-        case NameLoc():
-            return _in_file(location.location)
-        case CallSiteLoc():
-            return _in_file(location.callee) or _in_file(location.caller)
-        case FusedLoc():
-            return next((found for one in _parts(location) if (found := _in_file(one)) is not None), None)
-        case _:
-            return None
-
-
-def _parts(location: FusedLoc) -> tuple[Attribute, ...]:
-    return cast("ArrayAttr[Attribute]", location.locations).data
 
 
 def fail(op: Operation, message: str) -> NoReturn:
@@ -493,7 +475,7 @@ class LocatingParser(Parser):
             case CallSiteLoc():
                 return CallSiteLoc(self._resolved(location.callee), self._resolved(location.caller))
             case FusedLoc():
-                return FusedLoc(tuple(map(self._resolved, _parts(location))), location.metadata)
+                return FusedLoc(tuple(map(self._resolved, parts_of(location))), location.metadata)
             case _:
                 return cast("LocationAttr", location)
 
