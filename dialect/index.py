@@ -34,6 +34,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
+    "convert-warp-to-nvvm": ("passes.to_nvvm.convert", "ConvertWarpToNvvmPass"),
     "warp-tile": ("passes.schedule.warp_schedule", "KernelPipeline"),
     "warploom": ("passes.schedule.warp_schedule", "StandardPipeline"),
     "warploom-finish": ("passes.schedule.warp_schedule", "FinishingPipeline"),
@@ -53,6 +54,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "memref.get_global",
         "bufferization.alloc_tensor",
         "tensor.pad",
+        "tensor.concat",
         "linalg.pack",
         "linalg.unpack",
         "tensor",
@@ -81,8 +83,10 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
+    "llvm": ("dialect.mlir.llvm", "LLVM"),
     "memref": ("dialect.mlir.memref", "MEMREF"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
+    "nvvm": ("dialect.mlir.nvvm", "NVVM"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "warp": ("dialect.warp.dialect", "WARP"),
 }
@@ -91,6 +95,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
 TARGETS: Mapping[str, tuple[str, str]] = {
     "ptx": ("dialect.ptx.printer", "PtxTarget"),
     "upstream": ("passes.opt", "UpstreamTarget"),
+    "nvvm": ("passes.to_nvvm.convert", "NvvmTarget"),
 }
 """The module and the class of each target of `warploom-opt -t`."""
 
