@@ -289,7 +289,7 @@ class Piece:
         return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
-_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
+_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(p\d)?(x\d)?|s2f6x2)")
 _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
                      ".param::entry", ".param::func"))  # fmt: skip
 
