@@ -15,7 +15,7 @@ from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
-from ..diagnostics import fail, remark
+from ..diagnostics import chose, fail, remark
 from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
@@ -80,7 +80,8 @@ class SchedulePass(ScheduleOptions):
         raise_products(op)
         for matmul in list(products(op)):
             if ScheduleAttr.name not in matmul.attributes:
-                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul, tuned))
+                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
+                chose(matmul, self.name, str(schedule))
         for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
             attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 
