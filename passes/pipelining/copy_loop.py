@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias, TypeGuard
+from typing import NoReturn, TypeGuard
 
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.matrices import LdmatrixOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ..builder import Index, IndexBuilder, constant_value
-
-TileLoad: TypeAlias = LdmatrixOp | LoadOp
 
 
 class DeclinedError(Exception):
@@ -36,9 +33,9 @@ def decline(op: Operation, reason: str) -> NoReturn:
     raise DeclinedError(op, reason)
 
 
-def is_load(op: Operation) -> TypeGuard[TileLoad]:
+def is_load(op: Operation) -> TypeGuard[LoadOp]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LdmatrixOp) or (isinstance(op, LoadOp) and op.along is None)
+    return isinstance(op, LoadOp) and op.along is None
 
 
 @dataclass
@@ -48,7 +45,7 @@ class Step:
     Loads run a step ahead of what is computed.
     """
 
-    loads: list[TileLoad] = field(default_factory=list[TileLoad])
+    loads: list[LoadOp] = field(default_factory=list[LoadOp])
     ops: list[Operation] = field(default_factory=list[Operation])
 
 

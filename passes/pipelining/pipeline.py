@@ -18,13 +18,13 @@ from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
-from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
+from .copy_loop import CopyLoop, DeclinedError, Step, copied_once, copies_of, decline, read
 from .ring import Ring, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
@@ -314,7 +314,7 @@ class Pipeliner:
         """Loads the fragments of a product from a stage."""
         return [index.insert(self._from_stage(index, load, index.value(stage))).fragment for load in step.loads]
 
-    def _from_stage(self, index: IndexBuilder, load: TileLoad, stage: SSAValue) -> TileLoad:
+    def _from_stage(self, index: IndexBuilder, load: LoadOp, stage: SSAValue) -> LoadOp:
         """A load of a tile as one from a stage of its ring."""
         indices = [index.value(self.source.at(index, i, 0, {})) for i in load.indices]
         staged = load.clone()

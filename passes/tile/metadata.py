@@ -12,8 +12,9 @@ from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import SHARED_SPACE, WORD_PANEL, FragmentType, SwizzleAttr, type_of_element
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import LoadOp, bounds_attribute
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS

@@ -33,7 +33,8 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import CtaTileType, LoadOp, bounds_attribute
+from ...dialect.warp.memory import CtaTileType, LoadOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import SparseOp, form_of, of_form
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp

@@ -13,7 +13,7 @@ from ...dialect.warp.warpgroup import ROWS
 from ..diagnostics import fail
 from .emitter import At, IndexValue, TensorBox, VirtualRegister, divisor_of
 from .kernel import KernelLowering, lowers
-from .products import shared_place
+from .memory_ops import shared_place
 from .synchronisation import barrier_address, one_thread
 
 COMPLETES = "mbarrier::complete_tx::bytes"
