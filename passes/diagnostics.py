@@ -360,6 +360,8 @@ class LocatingParser(Parser):
             module = super().parse_module(allow_implicit_module)
             if self._used_before:
                 self._resolve_aliases(module)
+            if self.dialect_resources:
+                self._embed_resources(module)
             return module
         except (ParseError, LocatedError, ImportError, RecursionError):
             raise
@@ -369,6 +371,14 @@ class LocatingParser(Parser):
             raise _with_notes(LocatedError(where, str(error)), error) from error
         except Exception as error:
             raise self._unreadable(self.pos, error) from error
+
+    def _embed_resources(self, module: ModuleOp) -> None:
+        """Gives constants that name a resource of the text its elements; those of one without contents stay names."""
+        from ..dialect.mlir.builtin import Resources, embed
+
+        resources = self.ctx.get_dialect("builtin").get_interface(Resources)
+        if resources is not None:
+            embed(module, resources.take_all())
 
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""

@@ -53,7 +53,14 @@ ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
 
 # What the compiler knows, and how text becomes a module; the driver and the Python API share both.
 
-OWN = {"arith": ARITH, "gpu": GPU, "linalg": LINALG, "memref": MEMREF}
+
+def _builtin() -> Dialect:
+    from ..dialect.mlir.builtin import builtin
+
+    return builtin()
+
+
+OWN = {"arith": ARITH, "builtin": _builtin, "gpu": GPU, "linalg": LINALG, "memref": MEMREF}
 """The dialects that stand in place of xDSL's of these names."""
 
 

@@ -23,7 +23,7 @@ def program(body: str, parameters: str = "", target: str = "sm_90a", module: str
 
     The body begins on line 6 of the text.
     """
-    text = f""".version 8.6
+    text = f""".version 9.5
 .target {target}
 .address_size 64
 {module}

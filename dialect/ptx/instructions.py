@@ -10,7 +10,7 @@ from itertools import zip_longest
 from ..isa import families
 from ..isa.row import Bindings, Row
 from ..isa.targets import Target
-from .rows import arithmetic, copies, data, synchronisation
+from .rows import arithmetic, copies, data, synchronisation, tcgen05
 from .rows.grammar import PatternRow, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
@@ -128,6 +128,7 @@ ROWS: tuple[PatternRow, ...] = (
     *copies.MULTIMEM_ROWS,
     *copies.TENSOR_ROWS,
     *synchronisation.WARPGROUP_ROWS,
+    *tcgen05.TENSOR_CORE_ROWS,
     *arithmetic.VIDEO_ROWS,
 )
 """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
@@ -175,7 +176,7 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
 
 # Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
 #
-# Source: PTX ISA 9.7.10, 9.7.11, 9.7.9.26, 9.7.16.
+# Source: PTX ISA 9.7.10, 9.7.11, 9.7.9.26.
 
 _GEOMETRIES = "1d 2d 3d a1d a2d cube acube 2dms a2dms"
 _SIZES = "width height depth channel_data_type channel_order array_size"
@@ -197,16 +198,6 @@ _WORDS = {
     "clusterlaunchcontrol": "try_cancel query_cancel async shared::cta mbarrier::complete_tx::bytes "
     "multicast::cluster::all is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z pred "
     "v4 b32 b128",
-    # TensorCore 5th Generation Family Instructions
-    "tcgen05": "alloc dealloc relinquish_alloc_permit ld st wait::ld wait::st cp shift mma sp ws commit "
-    "fence::before_thread_sync fence::after_thread_sync cta_group::1 cta_group::2 sync aligned down "
-    "shared::cta shared::cluster mbarrier::arrive::one multicast::cluster 16x64b 16x128b 16x256b 32x32b "
-    "16x32bx2 x1 x2 x4 x8  x16 x32 x64 x128 pack::16b unpack::16b red min max abs NaN b32 b64 f32 u32 s32 "
-    "128x256b 4x256b 128x128b 64x128b 32x128b  warpx2::02_13 warpx2::01_23 warpx4 b8x16 b6x16_p32 b4x16_p64 "
-    "kind::f16 kind::tf32 kind::f8f6f4 kind::i8 kind::mxf8f6f4  kind::mxf4 kind::mxf4nvf4 block_scale "
-    "scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 ashift  collector::a::fill collector::a::use "
-    "collector::a::lastuse collector::a::discard "
-    + " ".join(f"collector::b{n}::{use}" for n in range(4) for use in ("fill", "use", "lastuse", "discard")),
 }
 FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
 """First words of their opcodes, with the words that may follow. One that has rows by now is checked by them."""
@@ -214,27 +205,18 @@ FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
 _NAMED = re.compile(
     r"tex\.((base|level|grad)\.)?([123a]|cube)|tld4\.[rgba]\.|txq\.|istypep\.|suld\.b\.|sust\.[bp]\.|sured\.[bp]\.|suq\."
     r"|clusterlaunchcontrol\.(try|query)_cancel\."
-    r"|tcgen05\.(alloc|dealloc|relinquish_alloc_permit|ld|st|wait|cp|shift|mma|commit|fence)\b"
 )
 """How their opcodes begin."""
 
 
-TENSOR_MEMORY = (100, 101, 103, 110)
-"""The GPUs that have `tcgen05`, for targets of one architecture or one family alone. Source: PTX ISA 9.7.16."""
+CANCELS_CLUSTERS = 100
+"""The first target number that has `clusterlaunchcontrol`. Source: PTX ISA 9.7.9.26."""
 
 
 def unavailable(opcode: str, targets: Sequence[Target]) -> str | None:
-    """Why one of the targets lacks an instruction without a row. Source: PTX ISA 9.7.9.26 and 9.7.16."""
-    root = family(opcode)
-    for target in targets:
-        if root == "clusterlaunchcontrol" and target.sm < TENSOR_MEMORY[0]:
-            return f"needs sm_{TENSOR_MEMORY[0]} or later"
-        if root == "tcgen05" and not (target.suffix and target.sm in TENSOR_MEMORY):
-            return f"needs {', '.join(f'sm_{sm}a, sm_{sm}f' for sm in TENSOR_MEMORY)}"
-        if root == "tcgen05" and target.sm == 103 and "kind::i8" in opcode.split("."):
-            return "kind::i8 needs another GPU than sm_103"
-        if opcode.startswith("tcgen05.ld.red.") and target.sm == TENSOR_MEMORY[0]:
-            return f"tcgen05.ld.red needs another GPU than sm_{TENSOR_MEMORY[0]}"
+    """Why one of the targets lacks an instruction without a row."""
+    if family(opcode) == "clusterlaunchcontrol" and any(target.sm < CANCELS_CLUSTERS for target in targets):
+        return f"needs sm_{CANCELS_CLUSTERS} or later"
     return None
 
 

@@ -16,16 +16,22 @@ STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmi
 """The qualifiers of strong accesses. Source: PTX ISA 8.4."""
 
 _BULK_REDUCTIONS = frozenset(("cp.reduce.async.bulk", "cp.reduce.async.bulk.tensor"))
-_ASYNCHRONOUS = frozenset(("wgmma.mma_async", "cp.async.bulk", "cp.async.bulk.tensor", *_BULK_REDUCTIONS))
-_ACTING = ("9.7.9.5", "9.7.9.6", "9.7.9.18", "9.7.9.25", "9.7.12", "9.7.13", "9.7.14", "9.7.15", "9.7.19")
+_ASYNCHRONOUS = frozenset(
+    ("wgmma.mma_async", "tcgen05.mma", "tcgen05.cp", "cp.async.bulk", "cp.async.bulk.tensor", *_BULK_REDUCTIONS)
+)
+_ACTING = ("9.7.9.5", "9.7.9.6", "9.7.9.18", "9.7.9.25", "9.7.12", "9.7.13", "9.7.14", "9.7.15", "9.7.16", "9.7.19")
 """The sections of instructions that do more than compute, addresses or none: shuffles, cache policies, asynchronous
 copies, control flow, synchronisation, products of matrices, miscellaneous."""
+
+TENSOR_CORES = "tcgen05"
+"""The first word of what tensor cores do with tensor memory."""
 
 COPIES, BULK, PRODUCTS = "cp.async", "cp.async.bulk", "wgmma"
 """Asynchronous operations that are completed in groups: copies of threads, bulk copies, products of warpgroups."""
 
+_ARRIVING = frozenset(("cp.async.mbarrier.arrive", "tcgen05.commit"))
 _WRITING_ROOTS = frozenset(("st", "stmatrix", "atom", "red", "cp", "tensormap", "applypriority"))
-_WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st"))
+_WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st", "tcgen05.alloc"))
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,8 @@ class Traits:
 
     @cached_property
     def has_address(self) -> bool:
-        """Whether an operand is an address, or a place in a tensor."""
-        return self.row is not None and any(slot.is_address for slot in self.row.operands)
+        """Whether an operand is an address, one in tensor memory aside, or a place in a tensor."""
+        return self.row is not None and any(slot.is_address and slot.type != "tensor" for slot in self.row.operands)
 
     @cached_property
     def strong(self) -> bool:
@@ -100,7 +106,7 @@ class Traits:
     @cached_property
     def on_mbarrier(self) -> bool:
         """Whether its address is that of an mbarrier object."""
-        return self.root == "mbarrier" or self.name == "cp.async.mbarrier.arrive"
+        return self.root == "mbarrier" or self.name in _ARRIVING
 
     # Asynchronous operations
 

@@ -67,6 +67,8 @@ def check_address(
     """
     bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
     space = bound.partition("::")[0]
+    if kind == "tensor" and (declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] != 32):
+        return "expected an address of tensor memory in a 32-bit integer register, got {}"
     if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
         return None if space == "local" else "a literal address is one of .local memory"
     if isinstance(base, Symbol):
@@ -357,6 +359,8 @@ def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
         return f"expected {slot.count} x .{type}, got {len(items)}"
     if slot.accumulates and _SINK in items:
         return "a warpgroup's accumulator is read too, none of it can be discarded"
+    if slot.register and _SINK in items:
+        return "none of the results can be discarded"
     if isinstance(items[0], Symbol) and all(item == _SINK for item in items):
         return f"one of the {slot.count} elements must be kept"
     mixed = False
@@ -423,7 +427,7 @@ def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
     if slot.type[0] in "us" or slot.type == "pred":
         if floating:
             return f"expected an integer literal for .{slot.type}"
-        return outside(slot.span, operand) if slot.span else None
+        return immediate(slot.span, operand) if slot.span else None
     if slot.type[0] == "b" and slot.type in REGISTER_BITS:
         if not floating or (slot.own and bits_of(slot.type) == (32 if operand.text[:2] in ("0f", "0F") else 64)):
             return None

@@ -54,12 +54,14 @@ def _memory(kind: Attribute) -> MemRefType[Attribute]:
 @dataclass
 class TensorFunction:
     """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
-    the argument that each returned one goes into, `done` the operations on tensors that others stand for, `turned` the
+    the argument that each returned one goes into, `copied` those that an argument or a value returned before is copied
+    to, `done` the operations on tensors that others stand for, `turned` the
     memory of the operand of a reshape whose result is returned."""
 
     function: func.FuncOp
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     returned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    copied: list[tuple[SSAValue, SSAValue]] = field(default_factory=list[tuple[SSAValue, SSAValue]])
     done: list[Operation] = field(default_factory=list[Operation])
     turned: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
 
@@ -85,18 +87,22 @@ class TensorFunction:
         """An argument for each value that is returned."""
         block = self.function.body.block
         for value in last.operands:
-            if isinstance(value, BlockArgument):
-                fail(last, f"@{self.function.sym_name.data} returns its own argument %{value.name_hint or value.index}")
-            if not _is_tensor(value.type):
+            kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
+            if kind is None and not _is_tensor(value.type):
                 fail(last, f"expected the function to return tensors alone, got {value.type}")
-            if value in self.returned:
-                fail(last, "expected every value to be returned once")
-            argument = block.insert_arg(_memory(value.type), len(block.args))
+            argument = block.insert_arg(_memory(value.type) if kind is None else kind, len(block.args))
             argument.name_hint = value.name_hint or RESULT
-            self.returned[value] = argument
+            if kind is None and value not in self.returned:
+                self.returned[value] = argument
+            else:
+                self.copied.append((value, argument))
 
     def _rewrite(self, op: Operation) -> None:
         if isinstance(op, func.ReturnOp):
+            for value, argument in self.copied:
+                copy = CopyOp([self._read(op, value)], [argument], [])
+                copy.location = op.location
+                Rewriter.insert_op(copy, InsertPoint.before(op))
             Rewriter.replace_op(op, func.ReturnOp(), [])
         elif isinstance(op, tensor.EmptyOp):
             self.done.append(op)
@@ -105,7 +111,8 @@ class TensorFunction:
         elif isinstance(op, arith.ConstantOp) and _is_tensor(op.result.type):
             fail(
                 op,
-                f"expected the elements of a constant as dense<...>, got {op.value}; or pass the tensor as an argument",
+                f"expected the elements of a constant as dense<...>, or as a resource of the text; {op.value} has no "
+                f"contents: pass the tensor as an argument",
             )
         elif isinstance(op, tensor.DimOp):
             self._size(op)
@@ -166,6 +173,9 @@ class TensorFunction:
             return
         if len(op.results) != 1 or len(op.outputs) != 1:
             fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
+        for inner in (o for region in op.regions for o in region.walk()):
+            if isinstance(inner, tensor.ExtractOp | tensor.DimOp):
+                fail(inner, f"{inner.name} in {op.name} reads a tensor at a place that is computed; not lowered")
         (init,), (result,) = op.outputs, op.results
         held = self.buffers.get(init)
         target = self._target(result, init, op)
@@ -199,11 +209,11 @@ class TensorFunction:
         self.done.append(op)
 
     def _read(self, op: Operation, value: SSAValue) -> SSAValue:
+        if value in self.buffers:
+            return self.buffers[value]
         if not _is_tensor(value.type):
             return value
-        if value not in self.buffers:
-            fail(op, f"{op.name} reads a tensor that nothing has been written to")
-        return self.buffers[value]
+        fail(op, f"{op.name} reads a tensor that nothing has been written to")
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
         """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""

@@ -6,9 +6,9 @@ any number, with sums of their own. Copies come before a barrier, loads of what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn, TypeGuard
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, TypeGuard
 
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -17,7 +17,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ..builder import Index, IndexBuilder, constant_value
+from ..builder import constant_value
 
 
 class DeclinedError(Exception):
@@ -38,15 +38,14 @@ def is_load(op: Operation) -> TypeGuard[LoadOp]:
     return isinstance(op, LoadOp) and op.along is None
 
 
-@dataclass
-class Step:
+class Step(NamedTuple):
     """Fragments that are loaded together, and what is computed until others are: products, and what is made for them.
 
     Loads run a step ahead of what is computed.
     """
 
-    loads: list[LoadOp] = field(default_factory=list[LoadOp])
-    ops: list[Operation] = field(default_factory=list[Operation])
+    loads: list[LoadOp]
+    ops: list[Operation]
 
 
 @dataclass(frozen=True)
@@ -74,20 +73,21 @@ class CopyLoop:
         """Whether something that is computed, not only copied, depends on the loop's counter."""
         return self.counter in self.yielded or any(self.counter in _used(op) for s in self.steps for op in s.ops)
 
-    def is_inside(self, value: SSAValue) -> bool:
-        """Whether a value is made in the loop's body."""
-        return isinstance(value.owner, Operation) and value.owner.parent is self.body
+    def has(self, op: Operation) -> bool:
+        """Whether an operation is in the loop's body."""
+        return op.parent is self.body
 
     def depends(self, value: SSAValue) -> bool:
         """Whether an index follows from the counter."""
-        return value == self.counter or (self.is_inside(value) and any(map(self.depends, value.owner.operands)))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
+        return self.counter in self.leaves(value)
 
     def leaves(self, value: SSAValue) -> Iterator[SSAValue]:
-        """What an index is made of from outside of the loop."""
-        if isinstance(value.owner, Operation) and self.is_inside(value):
-            for operand in value.owner.operands:
+        """What an index is made of: the counter, and values from outside of the loop."""
+        op = value.owner
+        if isinstance(op, Operation) and self.has(op):
+            for operand in op.operands:
                 yield from self.leaves(operand)
-        elif value != self.counter:
+        else:
             yield value
 
     def known_at(self, value: SSAValue, k: int) -> int | None:
@@ -101,21 +101,6 @@ class CopyLoop:
         if inner is None or by is None:
             return None
         return inner * by if isinstance(op, arith.MuliOp) else inner // by
-
-    def at(self, index: IndexBuilder, value: SSAValue, k: Index, moved: Mapping[SSAValue, SSAValue]) -> Index:
-        """An index of a copy or a load made anew, where the counter is k and values from outside are `moved`."""
-        if value == self.counter:
-            return k
-        op = value.owner
-        if not isinstance(op, Operation) or op.parent is not self.body:
-            return moved.get(value, value)
-        if (number := constant_value(value)) is not None:
-            return number
-        if isinstance(op, arith.MuliOp | arith.DivUIOp) and (by := constant_value(op.rhs)) is not None:
-            inner = self.at(index, op.lhs, k, moved)
-            return index.mul(inner, by) if isinstance(op, arith.MuliOp) else index.div(inner, by)
-        given = {operand: index.value(self.at(index, operand, k, moved)) for operand in op.operands}
-        return index.insert(op.clone(given)).results[list(op.results).index(value)]  # pyright: ignore[reportArgumentType]
 
 
 def _used(op: Operation) -> set[SSAValue]:
@@ -202,7 +187,7 @@ def _check_order(loop: scf.ForOp, tiles: set[SSAValue]) -> None:
 
 def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[Step, ...]:
     """What the loop hands on, and all that it is made of, in order; a load behind a product begins a step."""
-    body, needed, steps = loop.body.block, set[Operation](), [Step()]
+    body, needed, steps = loop.body.block, set[Operation](), [Step([], [])]
     for op in reversed(list(body.ops)):
         if isinstance(op, scf.YieldOp) or any(use.operation in needed for r in op.results for use in r.uses):
             needed |= {op, *(inner for value in _used(op) if isinstance(inner := value.owner, Operation))}
@@ -211,7 +196,7 @@ def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[Step, ...]:
             continue
         if is_load(op) and op.memory in tiles:
             if any(isinstance(before, MmaOp) for before in steps[-1].ops):
-                steps.append(Step())
+                steps.append(Step([], []))
             steps[-1].loads.append(op)
         else:
             steps[-1].ops.append(op)
@@ -226,7 +211,7 @@ def _check_index(op: Operation, i: SSAValue, loop: CopyLoop, *, is_copy: bool) -
         return
     if i in loop.body.args:
         decline(op, "it is at a place that the turn before has computed")
-    if not loop.is_inside(i) or not isinstance(i.owner, Operation):
+    if not isinstance(i.owner, Operation) or not loop.has(i.owner):
         return
     if not is_pure(i.owner):
         decline(op, f"it is at a place that {i.owner.name} reads in each turn of the loop")

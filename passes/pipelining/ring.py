@@ -7,18 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -37,6 +29,7 @@ from ...dialect.warp.synchronisation import (
 from ..allocate import OFFSET, offset_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
+from ..patterns import PatternPass
 
 
 class Ring(NamedTuple):
@@ -230,17 +223,9 @@ def _step(op: Operation) -> PipelineOp:
     return op
 
 
-def synchronise(module: ModuleOp) -> None:
-    """Makes barriers of the rings of a module."""
-    patterns = GreedyRewritePatternApplier([CtaBarrierRing(), MbarrierRing()], dce_enabled=False)
-    PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(module)
-
-
-class SynchronisePass(ModulePass):
+class SynchronisePass(PatternPass):
     """Replaces rings and their steps by mbarriers or barriers of the CTA."""
 
     name = "warp-synchronise"
     needs: ClassVar = ("warp.make_ring",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        synchronise(op)
+    patterns = CtaBarrierRing, MbarrierRing

@@ -153,13 +153,14 @@ class TensorCopy(NamedTuple):
     def start(
         self,
         index: IndexBuilder,
-        at: Sequence[Index],
-        moved: Callable[[SSAValue], Index],
-        stage: Index | None,
+        known: dict[SSAValue, SSAValue],
+        inside: Callable[[Operation], bool],
+        stage: Index,
         ring: Ring,
     ) -> None:
-        """Starts the copy of the tile at (row, column) to a stage of a ring, None for a tile that has none."""
-        (row, column), tile, panels = at, self.copy.destination, self.panels
+        """Starts the copy of the tile to a stage of a ring, from a place that is computed again here."""
+        row, column = (index.again(i, known, inside) for i in self.copy.indices)
+        tile, panels = self.copy.destination, self.panels
         down: Index = 0
         left: Index = 0
         if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
@@ -170,11 +171,11 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where = self.tensor.coordinates(index.add(row, down), place, moved)
-            to = index.values([down, along] if stage is None else [stage, down, along])
+            where = self.tensor.coordinates(index.add(row, down), place, lambda v: index.again(v, known, inside))
+            to = index.values([stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(
-                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage or 0), mask=mask)
+                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage), mask=mask)
             )
 
 

@@ -7,14 +7,12 @@ has its warp tile of the sums as a fragment, which lies as the accumulators of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, f32, f64, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, f64, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -27,33 +25,44 @@ from ...dialect.warp.tile_mma import LANES, SumSlicedKOp, TileMmaOp, part_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import TileProduct
+from ..patterns import PatternPass
 from ..schedule.arrangement import stored
 from . import raster
 from .fragment_math import constant, in_layout
 from .store_epilogue import converted, load
-from .tiling import Fragments, schedule_of
+from .tiling import Tiling, schedule_of
 
 Start = ConstantOp | LoadOp
 
 
-@dataclass
-class Chain:
-    """The values of one tile of sums, from what it starts from to D, and the operations that they go through."""
+class Distribution:
+    """Gives each warp its part of the sums of a product: of all values that are the same tile of sums, from what it
+    starts from to D, and of the operations that they go through.
 
-    product: TileMmaOp
-    values: list[SSAValue] = field(default_factory=list[SSAValue])
-    starts: list[Start] = field(default_factory=list[Start])
-    products: list[TileMmaOp] = field(default_factory=list[TileMmaOp])
-    ends: list[EpilogueOp] = field(default_factory=list[EpilogueOp])
+    Raises a located diagnostic if other operations take or make the tile.
+    """
 
-    @staticmethod
-    def of(product: TileMmaOp) -> Chain:
-        """The chain that a product is of. Raises a located diagnostic if other operations take or make its tile."""
-        chain = Chain(product)
-        chain.follow(product.d)
-        return chain
+    def __init__(self, product: TileMmaOp) -> None:
+        self.product, self.schedule, self.kind = product, schedule_of(product), _held(product)
+        self.values: list[SSAValue] = []
+        self.starts: list[Start] = []
+        self.products: list[TileMmaOp] = []
+        self.ends: list[EpilogueOp] = []
+        self._follow(product.d)
+        for other in self.products:
+            if _held(other) != self.kind:
+                fail(other, f"expected sums that warps hold as another product of them does, as {self.kind}")
+        if len(self.starts) != 1:
+            fail(product, f"expected sums that start in one place, got {len(self.starts)}")
+        (self.start,) = self.starts
+        self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
+        self.moved = dict[tuple[SSAValue, str], Index]()
+        m, n = raster.warp_origin(self.index, self.schedule)
+        self.slice = raster.slice_number(self.index, self.schedule)
+        k = self.index.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
+        self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 
-    def follow(self, value: SSAValue) -> None:
+    def _follow(self, value: SSAValue) -> None:
         """Adds a value, and those that are the same tile before and after it."""
         if value in self.values:
             return
@@ -72,13 +81,13 @@ class Chain:
             self.starts.append(op)
         elif isinstance(op, TileMmaOp):
             self.products.append(op)
-            self.follow(op.c)
+            self._follow(op.c)
         elif isinstance(op, Operation):
             fail(op, f"{op.name} cannot make a tile of sums that warps are to have parts of")
 
     def _used(self, op: Operation, index: int) -> None:
         if isinstance(op, TileMmaOp):
-            self.follow(op.d)
+            self._follow(op.d)
         elif isinstance(op, EpilogueOp):
             self.ends.append(op)
         elif isinstance(op, scf.ForOp):
@@ -94,41 +103,20 @@ class Chain:
         if not isinstance(loop, scf.ForOp) or last is None:
             fail(self.product, "expected sums of a loop, or of none, to give warps their parts of")
         for value in (loop.iter_args[number], body.args[1 + number], last.operands[number], loop.results[number]):
-            self.follow(value)
-
-
-class Distribution:
-    """Gives each warp its part of a chain of sums."""
-
-    def __init__(self, chain: Chain) -> None:
-        self.chain, self.schedule = chain, schedule_of(chain.product)
-        self.kind = _held(chain.product)
-        for other in chain.products:
-            if _held(other) != self.kind:
-                fail(other, f"expected sums that warps hold as another product of them does, as {self.kind}")
-        if len(chain.starts) != 1:
-            fail(chain.product, f"expected sums that start in one place, got {len(chain.starts)}")
-        (self.start,) = chain.starts
-        self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
-        self.moved = dict[tuple[SSAValue, str], Index]()
-        m, n = raster.warp_origin(self.index, self.schedule)
-        self.slice = raster.slice_number(self.index, self.schedule)
-        k = self.index.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
-        self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
+            self._follow(value)
 
     def rewrite(self) -> None:
         """Puts fragments in the place of tiles."""
-        chain = self.chain
-        ends = [(end, *self._place(end.at)) for end in chain.ends]
+        ends = [(end, *self._place(end.at)) for end in self.ends]
         # Slices start from zero each: what the product starts from is added to the sum of them all.
         whole = self.schedule.sliced_k == 1
         start = self._started(self.index, self.kind) if whole else constant(self.index, self.kind, 0.0)
         self.start.fragment.replace_all_uses_with(start)
-        for value in chain.values:
+        for value in self.values:
             if isinstance(value, BlockArgument) or isinstance(value.owner, scf.ForOp):
                 Rewriter.replace_value_with_new_type(value, self.kind)
         part = self.index.values([self.warp[axis] for axis in "mnk"])
-        for product in chain.products:
+        for product in self.products:
             Rewriter.replace_op(product, product.of_warp(product.c, part))
         for end, m, n in ends:
             self._end(end, m, n)
@@ -189,9 +177,9 @@ class Distribution:
         try:
             part = part_of(whole, schedule.sliced_k)
         except VerifyException as error:
-            fail(self.chain.product, f"schedule: {error}")
+            fail(self.product, f"schedule: {error}")
         if whole.registers // part.registers < schedule.sliced_k and schedule.split_k > 1:
-            fail(self.chain.product, f"schedule: split_k takes no more slices than {whole} has base tiles")
+            fail(self.product, f"schedule: split_k takes no more slices than {whole} has base tiles")
         room, parts = part.registers * LANES * (schedule.sliced_k - 1), whole.registers // part.registers
         word = f64 if whole.bits == 64 else f32
         rows = schedule.warps // schedule.sliced_k * parts
@@ -207,16 +195,21 @@ class Distribution:
 
 def _held(product: TileMmaOp) -> FragmentType:
     """The part of a product's sums that a warp has."""
-    return Fragments(TileProduct.of(product), schedule_of(product)).fragment("acc")
+    return Tiling(TileProduct.of(product), schedule_of(product)).fragment("acc")
 
 
-class DistributePass(ModulePass):
+class DistributeSums(RewritePattern):
+    """`warp.tile_mma` of a CTA, with all that its sums go through: fragments of each warp."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
+        if not op.part:
+            Distribution(op).rewrite()
+
+
+class DistributePass(PatternPass):
     """Distributes the tiles of a CTA among its warps or warpgroups, as fragments. If `sliced_k` makes groups of warps
     share a K tile, it also adds their sums."""
 
     name = "warp-distribute"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for found in list(op.walk()):
-            if isinstance(found, TileMmaOp) and found.parent is not None and not found.part:
-                Distribution(Chain.of(found)).rewrite()
+    patterns = (DistributeSums,)

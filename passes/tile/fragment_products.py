@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from xdsl.builder import Builder
-from xdsl.context import Context
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import AnyFloat, Float32Type, ModuleOp
-from xdsl.ir import Operation, SSAValue, TypeAttribute
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
-from xdsl.rewriter import InsertPoint
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, Float32Type
+from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
@@ -26,7 +14,6 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
@@ -34,6 +21,7 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.product import along_k
+from ..patterns import PatternPass
 from ..schedule.arrangement import LANES as BY_LANES
 from .fragment_math import constant, mapped
 from .metadata import ScaledProduct, SparseProduct, SparseWarpgroupProduct
@@ -110,8 +98,8 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
 class RegisterProduct(Multiplication):
     """`warp.wgmma` of A in registers and B in shared memory, or of B^T and A^T."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
         self.exchanged = self.tiling.schedule.exchanged
         both = list(zip(self.operands, self.tiles, strict=True))
         (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
@@ -166,62 +154,17 @@ class RegisterProduct(Multiplication):
         return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
 
-# `warp-fragments`: products of tiles in shared memory become products by instructions.
-
-MULTIPLICATIONS: Sequence[type[Multiplication]] = (
-    WarpgroupProduct,
-    RegisterProduct,
-    SparseWarpgroupProduct,
-    ScaledProduct,
-    SparseProduct,
-    GroupedProduct,
-    DenseProduct,
-)
-
-
-@dataclass
-class ProductOfTiles(RewritePattern):
-    """A warp's part of `warp.tile_mma`, multiplied in one way if that is for it."""
-
-    way: type[Multiplication]
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
-        if not op.part or not self.way.multiplies(op):
-            return
-        multiplication = self.way(op)
-        outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
-        warp: Place = {axis: outside.known(at) for axis, at in zip("mnk", op.part, strict=True)}
-        warp = multiplication.counted(_behind(list(warp.values())) or outside, warp)
-        index = outside.at(Builder(InsertPoint.before(op)))
-        factors = (op.a, op.b)
-        rewriter.replace(op, (), [multiplication.multiply(outside, index, warp, op.c)])
-        drop_forms(factors)
-
-
-def _loop_of(op: TileMmaOp) -> Operation:
-    """The loop over K that a product is in, before which its part is known; or the product itself."""
-    parent = op.parent_op()
-    inside = isinstance(parent, scf.ForOp) and not any(at.owner.parent is op.parent for at in op.part)
-    return parent if inside and parent is not None else op
-
-
-def _behind(place: Sequence[Index]) -> IndexBuilder | None:
-    """Where all of a place is known: behind what computes it; None where nothing does."""
-    makers = {at.owner for at in place if not isinstance(at, int) and isinstance(at.owner, Operation)}
-    blocks = {maker.parent for maker in makers}
-    if len(blocks) != 1 or (block := blocks.pop()) is None:
-        return None
-    return IndexBuilder(Builder(InsertPoint.after([op for op in block.ops if op in makers][-1])))
-
-
-class FragmentsPass(ModulePass):
+class FragmentsPass(PatternPass):
     """Multiplies a warp's part of the tiles in shared memory by the instruction that the schedule names. A warp loads
     fragments and multiplies them step by step. A warpgroup multiplies tiles directly in shared memory."""
 
     name = "warp-fragments"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        ways: list[RewritePattern] = [ProductOfTiles(way) for way in MULTIPLICATIONS]
-        patterns = GreedyRewritePatternApplier(ways, dce_enabled=False)
-        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
+    patterns = (
+        WarpgroupProduct,
+        RegisterProduct,
+        SparseWarpgroupProduct,
+        ScaledProduct,
+        SparseProduct,
+        GroupedProduct,
+        DenseProduct,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
@@ -20,9 +21,9 @@ from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ..builder import Index, IndexBuilder
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import block
+from ..linalg.product import Product, block
 from .operands import FragmentProduct, Place, WarpgroupProduct
-from .tiling import Fragments, Tiling, schedule_of
+from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
 
@@ -31,10 +32,13 @@ ROW_TILES = "m16"
 
 
 @dataclass(frozen=True)
-class MetadataWords:
-    """The tiles of the metadata of a sparse A in shared memory: a row of words for 16 rows of A."""
+class MetadataTiles(Generic[ProductT]):
+    """The tiles of the metadata of a sparse A, a row of words for 16 rows of A.
 
-    tiling: Fragments
+    Those for warpgroups are of whole patterns of the swizzle, which begin where stages do.
+    """
+
+    tiling: Tiling[ProductT]
 
     @property
     def span(self) -> int:
@@ -78,37 +82,29 @@ class MetadataWords:
         """Row and column of the words for the element of A at `at`."""
         return at[ROW_TILES], index.mul(index.div(at["k"], self.span), LANES)
 
+    # From memory to shared memory
 
-@dataclass(frozen=True)
-class MetadataTiles(MetadataWords):
-    """The same with the metadata in memory, from where tiles are copied."""
+    def _operand(self: MetadataTiles[Product]) -> MatrixOperand:
+        operand = self.tiling.product.metadata
+        if operand is None:
+            raise ValueError("metadata is copied for a sparse A")
+        return operand
 
-    tiling: Tiling
-    operand: MatrixOperand
+    def shared_type(self: MetadataTiles[Product]) -> MemRefType:
+        operand, (m, _, k) = self._operand(), self.tiling.schedule.cta
+        rows, line = m // METADATA_ROWS, SwizzleAttr(LANES * operand.element.bits // 8)
+        if self.tiling.schedule.together > 1:
+            rows = -(-rows // WARPGROUP_ROWS) * WARPGROUP_ROWS
+        shape = [rows, k // self.span * LANES]
+        return MemRefType(operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
 
-    def shared_type(self) -> MemRefType:
-        m, _, k = self.tiling.schedule.cta
-        shape = [m // METADATA_ROWS, k // self.span * LANES]
-        line = SwizzleAttr(LANES * self.operand.element.bits // 8)
-        return MemRefType(self.operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+    def copy(self: MetadataTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the words of the tile of A whose first element lies at `at` to shared memory."""
-        (rows, columns), (held, words) = self.operand.shape, self.shared_type().get_shape()
+        operand = self._operand()
+        (rows, columns), (held, words) = operand.shape, self.shared_type().get_shape()
         where = index.values(self.words(index, at))
         inside = bounds_attribute(rows % held == 0, columns % words == 0)
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
-
-
-class GroupMetadataTiles(MetadataTiles):
-    """Those for warpgroups, of whole patterns of the swizzle, which begin where stages do."""
-
-    def shared_type(self) -> MemRefType:
-        kind = super().shared_type()
-        rows, words = kind.get_shape()
-        return MemRefType(
-            kind.element_type, [-(-rows // WARPGROUP_ROWS) * WARPGROUP_ROWS, words], kind.layout, kind.memory_space
-        )
+        index.insert(CopyOp(operand.value, where, tile, in_bounds=inside))
 
 
 def sparse_of(op: TileMmaOp) -> SparseOp:
@@ -126,9 +122,9 @@ def sparse_of(op: TileMmaOp) -> SparseOp:
 class SparseProduct(FragmentProduct):
     """`warp.mma`: A is sparse, with metadata that is copied and loaded beside it."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
-        self.metadata = MetadataWords(self.tiling)
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
+        self.metadata = MetadataTiles(self.tiling)
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
@@ -147,9 +143,9 @@ class SparseWarpgroupProduct(WarpgroupProduct):
     """`warp.wgmma` of a sparse A, whose metadata is copied beside it; each lane loads its word of some steps at once,
     before their products begin."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
-        self.metadata = MetadataWords(self.tiling)
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
+        self.metadata = MetadataTiles(self.tiling)
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
@@ -171,12 +167,16 @@ class SparseWarpgroupProduct(WarpgroupProduct):
 
 
 @dataclass(frozen=True)
-class ScaleWords:
-    """The tiles of the scales of one of A and B in shared memory, whose rows run along `axis`: "m" or "n"."""
+class ScaleTiles(Generic[ProductT]):
+    """The tiles of the scales of A or B, of `role` "a" or "b"."""
 
-    tiling: Fragments
+    tiling: Tiling[ProductT]
     role: str
-    axis: str
+
+    @property
+    def axis(self) -> str:
+        """The product's axis along which rows of scales follow each other."""
+        return "m" if self.role == "a" else "n"
 
     @property
     def _scale(self) -> BlockScale:
@@ -202,34 +202,33 @@ class ScaleWords:
         where = index.values([at[self.axis], number])
         return index.insert(LoadOp(tile, where, self.fragment(), swapped=self.role == "b")).fragment
 
+    # From memory to shared memory
 
-@dataclass(frozen=True)
-class ScaleTiles(ScaleWords):
-    """The same with scales in memory, from where tiles are copied."""
+    def _operand(self: ScaleTiles[Product]) -> MatrixOperand:
+        a, b = self.tiling.product.scales
+        return a if self.role == "a" else b
 
-    tiling: Tiling
-    operand: MatrixOperand
-
-    def shared_type(self) -> MemRefType:
+    def shared_type(self: ScaleTiles[Product]) -> MemRefType:
         m, n, k = self.tiling.schedule.cta
         shape = [m if self.axis == "m" else n, k // block(self.tiling.product)]
-        return MemRefType(self.operand.element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
+        return MemRefType(self._operand().element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
 
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+    def copy(self: ScaleTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the scales of the tile of A or B whose first element lies at `at` to shared memory."""
-        (rows, columns), (held, deep) = self.operand.shape, self.shared_type().get_shape()
+        operand = self._operand()
+        (rows, columns), (held, deep) = operand.shape, self.shared_type().get_shape()
         where = index.values([at[self.axis], index.div(at["k"], block(self.tiling.product))])
         within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
         inside = bounds_attribute(within, columns % deep == 0)
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
+        index.insert(CopyOp(operand.value, where, tile, in_bounds=inside))
 
 
 class ScaledProduct(FragmentProduct):
     """`warp.mma` with scales: a step loads the next words of them when it comes to their first."""
 
-    def __init__(self, op: TileMmaOp) -> None:
-        super().__init__(op)
-        self.scales = (ScaleWords(self.tiling, "a", "m"), ScaleWords(self.tiling, "b", "n"))
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
+        self.scales = (ScaleTiles(self.tiling, "a"), ScaleTiles(self.tiling, "b"))
         self._loaded: dict[int, list[SSAValue]] = {}
 
     @staticmethod

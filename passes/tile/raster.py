@@ -41,7 +41,7 @@ class KTurns(NamedTuple):
     sizes: tuple[Index, ...]
 
     @staticmethod
-    def of(index: IndexBuilder, tiling: Tiling) -> KTurns:
+    def of(index: IndexBuilder, tiling: Tiling[Product]) -> KTurns:
         product, depth = tiling.product, tiling.schedule.cta[2]
         a = product.a
         k = index.dim(a.value, a.loops[1]) if _unknown(a, a.loops[1]) else product.k
@@ -165,7 +165,7 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
 
 
-def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -> Index:
+def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start: Index) -> Index:
     """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
     last = tiling.last_start(axis)
     return start if last is None else index.minimum(start, last)

@@ -12,18 +12,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, UnitAttr, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Block, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -35,16 +27,17 @@ from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import SparseOp, form_of, of_form
+from ...dialect.warp.operands import SparseOp, drop_forms, form_of, of_form
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
-from ..linalg.product import read
+from ..linalg.product import Product, read
+from ..patterns import PatternPass
 from ..schedule.defaults import adds_last
 from ..schedule.needs import group_scale_tile
 from .fragment_math import number_of
-from .metadata import GroupMetadataTiles, MetadataTiles, ScaleTiles
+from .metadata import MetadataTiles, ScaleTiles
 from .operands import CHUNK, OperandTiles, copies_done
 from .raster import KTurns, drop_unused
 from .store_epilogue import placed
@@ -63,26 +56,21 @@ class CopiedTiles(Protocol):
         ...
 
 
-def copied(tiling: Tiling) -> Sequence[CopiedTiles]:
+def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
     """What is copied to shared memory: A and B, then the metadata of a sparse A, or the scales of both."""
     product = tiling.product
-    tiles: list[CopiedTiles] = [
-        OperandTiles(tiling, product.a, "a", "mk"),
-        OperandTiles(tiling, product.b, "b", "kn"),
-    ]
+    tiles: list[CopiedTiles] = [OperandTiles(tiling, "a"), OperandTiles(tiling, "b")]
     if product.metadata is not None:
-        kind = GroupMetadataTiles if tiling.schedule.together > 1 else MetadataTiles
-        tiles.append(kind(tiling, product.metadata))
-    return [
-        *tiles,
-        *(ScaleTiles(tiling, role, axis, o) for o, role, axis in zip(product.scales, "ab", "mn", strict=False)),
-    ]
+        tiles.append(MetadataTiles(tiling))
+    if product.scales:
+        tiles += [ScaleTiles(tiling, "a"), ScaleTiles(tiling, "b")]
+    return tiles
 
 
 class StageBuilder:
     """Builds what a CTA does for its tile of a product."""
 
-    def __init__(self, tiling: Tiling, index: IndexBuilder) -> None:
+    def __init__(self, tiling: Tiling[Product], index: IndexBuilder) -> None:
         self.tiling, self.index, self.product = tiling, index, tiling.product
         self.last = adds_last(self.product, tiling.schedule)
         at = self.product.op.tile
@@ -196,17 +184,23 @@ class StageProduct(RewritePattern):
             drop_unused(operands)
 
 
-class StagePass(ModulePass):
+class StageAttention(RewritePattern):
+    """`warp.attention` of the rows of one CTA: a loop over tiles of K and V."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            from .attention import AttentionBuilder  # with operations that a product does not need
+
+            AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            scores = op.scores
+            rewriter.erase(op)
+            drop_forms([scores])
+
+
+class StagePass(PatternPass):
     """Makes a loop over K for the tile of a CTA. In each step, the CTA copies a K tile of each operand to shared memory
     and multiplies them. After the loop it stores the sums to D. For attention it makes a loop over K and V."""
 
     name = "warp-stage"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        stages: list[RewritePattern] = [StageProduct()]
-        if any(isinstance(found, AttentionOp) for found in op.walk()):
-            from .attention import StageAttention  # with operations that a product does not need
-
-            stages.append(StageAttention())
-        patterns = GreedyRewritePatternApplier(stages, dce_enabled=False)
-        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
+    patterns = StageProduct, StageAttention

@@ -372,9 +372,9 @@ class ConvertWarpToPtxPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(isinstance(each, MakeRingOp) for each in op.walk()):
-            from ..pipelining.ring import synchronise
+            from ..pipelining.ring import SynchronisePass
 
-            synchronise(op)
+            SynchronisePass().apply(ctx, op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         left = next((o for o in op.walk() if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)

@@ -264,8 +264,8 @@ def _checked(launch: KernelRun, names: str | Sequence[str]) -> Stats:
     try:
         stats = run(replace(launch, observer=Observers((checks, *others))))
     except InterpreterError as fault:
-        raise checks.findings.error(fault) or fault from fault
-    error = checks.findings.error()
+        raise checks.error(fault) or fault from fault
+    error = checks.error()
     if error is not None:
         raise error
     return replace(stats, notes=checks.findings.notes())

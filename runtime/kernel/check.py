@@ -63,7 +63,7 @@ def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
 @dataclass(frozen=True)
 class Checked:
     """What came of a check: `unmodelled` counts instructions that PTX has and that were not looked at; `notes` are no
-    errors, but what ptxas makes otherwise than the text says."""
+    errors: what ptxas makes otherwise than the text says, and a version newer than the rows."""
 
     diagnostics: list[Diagnostic]
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic])

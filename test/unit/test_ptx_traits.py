@@ -74,7 +74,10 @@ def answers(known: Traits) -> set[str]:
         ("tensormap.replace.tile.rank.global.b1024.b32", "has_address writes_memory"),
         ("multimem.ld_reduce.add.f32", "has_address between_ctas"),
         ("nanosleep.u32", "observes_others"),
-        ("tcgen05.alloc.cta_group::1.sync.aligned.b32", "aligned takes_whole_warps"),
+        ("tcgen05.alloc.cta_group::1.sync.aligned.b32", "has_address writes_memory aligned takes_whole_warps"),
+        ("tcgen05.ld.sync.aligned.32x32b.x1.b32", "aligned takes_whole_warps"),
+        ("tcgen05.mma.cta_group::1.kind::f16", "asynchronous"),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64", "has_address on_mbarrier"),
     ],
 )  # fmt: skip
 def test_instructions_do_what_they_say(opcode: str, expected: str) -> None:

@@ -419,20 +419,23 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     region: Any = import_module("warploom.runtime.torch.region")
     enqueued: list[Any] = []
 
-    class Recorded:
-        def __init__(self, gpu: Any, ptx: str, functions: Any, plan: Any, values: Any) -> None:
-            self.gpu, self.launches, self.values = gpu, plan.launches, values
+    def recorded(gpu: Any, ptx: str, functions: Any, launches: Any, values: Any) -> Any:
+        made = SimpleNamespace(gpu=gpu, launches=launches, values=values)
+        return lambda addresses, stream: enqueued.append((made, addresses, stream))
 
-        def __call__(self, stream: int) -> None:
-            enqueued.append((self, stream))
-
-    monkeypatch.setattr("warploom.runtime.cuda.launch.Prepared", Recorded)
+    monkeypatch.setattr("warploom.runtime.cuda.launches.launches_of", recorded)
     monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: ordinal)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=42))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 42 + device, raising=False)
     monkeypatch.setattr(region, "RUNNERS", {"cpu": region.RUNNERS["cuda"]})
-    Compiled(lambda a, b: a @ b, schedule={"split_k": 2}).call(drawn(16, 128), drawn(128, 8))
-    ((prepared, stream),) = enqueued
+    compiled = Compiled(lambda a, b: a @ b, schedule={"split_k": 2})
+    pair = drawn(16, 128), drawn(128, 8)
+    results = [compiled.call(*pair) for _ in range(2)]
+    (prepared, addresses, stream), (same, others, _) = enqueued
+    assert same is prepared
+    assert [x[:3] for x in (addresses, others)] == [[t.data_ptr() for t in (*pair, out)] for out in results]
+    assert len(others) == len(addresses)
     assert (prepared.gpu, stream) == (0, 42)
+    assert addresses == [value.address for value in prepared.values]
     scratch = [value.owner for value in prepared.values[3:]]
     assert scratch
     assert all(tensor.dtype == torch.uint8 for tensor in scratch)

@@ -25,7 +25,14 @@ from ..text.syntax import (
 )
 from ..types import REGISTER_BITS, compatible
 from ..verifier import TargetContext, check
-from .declarations import Declarations, address_problems, directive_problems, module_problems, pragma_problems
+from .declarations import (
+    Declarations,
+    address_problems,
+    directive_problems,
+    module_problems,
+    pragma_problems,
+    version_notes,
+)
 from .names import Names, Values
 from .uses import Uses, repairs
 
@@ -153,6 +160,7 @@ class Checker:
 
     def notes(self) -> Iterator[Diagnostic]:
         """What is no error, and what ptxas makes otherwise than the text says."""
+        yield from _placed(version_notes(self.module))
         for item in self.module.items:
             for instruction, text in repairs(item) if isinstance(item, Function) else ():
                 yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")

@@ -149,6 +149,10 @@ _FLOATING_ROWS = (
     row("rsqrt.approx.FTZ{ftz}.T{f64}", "d:T, a:T", "9.7.3.17", ptx=(4, 0), sm=20),
     row("sin.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.18", ptx=(1, 4)),
     row("cos.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.19", ptx=(1, 4)),
+    *(
+        row(f"{root}.approx.UNIT{{2pi}}.FTZ{{ftz}}.T{{f32}}", "d:T, a:T", f"9.7.3.{section}", ptx=(9, 5))
+        for root, section in (("sin", 18), ("cos", 19))
+    ),
     row("lg2.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.20", ptx=(1, 4)),
     row("ex2.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.21", ptx=(1, 4)),
     row("tanh.approx.T{f32}", "d:T, a:T", "9.7.3.22", ptx=(7, 0), sm=75),

@@ -23,7 +23,7 @@ from ....dialect.ptx.text.syntax import (
     Variable,
     statements,
 )
-from ....dialect.ptx.traits import Traits, traits
+from ....dialect.ptx.traits import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.types import REGISTER_BITS
 from ...base.launch import Dim3
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
@@ -106,6 +106,11 @@ class DecodedKernel:
     def has_warpgroups(self) -> bool:
         """Whether there are instructions of warpgroups."""
         return any(d.row.root == OF_WARPGROUPS for d in self.code)
+
+    @property
+    def has_tensor_memory(self) -> bool:
+        """Whether there are instructions on tensor memory."""
+        return any(d.row.root == TENSOR_CORES for d in self.code)
 
     def finding(
         self,
@@ -426,7 +431,7 @@ class Observer(Events):
         """All threads of the batch have ended."""
 
 
-_EVENTS = ("access", "come", "join", "meet", "arrive", "passed", "land")
+_EVENTS = ("access", "come", "join", "meet", "arrive", "defer", "count", "passed", "land")
 
 
 class Observers(Observer):
@@ -473,8 +478,8 @@ def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | N
     if len(some) < 2:
         return some[0] if some else None
 
-    def call(*told: object) -> None:
+    def call(*told: object, **named: object) -> None:
         for one in some:
-            one(*told)
+            one(*told, **named)
 
     return call

@@ -223,7 +223,7 @@ def _approximation(root: str, format: _Format) -> ArrayFunction | None:
 def approximate(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Functions the ISA defines up to a bound."""
     format = _Format(bound)
-    if known := _approximation(ctx.row.root, format):
+    if known := _approximation(".".join(filter(None, (ctx.row.root, bound.get("UNIT")))), format):
         return format.on_words(known)
     return format.on_values(lambda x: 1.0 / np.sqrt(x))
 

@@ -8,7 +8,7 @@ by name; the kernel runs on to its end, and all findings are reported together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ...base.errors import ArgumentError
 from ..machine.kernel import Observer, Observers
@@ -21,6 +21,10 @@ from .warpgroups import WarpgroupRegisters
 from .wmma_fragments import WmmaFragments
 from .writers import GlobalProxies, GlobalWriters, TensorMaps
 
+if TYPE_CHECKING:
+    from ..machine.memory import InterpreterError
+    from .orders import Orders
+
 CHECKS = {
     "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
     "orders; data of copies that nobody has waited for; what wgmma and stores of copies still read, or cannot see yet",
@@ -32,27 +36,30 @@ CHECKS = {
     "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
 }
 """What each check looks for."""
+ALL_ORDERS = "all-orders"
+"""Named among checks, it makes that of races, and looks for orders of warps that decide otherwise than this run."""
 STRICT = "strict"
 """Named among checks, it makes errors of notes; alone, of those of all checks."""
 
 
 def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The checks that names mean: one, several (in one string, with commas between), or "all"; and "strict" behind them
-    if it is named. The beginning of a name will do.
+    """The checks that names mean: one, several (in one string, with commas between), or "all"; "all-orders" and
+    "strict" behind them if they are named. The beginning of a name will do.
 
     Raises:
         ArgumentError: for a name that means no check, or several.
     """
+    every = (*CHECKS, ALL_ORDERS, STRICT)
     if not isinstance(cast("object", names), str | Sequence):
-        raise ArgumentError(f"expected checks among {', '.join((*CHECKS, STRICT))} and all, got {names!r}")
+        raise ArgumentError(f"expected checks among {', '.join(every)} and all, got {names!r}")
     words = names.split(",") if isinstance(names, str) else names
     found: list[str] = []
     for word in words:
-        fits = list(CHECKS) if word == "all" else [n for n in (*CHECKS, STRICT) if word and n.startswith(word)]
+        fits = list(CHECKS) if word == "all" else [n for n in every if word and n.startswith(word)]
         if not fits or (len(fits) > 1 and word != "all"):
-            raise ArgumentError(f"expected checks among {', '.join((*CHECKS, STRICT))} and all, got '{word}'")
+            raise ArgumentError(f"expected checks among {', '.join(every)} and all, got '{word}'")
         found += fits
-    checks = [name for name in dict.fromkeys(found) if name != STRICT]
+    checks = [name for name in every if name in found and name != STRICT]
     return (*(checks or CHECKS), STRICT) if STRICT in found else tuple(checks)
 
 
@@ -66,10 +73,11 @@ class CheckObserver(Observers):
         registers = UninitialisedRegisters(self.findings) if "uninitialised" in wanted else None
         if registers is not None:
             members.append(registers)
-        if "races" in wanted or registers is not None:
-            shared = SharedMemory(self.findings, "races" in wanted, registers)
+        races = "races" in wanted or ALL_ORDERS in wanted
+        if races or registers is not None:
+            shared = SharedMemory(self.findings, races, registers)
             members.append(shared)
-            if "races" in wanted:
+            if races:
                 writers = GlobalWriters(self.findings, shared)
                 members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
                 members += (
@@ -83,7 +91,20 @@ class CheckObserver(Observers):
             members.append(WmmaFragments(self.findings))
         if "wgmma" in wanted:
             members.append(WarpgroupRegisters(self.findings))
+        self._orders: Orders | None = None
+        if ALL_ORDERS in wanted:
+            from .flags import Flags
+            from .orders import Orders
+
+            self._orders = Orders(self.findings)
+            members += (self._orders, Flags(self.findings))
         super().__init__(members)
 
+    def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
+        """What to raise at the end, as `Findings.error` says. With all orders, deadlocks are explained."""
+        if last is not None and self._orders is not None:
+            self._orders.explain(last)
+        return self.findings.error(last)
 
-__all__ = ["CHECKS", "STRICT", "CheckError", "CheckObserver", "chosen"]
+
+__all__ = ["ALL_ORDERS", "CHECKS", "STRICT", "CheckError", "CheckObserver", "chosen"]
