@@ -25,13 +25,12 @@ VARIANTS = 2
 """Of a qualifier that must stand and that none of the words is, so many are proposed."""
 
 
-def nearest_spellings(opcode: str, rows: Sequence[PatternRow], count: int) -> tuple[str, ...]:
-    """Spellings of the rows, best first."""
+def _likely(opcode: str, rows: Sequence[PatternRow]) -> Iterable[str]:
+    """Spellings of the rows that have most of the words of an opcode."""
     words = opcode.split(".")
     wanted = frozenset(words)
-    likely = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
-    found = dict.fromkeys(spelling for row in likely for spelling in _proposed(row.spelling, words))
-    return tuple(sorted(found, key=lambda spelling: _distance(spelling.split("."), words))[:count])
+    ranked = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
+    return dict.fromkeys(spelling for row in ranked for spelling in _proposed(row.spelling, words))
 
 
 @lru_cache(4096)
@@ -169,11 +168,11 @@ def canonical(opcode: str) -> str:
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
     root = opcode.partition(".")[0]
-    if root in families.ROOTS:
-        return families.nearest(opcode, count)
     if root not in roots():
         return nearest_roots(root, roots(), count)
-    return nearest_spellings(opcode, _by_root()[root], count)
+    proposed = families.likely(opcode) if root in families.ROOTS else _likely(opcode, _by_root()[root])
+    words = opcode.split(".")
+    return tuple(sorted(proposed, key=lambda spelling: _distance(spelling.split("."), words))[:count])
 
 
 # Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
