@@ -25,9 +25,11 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import CopyOp, PackOp
-from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, register_bytes, together, words_of
+from ...dialect.warp.matrices import register_bytes, together, words_of
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.wmma import OpaqueType
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
@@ -63,6 +65,11 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
+    if isinstance(op.fragment.type, OpaqueType):
+        from .products import load_opaque
+
+        load_opaque(lowering, op, op.fragment.type)
+        return
     kind = fragment_of(op.fragment)
     if op.order:
         _load_registers(lowering, op)
@@ -113,6 +120,11 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
+    if isinstance(op.fragment.type, OpaqueType):
+        from .products import store_opaque
+
+        store_opaque(lowering, op, op.fragment.type)
+        return
     if op.order:
         _store_registers(lowering, op)
         return
