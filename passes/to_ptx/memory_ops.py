@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import i8
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
@@ -142,18 +142,9 @@ STAGED = 3
 """Indices of a tile that has stages: the stage, the row, the column."""
 
 
-def shared_place(
-    lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
-) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
-    """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
-    tile, found = lowering.tile(op, memory), lowering.indices(indices)
-    stage, row, column = found if len(found) == 3 else (0, *found)
-    return tile, (stage, row, lowering.whole_bytes(op, column, tile.packed))
-
-
 def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
     """Reads a fragment from a tile: matrices by `ldmatrix`, or each lane its own elements."""
-    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    tile, place = lowering.shared_place(op, op.memory, op.indices)
     into, swapped = lowering.result(op.fragment), op.swapped is not None
     if op.move is not None:
         _check_chunks(op, "ldmatrix reads", tile, place[2])
@@ -173,7 +164,7 @@ def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> No
 
 def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     """Writes a fragment to a tile: matrices by `stmatrix`, or each lane its own elements."""
-    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    tile, place = lowering.shared_place(op, op.memory, op.indices)
     kind = fragment_of(op.fragment)
     if op.move is not None:
         _check_chunks(op, "stmatrix writes", tile, place[2])
@@ -308,7 +299,7 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
 
 
 def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
-    tile, (stage, row, column) = shared_place(lowering, op, op.memory, op.indices)
+    tile, (stage, row, column) = lowering.shared_place(op, op.memory, op.indices)
     layout = kind.layout.data
     warps, holder = layout.threads // LANES, lowering.addressing.holder(layout, lowering.lane)
     warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0

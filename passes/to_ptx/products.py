@@ -25,7 +25,6 @@ from ..diagnostics import fail
 from .emitter import WARP, At, VirtualRegister, divisor_of
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .memory_ops import shared_place
 
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
@@ -126,7 +125,7 @@ def _descriptor(
     lowering: KernelLowering, op: WgmmaOp, memory: SSAValue, indices: Sequence[SSAValue], *, along_mn: bool
 ) -> VirtualRegister:
     """The matrix descriptor of the operand that begins where indices say."""
-    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
+    tile, (stage, row, column) = lowering.shared_place(op, memory, indices)
     how = descriptor_of(memory_of(memory), mn_major=along_mn)
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
