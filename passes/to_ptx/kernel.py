@@ -229,6 +229,14 @@ class KernelLowering:
             fail(op, f"expected a tile allocated in shared memory, got {value.type}")
         return found
 
+    def shared_place(
+        self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
+    ) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
+        """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
+        tile, (*stages, row, column) = self.tile(op, memory), self.indices(indices)
+        stage = stages[0] if stages else 0
+        return tile, (stage, row, self.whole_bytes(op, column, tile.packed))
+
     def result(self, value: SSAValue, *, in_place: bool = False) -> Fragment:
         """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free, or
         read by what makes it `in_place`."""
