@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins index docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check

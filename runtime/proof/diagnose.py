@@ -52,6 +52,8 @@ class Search:
         from .field import PRIMES
 
         self.modulus, end = PRIMES[0], time.monotonic() + SECONDS
+        if dependence := self._dependence():
+            return dependence
         for _ in range(ROUNDS):
             if time.monotonic() > end:
                 break
@@ -63,7 +65,7 @@ class Search:
                 return self._words(places)
             if not self._halve():
                 break
-        return self._dependence()
+        return ""
 
     def _difference(self, factors: tuple[Numbers | None, ...]) -> int:
         got, wanted = self.evaluate(Changed(factors, tuple(self.zeros)))

@@ -169,7 +169,7 @@ def _gather(planes: Array, array: Array) -> Array:
 @dataclass(frozen=True)
 class Question:
     """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
-    those that both fill before they read them."""
+    those that both fill before they read them. `explain` says whether to look for what the first difference lacks."""
 
     names: Sequence[str]
     arrays: Sequence[Array]
@@ -178,6 +178,7 @@ class Question:
     left: Side
     right: Side
     seed: int = 0
+    explain: bool = True
 
     def decide(self) -> Proof:
         """Proves or refutes that both sides leave the same in the arrays."""
@@ -191,7 +192,7 @@ class Question:
             bad = np.argwhere(got[i] != wanted[i])
             if bad.size:
                 index = tuple(int(n) for n in bad[0])
-                reason = "" if differences else self._reason(i, index)
+                reason = "" if differences or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)

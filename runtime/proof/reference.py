@@ -37,8 +37,8 @@ CHUNK = 1 << 19
 
 
 class Elements(NamedTuple):
-    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each is
-    computed from, 0 for constants; `function` says whether a function of `math` is on the way."""
+    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each
+    is computed from, None for constants; `function` says whether a function of `math` is on the way."""
 
     numbers: Numbers
     shown: Array
@@ -260,7 +260,7 @@ class FieldEvaluation(Evaluation):
         if op.name in COMPUTED:
             return COMPUTED[op.name](*operands)
         if op.name in SAME:
-            return operands[0]
+            return _rounded(op, operands[0])
         if op.name in UNSIGNED:
             kind = op.operands[0].type
             bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
@@ -314,6 +314,12 @@ class FieldEvaluation(Evaluation):
     def _joined(self, how: Combination, old: Elements, terms: Elements) -> Array:
         made = COMPUTED[how.by.name](old, terms)
         return self._kept(made, made.shown.shape)
+
+
+def _rounded(op: Operation, made: Elements) -> Elements:
+    """A number converted: in the run it is rounded."""
+    kind = str(op.results[0].type)
+    return made._replace(shown=rounded(made.shown, DTYPES[kind])) if op.name == "arith.truncf" else made
 
 
 def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
