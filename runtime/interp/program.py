@@ -262,7 +262,7 @@ def _checked(launch: KernelRun, names: str | Sequence[str]) -> Stats:
     checks = CheckObserver(names)
     others = () if launch.observer is None else (launch.observer,)
     try:
-        stats = run(replace(launch, observer=Observers((*others, checks))))
+        stats = run(replace(launch, observer=Observers((checks, *others))))
     except InterpreterError as fault:
         raise checks.findings.error(fault) or fault from fault
     error = checks.findings.error()

@@ -65,29 +65,21 @@ class Product:
         if self.row.root != "wgmma":
             self._execute([lambda step=step: step(sel) for step in self.steps], lambda: self.own(sel))
             return
-        mirror = self.shadow.mirror
+        self._issue(sel)
+
+    def _issue(self, sel: Selection) -> None:
+        """The products of warpgroups are executed when they are waited for: these before those of the machine, which
+        are issued next."""
+        mirror, groups = self.shadow.mirror, self.shadow.state.warpgroups
         mirror.run(self.steps, sel, self.operands.control)
-        planes = [plane.warpgroups.executes.pop(0) for plane in mirror.planes]  # pyright: ignore[reportAttributeAccessIssue]
-
-        def begun(execute: Callable[[Array], None]) -> Callable[[Array], None]:
-            mine = self._issued(sel)
-
-            def both(done: Array) -> None:
-                self._execute([lambda run=run: run(done) for run in planes], lambda: mine(done))
-                execute(done)
-
-            return both
-
-        mirror.products.begun = begun
-
-    def _issued(self, sel: Selection) -> Callable[[Array], None]:
-        """What the machine's own instruction is to execute, with the arithmetic of the fields."""
-        taken: list[Callable[[Array], None]] = []
-        products = self.shadow.mirror.products
-        products.begun = lambda execute: taken.append(execute) or (lambda done: None)
+        issued = [plane.issued.pop() for plane in mirror.products]
         self.own(sel)
-        products.pending.pop()
-        return taken[0]
+        own = groups.pending.pop().execute
+
+        def execute(done: Array) -> None:
+            self._execute([lambda run=run: run(done) for _, run in issued], lambda: own(done))
+
+        groups.issue(issued[0][0], execute)
 
     def _execute(self, planes: Sequence[Callable[[], object]], own: Callable[[], object]) -> None:
         shadow, mirror = self.shadow, self.shadow.mirror
