@@ -82,6 +82,11 @@ pins: $(TESTABLE)
 	$(BIN)/python test/pins.py --jobs $(JOBS)
 	$(BIN)/python test/pins.py --words --jobs $(JOBS)
 
+# every pinned kernel computes its function for all inputs, and mutants of some are told from them: an hour
+proofs: $(TESTABLE)
+	$(BIN)/python test/proofs.py
+	$(BIN)/python test/prove_mutants.py --count 100
+
 # kernels of CUDA, Triton and CuTe, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
 corpus: $(TESTABLE) build/corpus/.installed build/cute/.installed
 	$(CORPUS)/python test/corpus/cuda_ptx.py --nvcc "$$($(CORPUS)/python test/corpus/compiler.py)"
