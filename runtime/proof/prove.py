@@ -155,5 +155,5 @@ def _between(
     names, given = list(arrays), list(arrays.values())
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
-    sides = (of_launches(side.run(names, max_steps), side.module.target) for side in (left, right))
-    return Question(names, given, outputs, frozenset(), *sides, *how).decide()
+    one, other = (of_launches(side.run(names, max_steps), side.module.target) for side in (left, right))
+    return Question(names, given, outputs, frozenset(), one, other, *how).decide()

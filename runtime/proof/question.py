@@ -22,9 +22,9 @@ from .diagnose import Changed, Search
 from .functions import Functions
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
-from .rules import elements
 from .shadow import Shadow
 from .values import PLANES, Table, codes_of, planes_of
+from .words import elements
 
 PROVEN, REFUTED, UNDECIDED = "proven", "refuted", "undecided"
 
@@ -150,9 +150,10 @@ def _copied(array: Array) -> Array:
 
 def _offsets(array: Array) -> Array:
     """The first byte of each element."""
-    found = np.zeros(array.shape, np.int64)
+    found: Array = np.zeros(array.shape, np.int64)
     for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        found += (np.arange(size) * stride).reshape([-1 if a == axis else 1 for a in range(array.ndim)])
+        along = np.arange(size, dtype=np.int64) * stride
+        found = found + along.reshape([-1 if other == axis else 1 for other in range(array.ndim)])
     return found
 
 
