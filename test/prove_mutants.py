@@ -42,7 +42,7 @@ func.func @softmax(%X: memref<9x72xf32>, %Y: memref<9x72xf32>) {
 """
 SOURCES = {"product": (PRODUCT, {"target": "sm_80", "cta": "16,16,16", "warp": "16,16", "stages": "2"}),
            "softmax": (SOFTMAX, {"target": "sm_80"})}  # fmt: skip
-STEPS = 40_000
+STEPS = 5_000
 
 _STATEMENT = re.compile(r"^\s+(@!?%\w+ )?[a-z][\w.:]* [^;]*;$")
 _SWAPS = (("add.", "sub."), ("max.", "min."), (".trans", ""), ("setp.lt", "setp.le"), ("setp.ge", "setp.gt"),

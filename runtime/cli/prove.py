@@ -136,7 +136,7 @@ def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Pro
     named: dict[str, Array] = {}
     for number, text in enumerate(args.inputs):
         bound = binding(text)
-        made = kernel_argument(bound.value, args.seed, number)
+        made = None if bound.name is None else kernel_argument(bound.value, args.seed, number)
         if bound.name is None or not hasattr(made, "dtype"):
             raise ArgumentError(f"--in: expected NAME=WORD:TYPE:SIZES, such as A=random:f16:64x64, got '{text}'")
         named[bound.name] = made  # pyright: ignore[reportArgumentType]
