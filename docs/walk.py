@@ -138,8 +138,8 @@ multiplies them, step by step along K. `warp-epilogue` expands the store of the 
             WARPS.level("warp-epilogue"),
             [
                 "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
-                "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", r"warp\.mma ", "warp.ldmatrix", "warp.ldmatrix",
-                r"warp\.mma ", "gpu.barrier", "scf.yield", "warp.store",
+                "gpu.barrier", "warp.load", "warp.load", r"warp\.mma ", "warp.load", "warp.load", r"warp\.mma ",
+                "gpu.barrier", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
@@ -158,7 +158,8 @@ Three passes rewrite the launch and the loops around the products if the schedul
 
 The kernel is also correct without these passes. If a pass cannot do what the schedule asks for, it writes a remark. Two
 more passes change nothing here: `warp-fp8-as-f16`, which multiplies 8-bit floats as f16, and `warp-specialise`.
-`gpu-kernel-outlining`, the second pass of the pipeline, makes kernels of the bodies of `gpu.launch`.
+`gpu-kernel-outlining`, the second pass of the pipeline, makes kernels of the bodies of `gpu.launch`. After the last one,
+`convert-warp-to-nvvm` can make [operations of upstream's `nvvm` and `llvm`](interop.md) of the PTX.
 
 ### 6. Copies ahead of products: `warp-pipeline`, `warp-synchronise`
 
@@ -174,9 +175,9 @@ pass does not change a loop.
             WARPS.level("warp-pipeline"),
             [
                 "memref.alloc", "memref.alloc", "make_ring", r"warp\.copy.*async", "producer_commit", "consumer_wait",
-                "warp.ldmatrix", "warp.ldmatrix", "scf.for", "warp.ldmatrix", "warp.ldmatrix",
+                "warp.load", "warp.load", "scf.for", "warp.load", "warp.load",
                 r"warp\.copy.*async", r"warp\.copy.*async", "producer_commit", r"warp\.mma ", "consumer_wait",
-                "warp.ldmatrix", r"warp\.mma ", "scf.yield", "warp.store",
+                "warp.load", r"warp\.mma ", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
@@ -221,7 +222,7 @@ loop consists mostly of loads, copies and products.
             WARPS.ptx(),
             [
                 r"\.version", r"\.target", r"\.entry", r"\.param", "// schedule", r"// warp.copy", "cp.async.cg",
-                "commit_group", "wait_group", "bar.sync", "loop_1:", "// warp.ldmatrix", "ldmatrix", "// warp.mma",
+                "commit_group", "wait_group", "bar.sync", "loop_1:", "// warp.load", "ldmatrix", "// warp.mma",
                 "mma.sync", "bra", "// warp.store", "st.global", "ret;",
             ],
         ),

@@ -114,10 +114,9 @@ class Search:
 
     def _halve(self) -> bool:
         """Sets half of the elements that are left of the inputs to zero, so that a difference is left."""
-        for i in self.generator.permutation(len(self.shapes)).tolist():
-            zero = self.zeros[i]
-            if zero is None:
-                continue
+        order = [zero for zero in self.zeros if zero is not None]
+        self.generator.shuffle(order)  # pyright: ignore[reportArgumentType]
+        for zero in order:
             flat: Array = zero.reshape(-1)
             left: Array = np.flatnonzero(~flat)
             if left.size < 2:

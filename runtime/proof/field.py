@@ -141,7 +141,8 @@ def total(a: Numbers) -> Numbers:
     """Sums along the last axis, which is cut into parts whose sums fit."""
     part: Array = a.residues
     while part.shape[-1] > 1:
-        part = np.add.reduceat(part, np.arange(0, part.shape[-1], 1 << 20), axis=-1)
+        cuts = np.arange(0, int(part.shape[-1]), 1 << 20)
+        part = np.add.reduceat(part, cuts, axis=-1)
         part %= moduli(part)
     found = part[..., 0] if part.shape[-1] else np.zeros(part.shape[:-1], np.uint64)
     return Numbers(found, np.logical_and.reduce(a.exact, axis=-1))
