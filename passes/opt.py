@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass, PassPipeline, get_pass_option_infos
 from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern, attr_type_rewrite_pattern
@@ -39,7 +39,7 @@ from . import collector
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
-from .universe import WARPLOOM_UNIVERSE, known_universe, parse_mlir
+from .universe import LAYOUT, NAMES, WARPLOOM_UNIVERSE, known_universe, parse_mlir
 
 # What `warploom-opt --help-schedule` prints: every field of a schedule, part by part.
 
@@ -81,9 +81,6 @@ def _kind(field: ScheduleField) -> str:
 # shared memory is printed without its swizzle; the operation that makes it says it: `warp.layout =
 # #warp.swizzle<128>`.
 
-LAYOUT = "warp.layout"
-"""On an operation: the layout of the tile that it makes."""
-
 
 @dataclass
 class _WithoutSwizzle(TypeConversionPattern):
@@ -110,6 +107,8 @@ class UpstreamTarget(Target):
                     op.attributes[LAYOUT] = result.type.layout
             if isinstance(op, gpu.FuncOp) and op.kernel is not None:
                 op.attributes["gpu.kernel"] = op.kernel  # which MLIR has as an attribute, not as a property
+                names = [StringAttr(argument.name_hint or "") for argument in op.body.blocks[0].args]
+                op.attributes[NAMES] = ArrayAttr(names)
         PatternRewriteWalker(_WithoutSwizzle(recursive=True)).rewrite_module(plain)
         Printer(output, print_generic_format=True).print_op(plain)
         output.write("\n")
