@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from xdsl.builder import Builder
@@ -39,6 +39,19 @@ class IndexBuilder:
         """Inserts an operation at the insertion point."""
         self.builder.insert(op)
         return op
+
+    def again(self, value: SSAValue, known: dict[SSAValue, SSAValue], inside: Callable[[Operation], bool]) -> SSAValue:
+        """A value computed again at the insertion point.
+
+        Operations that are `inside` are cloned, on what `known` has in the place of their operands, and what they make
+        is added to it. What others make stays as it is.
+        """
+        op = value.owner
+        if value in known or not isinstance(op, Operation) or not inside(op):
+            return known.get(value, value)
+        new = self.insert(op.clone({operand: self.again(operand, known, inside) for operand in op.operands}))
+        known.update(zip(op.results, new.results, strict=True))
+        return known[value]
 
     def value(self, index: Index) -> SSAValue:
         """The index as an SSA value."""

@@ -65,7 +65,14 @@ NAMES = "warp.names"
 
 # What the compiler knows, and how text becomes a module; the driver and the Python API share both.
 
-OWN = {"arith": ARITH, "gpu": GPU, "linalg": LINALG, "llvm": LLVM, "memref": MEMREF}
+
+def _builtin() -> Dialect:
+    from ..dialect.mlir.builtin import builtin
+
+    return builtin()
+
+
+OWN = {"arith": ARITH, "builtin": _builtin, "gpu": GPU, "linalg": LINALG, "llvm": LLVM, "memref": MEMREF}
 """The dialects that stand in place of xDSL's of these names."""
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .kernel.kernel import Kernel
     from .kernel.module import PtxModule, load_ptx
     from .lookup.explain import explain
+    from .proof.prove import KernelLaunch, prove
+    from .proof.question import Proof
     from .torch.backend import warploom as torch_backend
     from .torch.importer import torch_to_linalg
     from .torch.operators import torch_operators
@@ -52,11 +54,13 @@ __all__ = [
     "Diagnostic",
     "HostError",
     "Kernel",
+    "KernelLaunch",
     "LaunchReport",
     "LaunchTrace",
     "MatrixDescriptor",
     "PixelBox",
     "Problem",
+    "Proof",
     "PtxModule",
     "Struct",
     "TensorMap",
@@ -71,6 +75,7 @@ __all__ = [
     "explain",
     "load_kernels",
     "load_ptx",
+    "prove",
     "prune",
 ]
 

@@ -13,7 +13,6 @@ import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
 
@@ -60,7 +59,7 @@ def passes(order: str) -> dict[str, tuple[str, str]]:
         if isinstance(kind, type)
         and issubclass(kind, ModulePass)
         and kind.__module__ == module.__name__
-        and not isabstract(kind)
+        and isinstance(getattr(kind, "name", None), str)
     }
     names = [spec.partition("{")[0] for spec in order.split(",")]
     return {name: own[name] for name in [*names, *sorted(own.keys() - {*names})]}

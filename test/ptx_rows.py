@@ -14,7 +14,7 @@ from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 BY_SPELLING = {form.spelling: form for forms in FAMILIES.values() for form in forms()}
 """Every spelling of the matrix instructions that the text has, and its form."""
 
-DECLARATIONS = "\n".join(f".reg .{t} %{t}_<8>;" for t in REGISTER_BITS if t != "b128")
+DECLARATIONS = "\n".join(f".reg .{t} %{t}_<{128 if t == 'b32' else 8}>;" for t in REGISTER_BITS if t != "b128")
 SYMBOLS = "\n.shared .align 16 .b8 smem[1024];\nTARGETS: .branchtargets LABEL;\n"
 WIDE = "\n.reg .b128 %b128_<8>;"
 """Known from PTX 8.3."""
@@ -28,7 +28,7 @@ def held(type: str) -> str:
 def operand(row: PatternRow, slot: Slot, number: int) -> str:
     """An operand that fits the slot: a register wherever one may stand."""
     if slot.kind == ADDRESS:
-        return "[%b64_7]"
+        return "[%b32_7]" if slot.type == "tensor" else "[%b64_7]"
     if slot.kind == TENSOR:
         return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
     if slot.kind == DISCARDED:
@@ -61,10 +61,12 @@ SPACES = ("const", "global", "local", "param", "shared", "shared::cta", "shared:
 
 def is_type(word: str) -> bool:
     """Whether a qualifier names a type."""
-    return re.fullmatch(r"pred|t?b?f\d+(x\d)?|[bsu]\d+(x\d)?|u?e\dm\d(x\d)?", word) is not None
+    return re.fullmatch(r"pred|t?b?f\d+(x\d)?|[bsu]\d+(x\d)?|u?e\dm\d(p\d)?(x\d)?|s2f6x2", word) is not None
 
 
-KINDS: tuple[Callable[[str], bool], ...] = (is_type, SPACES.__contains__)
+FORMATS = ("b8x16", "b6x16_p32", "b4x16_p64")
+
+KINDS: tuple[Callable[[str], bool], ...] = (is_type, SPACES.__contains__, FORMATS.__contains__)
 """Words that keep their order among their like."""
 
 

@@ -295,6 +295,9 @@ class ProductForm(Form):
     FRAGMENTS: ClassVar = "abcd"
     """The operands in registers whose layout the ISA says."""
 
+    UNIT: ClassVar = ""
+    """What the names of its arithmetic begin with, where that is not the arithmetic of a warp."""
+
     @property
     def products(self) -> int:
         """How many products of this shape one instruction computes."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 Version = tuple[int, int]
 
-NEWEST: Version = (9, 0)
+NEWEST: Version = (9, 5)
 """The last PTX version that the tables describe whole: that of the assembler which they are checked against."""
 
 KIB = 1024
@@ -45,7 +45,7 @@ class Target:
 
     @property
     def static_shared(self) -> int:
-        """The most static shared memory of one CTA, in bytes. Source: what ptxas 13.0 takes."""
+        """The most static shared memory of one CTA, in bytes. Source: what ptxas 13.5 takes."""
         return self.shared if self.suffix == "a" else 48 * KIB
 
     def runs_on(self, sm: int) -> bool:
@@ -71,10 +71,12 @@ _ROWS = (
     *_family(80, 163, 108, base=(7, 0)),
     *_family(86, 99, 84, base=(7, 1)),
     *_family(87, 163, 16, base=(7, 4)),
+    *_family(88, 163, 16, base=(9, 0)),
     *_family(89, 99, 128, base=(7, 8)),
     *_family(90, 227, 132, base=(7, 8), a=(8, 0)),
     *_family(100, 227, 148, base=(8, 6), a=(8, 6), f=(8, 8)),
     *_family(103, 227, 148, base=(8, 8), a=(8, 8), f=(8, 8)),
+    *_family(107, 227, 148, base=(9, 4), a=(9, 4), f=(9, 4)),
     *_family(110, 227, 20, base=(9, 0), a=(9, 0), f=(9, 0)),
     *_family(120, 99, 170, base=(8, 7), a=(8, 7), f=(8, 8)),
     *_family(121, 99, 48, base=(8, 8), a=(8, 8), f=(8, 8)),
@@ -98,8 +100,6 @@ _FURTHER = (
     *_older((4, 1), 37, 52),
     *_older((4, 2), 53),
     *_older((5, 0), 60, 61, 62),
-    # The text has sm_88 from PTX 9.0; ptxas takes it from 7.3.
-    *_family(88, 163, 16, base=(7, 3)),
     # sm_101 is what sm_110 was called before PTX 9.0.
     *_family(101, 227, 20, base=(8, 6), a=(8, 6), f=(8, 8)),
 )
@@ -107,7 +107,7 @@ _FURTHER = (
 NAMED = {row.name: row for row in (*_FURTHER, *_ROWS)}
 """All that `.target` may name: besides `TARGETS`, those that code is checked for and not made for."""
 
-FAMILIES = {100: 100, 103: 100, 101: 110, 110: 110, 120: 120, 121: 120}
+FAMILIES = {100: 100, 103: 100, 107: 100, 101: 110, 110: 110, 120: 120, 121: 120}
 """The family of each target number that has family-specific features, by the number of its first member."""
 
 
@@ -210,6 +210,6 @@ _LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 8, 8: 8}
 
 
 def exists(version: Version) -> bool:
-    """Whether there is a PTX version; after 8.8, whether there may be one."""
+    """Whether there is a PTX version; after `NEWEST`, whether there may be one."""
     major, minor = version
     return 0 <= minor <= _LAST_MINOR.get(major, 9 if 9 <= major < 20 else -1)

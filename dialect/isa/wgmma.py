@@ -165,6 +165,7 @@ class Wgmma(ProductForm):
     only: Specific = SM_90A
 
     FRAGMENTS: ClassVar = "ad"
+    UNIT: ClassVar = "wgmma "
 
     def __post_init__(self) -> None:
         if self.stored_k * self.a.bits != 8 * ROW_BYTES:

@@ -148,7 +148,8 @@ def inverse(bits: BitMap) -> BitMap:
 #
 # A few operands need one more axis besides rows and columns, written with another letter: `q` is the number of the
 # product where a warp computes several side by side, `f` the sparsity selector, `t` the thread-id and `b` the byte-id
-# of block scales, `x` the number of the copy where several lanes hold the same::
+# of block scales, `x` the number of the copy where several lanes hold the same, `h` and `p` what tensor memory is
+# divided into (`tensor_memory`)::
 #
 #     r0 r1 q0 q1 r2 | c0 c1           A of m8n8k4, f16: four products per warp
 #     c2 f0 r0 r1 r2 | c0 c1 r3        sparsity metadata: chunk c of row r when the selector is f
@@ -175,6 +176,8 @@ AXES = {
     "t": "thread-id",
     "b": "byte-id",
     "x": "copy",
+    "h": "half of the lanes",
+    "p": "part of the columns",
 }
 
 

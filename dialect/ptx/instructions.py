@@ -1,17 +1,19 @@
-"""The rows that an opcode spells, and the nearest spellings. Source: PTX ISA 9.7."""
+"""Instructions by their opcodes: the rows that spell one, what it does to memory and to other threads, and the nearest
+spellings. Source: PTX ISA 9.7."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from itertools import zip_longest
 
 from ..isa import families
 from ..isa.row import Bindings, Row
 from ..isa.targets import Target
-from .rows import arithmetic, copies, data, synchronisation
-from .rows.grammar import PatternRow, pieces
+from .rows import arithmetic, conversions, copies, data, synchronisation, tcgen05
+from .rows.grammar import PatternRow, is_type, name_of, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
 #
@@ -23,13 +25,12 @@ VARIANTS = 2
 """Of a qualifier that must stand and that none of the words is, so many are proposed."""
 
 
-def nearest_spellings(opcode: str, rows: Sequence[PatternRow], count: int) -> tuple[str, ...]:
-    """Spellings of the rows, best first."""
+def _likely(opcode: str, rows: Sequence[PatternRow]) -> Iterable[str]:
+    """Spellings of the rows that have most of the words of an opcode."""
     words = opcode.split(".")
     wanted = frozenset(words)
-    likely = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
-    found = dict.fromkeys(spelling for row in likely for spelling in _proposed(row.spelling, words))
-    return tuple(sorted(found, key=lambda spelling: _distance(spelling.split("."), words))[:count])
+    ranked = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
+    return dict.fromkeys(spelling for row in ranked for spelling in _proposed(row.spelling, words))
 
 
 @lru_cache(4096)
@@ -118,7 +119,7 @@ ROWS: tuple[PatternRow, ...] = (
     *arithmetic.FLOATING_ROWS,
     *arithmetic.COMPARISON_ROWS,
     *data.MOVE_ROWS,
-    *data.CONVERSION_ROWS,
+    *conversions.CONVERSION_ROWS,
     *data.MEMORY_ROWS,
     *copies.ASYNCHRONOUS_ROWS,
     *synchronisation.CONTROL_ROWS,
@@ -128,6 +129,7 @@ ROWS: tuple[PatternRow, ...] = (
     *copies.MULTIMEM_ROWS,
     *copies.TENSOR_ROWS,
     *synchronisation.WARPGROUP_ROWS,
+    *tcgen05.TENSOR_CORE_ROWS,
     *arithmetic.VIDEO_ROWS,
 )
 """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
@@ -166,16 +168,16 @@ def canonical(opcode: str) -> str:
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
     root = opcode.partition(".")[0]
-    if root in families.ROOTS:
-        return families.nearest(opcode, count)
     if root not in roots():
         return nearest_roots(root, roots(), count)
-    return nearest_spellings(opcode, _by_root()[root], count)
+    proposed = families.likely(opcode) if root in families.ROOTS else _likely(opcode, _by_root()[root])
+    words = opcode.split(".")
+    return tuple(sorted(proposed, key=lambda spelling: _distance(spelling.split("."), words))[:count])
 
 
 # Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
 #
-# Source: PTX ISA 9.7.10, 9.7.11, 9.7.9.26, 9.7.16.
+# Source: PTX ISA 9.7.10, 9.7.11, 9.7.9.26.
 
 _GEOMETRIES = "1d 2d 3d a1d a2d cube acube 2dms a2dms"
 _SIZES = "width height depth channel_data_type channel_order array_size"
@@ -197,16 +199,6 @@ _WORDS = {
     "clusterlaunchcontrol": "try_cancel query_cancel async shared::cta mbarrier::complete_tx::bytes "
     "multicast::cluster::all is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z pred "
     "v4 b32 b128",
-    # TensorCore 5th Generation Family Instructions
-    "tcgen05": "alloc dealloc relinquish_alloc_permit ld st wait::ld wait::st cp shift mma sp ws commit "
-    "fence::before_thread_sync fence::after_thread_sync cta_group::1 cta_group::2 sync aligned down "
-    "shared::cta shared::cluster mbarrier::arrive::one multicast::cluster 16x64b 16x128b 16x256b 32x32b "
-    "16x32bx2 x1 x2 x4 x8  x16 x32 x64 x128 pack::16b unpack::16b red min max abs NaN b32 b64 f32 u32 s32 "
-    "128x256b 4x256b 128x128b 64x128b 32x128b  warpx2::02_13 warpx2::01_23 warpx4 b8x16 b6x16_p32 b4x16_p64 "
-    "kind::f16 kind::tf32 kind::f8f6f4 kind::i8 kind::mxf8f6f4  kind::mxf4 kind::mxf4nvf4 block_scale "
-    "scale_vec::1X scale_vec::2X scale_vec::4X block16 block32 ashift  collector::a::fill collector::a::use "
-    "collector::a::lastuse collector::a::discard "
-    + " ".join(f"collector::b{n}::{use}" for n in range(4) for use in ("fill", "use", "lastuse", "discard")),
 }
 FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
 """First words of their opcodes, with the words that may follow. One that has rows by now is checked by them."""
@@ -214,33 +206,247 @@ FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
 _NAMED = re.compile(
     r"tex\.((base|level|grad)\.)?([123a]|cube)|tld4\.[rgba]\.|txq\.|istypep\.|suld\.b\.|sust\.[bp]\.|sured\.[bp]\.|suq\."
     r"|clusterlaunchcontrol\.(try|query)_cancel\."
-    r"|tcgen05\.(alloc|dealloc|relinquish_alloc_permit|ld|st|wait|cp|shift|mma|commit|fence)\b"
 )
 """How their opcodes begin."""
 
 
-TENSOR_MEMORY = (100, 101, 103, 110)
-"""The GPUs that have `tcgen05`, for targets of one architecture or one family alone. Source: PTX ISA 9.7.16."""
+CANCELS_CLUSTERS = 100
+"""The first target number that has `clusterlaunchcontrol`. Source: PTX ISA 9.7.9.26."""
 
 
 def unavailable(opcode: str, targets: Sequence[Target]) -> str | None:
-    """Why one of the targets lacks an instruction without a row. Source: PTX ISA 9.7.9.26 and 9.7.16."""
-    root = family(opcode)
-    for target in targets:
-        if root == "clusterlaunchcontrol" and target.sm < TENSOR_MEMORY[0]:
-            return f"needs sm_{TENSOR_MEMORY[0]} or later"
-        if root == "tcgen05" and not (target.suffix and target.sm in TENSOR_MEMORY):
-            return f"needs {', '.join(f'sm_{sm}a, sm_{sm}f' for sm in TENSOR_MEMORY)}"
-        if root == "tcgen05" and target.sm == 103 and "kind::i8" in opcode.split("."):
-            return "kind::i8 needs another GPU than sm_103"
-        if opcode.startswith("tcgen05.ld.red.") and target.sm == TENSOR_MEMORY[0]:
-            return f"tcgen05.ld.red needs another GPU than sm_{TENSOR_MEMORY[0]}"
+    """Why one of the targets lacks an instruction without a row."""
+    if family(opcode) == "clusterlaunchcontrol" and any(target.sm < CANCELS_CLUSTERS for target in targets):
+        return f"needs sm_{CANCELS_CLUSTERS} or later"
     return None
 
 
+@lru_cache(65536)
 def family(opcode: str) -> str | None:
     """The family that an opcode without a row is of; None if it is of none."""
     root, *words = opcode.split(".")
     if root in roots() or not words or not FAMILIES.get(root, frozenset()).issuperset(words):
         return None
     return root if _NAMED.match(opcode) else None
+
+
+# What an instruction does to memory and to other threads: questions that its row and its qualifiers answer.
+#
+# Checks, traces and the interpreter ask here; none of them looks into the text of an opcode.
+
+STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
+"""The qualifiers of strong accesses. Source: PTX ISA 8.4."""
+
+_BULK_REDUCTIONS = frozenset(("cp.reduce.async.bulk", "cp.reduce.async.bulk.tensor"))
+_ASYNCHRONOUS = frozenset(
+    ("wgmma.mma_async", "tcgen05.mma", "tcgen05.cp", "cp.async.bulk", "cp.async.bulk.tensor", *_BULK_REDUCTIONS)
+)
+_ACTING = ("9.7.9.5", "9.7.9.6", "9.7.9.18", "9.7.9.25", "9.7.12", "9.7.13", "9.7.14", "9.7.15", "9.7.16", "9.7.19")
+"""The sections of instructions that do more than compute, addresses or none: shuffles, cache policies, asynchronous
+copies, control flow, synchronisation, products of matrices, miscellaneous."""
+
+TENSOR_CORES = "tcgen05"
+"""The first word of what tensor cores do with tensor memory."""
+
+COPIES, BULK, PRODUCTS = "cp.async", "cp.async.bulk", "wgmma"
+"""Asynchronous operations that are completed in groups: copies of threads, bulk copies, products of warpgroups."""
+
+_ARRIVING = frozenset(("cp.async.mbarrier.arrive", "tcgen05.commit"))
+_WRITING_ROOTS = frozenset(("st", "stmatrix", "atom", "red", "cp", "tensormap", "applypriority"))
+_WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st", "tcgen05.alloc"))
+
+
+@dataclass(frozen=True)
+class Traits:
+    """An instruction by its opcode.
+
+    `row` is the first row that spells it, None where none does; `bindings` what its qualifiers bind there. `name` is
+    the opcode up to its first qualifier ("cp.async.bulk.tensor"), `root` the first word of that.
+    """
+
+    opcode: str
+    row: Row | None
+    bindings: Bindings
+    name: str
+    root: str
+    qualifiers: frozenset[str]
+
+    @property
+    def means(self) -> str:
+        """The name of what the interpreter does for it; "" where there is no row."""
+        return "" if self.row is None else self.row.means
+
+    def first(self, words: int) -> str:
+        """So many words of the opcode, as messages name it."""
+        return ".".join(self.opcode.split(".")[:words])
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The types that the opcode names, in its order."""
+        return tuple(word for word in self.opcode.split(".") if is_type(word))
+
+    # Memory
+
+    @property
+    def space(self) -> str:
+        """The state space that the row binds, without its window: "shared"; "" where the address is generic."""
+        return self.bindings.get("P", "").partition("::")[0]
+
+    @cached_property
+    def has_address(self) -> bool:
+        """Whether an operand is an address, one in tensor memory aside, or a place in a tensor."""
+        return self.row is not None and any(slot.is_address and slot.type != "tensor" for slot in self.row.operands)
+
+    @cached_property
+    def strong(self) -> bool:
+        """Whether a qualifier makes the accesses strong."""
+        return not self.qualifiers.isdisjoint(STRONG)
+
+    @property
+    def acquires(self) -> bool:
+        return not self.qualifiers.isdisjoint(("acquire", "acq_rel"))
+
+    @property
+    def releases(self) -> bool:
+        return not self.qualifiers.isdisjoint(("release", "acq_rel"))
+
+    @property
+    def updates(self) -> bool:
+        """Whether it reads, combines and writes back as one."""
+        return self.root in ("atom", "red")
+
+    @property
+    def reduces_in_bulk(self) -> bool:
+        """Whether it is a bulk reduction, which updates each element as `red` does."""
+        return self.name in _BULK_REDUCTIONS
+
+    @cached_property
+    def writes_memory(self) -> bool:
+        """Whether the memory of its first address may change."""
+        return self.has_address and (self.root in _WRITING_ROOTS or self.name in _WRITING_NAMES)
+
+    @cached_property
+    def on_mbarrier(self) -> bool:
+        """Whether its address is that of an mbarrier object."""
+        return self.root == "mbarrier" or self.name in _ARRIVING
+
+    # Asynchronous operations
+
+    @cached_property
+    def asynchronous(self) -> bool:
+        """Whether it accesses memory through the asynchronous proxy. Source: PTX ISA 8.6."""
+        return self.name in _ASYNCHRONOUS
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether a group of bulk operations is what completes it."""
+        return "bulk_group" in self.qualifiers
+
+    @cached_property
+    def commits(self) -> str:
+        """What the operations so far are made a group of: `COPIES`, `BULK` or `PRODUCTS`; "" where it makes none."""
+        kind, _, ends = self.name.rpartition(".")
+        return kind if ends == "commit_group" else ""
+
+    @cached_property
+    def awaits(self) -> str:
+        """The operations whose groups it waits for, as in `commits`."""
+        kind, _, ends = self.name.rpartition(".")
+        return kind if ends in ("wait_group", "wait_all") else ""
+
+    @property
+    def awaits_all(self) -> bool:
+        """Whether it waits for operations that are in no group, too."""
+        return bool(self.awaits) and self.name.endswith("wait_all")
+
+    @property
+    def completes_transactions(self) -> bool:
+        """Whether an mbarrier object is told of its bytes."""
+        return self.name == "mbarrier.complete_tx" or "mbarrier::complete_tx::bytes" in self.qualifiers
+
+    # Other threads
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether threads of a CTA, a warp or a cluster wait for each other; objects in memory aside."""
+        return self.root in ("bar", "barrier")
+
+    @property
+    def is_fence(self) -> bool:
+        return self.root in ("membar", "fence")
+
+    def fences_asynchronous(self, space: str) -> bool:
+        """Whether it is a fence between the generic and the asynchronous proxy, for a state space."""
+        spaces = {word.partition("::")[0] for word in self.qualifiers} & {"global", "shared"}
+        return self.name == "fence.proxy" and "async" in self.qualifiers and (not spaces or space in spaces)
+
+    @cached_property
+    def fences_grid(self) -> bool:
+        """Whether it is a fence of memory for other CTAs."""
+        return self.is_fence and self.releases_to_cluster and not self.fences_objects
+
+    @property
+    def fences_maps(self) -> str:
+        """Which side of a fence between the generic proxy and that of tensor maps: "release", "acquire"; "" of none."""
+        if self.name != "fence.proxy" or "tensormap::generic" not in self.qualifiers:
+            return ""
+        return "acquire" if "acquire" in self.qualifiers else "release"
+
+    @property
+    def copies_maps(self) -> bool:
+        """Whether it copies a tensor map, and is the release side of such a fence."""
+        return self.name == "tensormap.cp_fenceproxy"
+
+    @property
+    def fences_objects(self) -> bool:
+        """Whether it is a fence that is made for the initialisation of mbarrier objects."""
+        return self.is_fence and "mbarrier_init" in self.qualifiers
+
+    @cached_property
+    def releases_to_cluster(self) -> bool:
+        """Whether what its thread did before is ordered for other CTAs of the cluster by what it does later or by
+        itself: a fence, or a release, of such a scope. `barrier.cluster.arrive` releases if it is not `.relaxed`."""
+        if self.name == "barrier.cluster.arrive":
+            return "relaxed" not in self.qualifiers
+        wide = not self.qualifiers.isdisjoint(("gl", "cluster", "gpu", "sys"))
+        return wide and self.name != "fence.proxy" and (self.is_fence or self.releases)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether it says that all lanes of a warp execute it together."""
+        return "aligned" in self.qualifiers
+
+    @property
+    def takes_whole_warps(self) -> bool:
+        """Whether all lanes of a warp execute it together: what says so, and `bar`, which means it."""
+        return self.aligned or (self.root == "bar" and self.name != "bar.warp.sync")
+
+    @cached_property
+    def observes_others(self) -> bool:
+        """Whether it may see what another thread has done meanwhile, or gives it time to."""
+        return self.root == "atom" or self.name == "nanosleep" or (self.root == "ld" and self.strong)
+
+    @cached_property
+    def between_ctas(self) -> bool:
+        """Whether CTAs can tell each other something by it, or do something in an order."""
+        if self.root in ("multimem", "call") or self.reduces_in_bulk:
+            return True
+        if self.is_fence:
+            return self.name != "fence.proxy" and not self.qualifiers.isdisjoint(("gl", "gpu", "sys"))
+        ordered = self.updates or (self.root in ("ld", "st") and self.strong)
+        return ordered and self.space != "shared" and not self.completes_transactions
+
+    @cached_property
+    def computes(self) -> bool:
+        """Whether its results are those of the thread's own operands, and it does nothing else."""
+        return self.row is not None and not self.has_address and not self.row.of_section(*_ACTING)
+
+
+@lru_cache(4096)
+def traits(opcode: str) -> Traits:
+    """What there is to know of an instruction."""
+    found = find(opcode)
+    row, bindings = found[0] if found else (None, Bindings())
+    name = name_of(opcode)
+    words = name.split(".")
+    return Traits(opcode, row, bindings, name, words[0], frozenset(opcode.split(".")[len(words) :]))

@@ -219,7 +219,7 @@ class _Parser(DeclarationReader):
     # Module
 
     def module(self) -> Module:
-        version, targets, size, target_at = (0, 0), (), 64, (1, 1)
+        version, targets, size, version_at, target_at = (0, 0), (), 64, (1, 1), (1, 1)
         items: list[Function | Variable | Directive | Comment] = []
         preamble: tuple[Comment, ...] = ()
         stated: set[str] = set()
@@ -232,7 +232,8 @@ class _Parser(DeclarationReader):
                     self.note(self.error(f".{header['kind']} is stated twice", start))
                 stated.add(header["kind"])
                 if header["kind"] == "version":
-                    version = self.version(value, header.start("value"))
+                    place = header.start("value")
+                    version, version_at = self.version(value, place), (self.line_of(place), self.column(place))
                     preamble = tuple(item for item in items if isinstance(item, Comment))
                     items = items[len(preamble) :]
                 elif header["kind"] == "target":
@@ -255,7 +256,7 @@ class _Parser(DeclarationReader):
             raise self.error(
                 f"the file has no {missing} directive; PTX begins with .version, .target, .address_size", 0
             )
-        return Module(version, targets, size, tuple(items), preamble, target_at)
+        return Module(version, targets, size, tuple(items), preamble, target_at, version_at)
 
     def version(self, text: str, position: int) -> tuple[int, int]:
         match = re.fullmatch(r"(\d+)\.(\d+)", text)

@@ -20,6 +20,7 @@ from ..isa.row import (
     PREDICATE,
     SCALAR,
     SELECTOR,
+    SPECIAL_REGISTERS,
     TENSOR,
     VALUES,
     VECTOR,
@@ -29,9 +30,8 @@ from ..isa.row import (
 )
 from ..isa.targets import NAMED, Target, Version
 from .instructions import family, find, nearest
-from .text.special import SPECIAL_REGISTERS
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import REGISTER_BITS, alike, bits_of, compatible
+from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
 
 # Where addresses may point, and what may hold them. Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3.
 #
@@ -67,6 +67,8 @@ def check_address(
     """
     bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
     space = bound.partition("::")[0]
+    if kind == "tensor" and (declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] != 32):
+        return "expected an address of tensor memory in a 32-bit integer register, got {}"
     if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
         return None if space == "local" else "a literal address is one of .local memory"
     if isinstance(base, Symbol):
@@ -200,7 +202,7 @@ def check(
     space_of: SpaceOf = nowhere,
 ) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
-    if not find(opcode) and family(opcode):
+    if family(opcode):
         return None
     found = resolve(opcode, operands, type_of, context, space_of)
     return found if isinstance(found, str) else None
@@ -357,6 +359,8 @@ def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
         return f"expected {slot.count} x .{type}, got {len(items)}"
     if slot.accumulates and _SINK in items:
         return "a warpgroup's accumulator is read too, none of it can be discarded"
+    if slot.register and _SINK in items:
+        return "none of the results can be discarded"
     if isinstance(items[0], Symbol) and all(item == _SINK for item in items):
         return f"one of the {slot.count} elements must be kept"
     mixed = False
@@ -416,6 +420,8 @@ def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
     if isinstance(operand, Symbol):
         operand = Immediate(str(WARP_SIZE[operand.name]))
     floating = isinstance(operand.value, float)
+    if slot.type in PACKED_BITS:
+        return f"a .{slot.type} operand cannot be a literal: move it into a register first"
     if slot.type in ("f32", "f64"):
         if not floating:
             return f"expected a floating-point literal such as 0f3F800000 for .{slot.type}"
@@ -423,7 +429,7 @@ def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
     if slot.type[0] in "us" or slot.type == "pred":
         if floating:
             return f"expected an integer literal for .{slot.type}"
-        return outside(slot.span, operand) if slot.span else None
+        return immediate(slot.span, operand) if slot.span else None
     if slot.type[0] == "b" and slot.type in REGISTER_BITS:
         if not floating or (slot.own and bits_of(slot.type) == (32 if operand.text[:2] in ("0f", "0F") else 64)):
             return None

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     TensorType,
+    UnregisteredOp,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
@@ -54,12 +55,14 @@ def _memory(kind: Attribute) -> MemRefType[Attribute]:
 @dataclass
 class TensorFunction:
     """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
-    the argument that each returned one goes into, `done` the operations on tensors that others stand for, `turned` the
+    the argument that each returned one goes into, `copied` those that an argument or a value returned before is copied
+    to, `done` the operations on tensors that others stand for, `turned` the
     memory of the operand of a reshape whose result is returned."""
 
     function: func.FuncOp
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     returned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    copied: list[tuple[SSAValue, SSAValue]] = field(default_factory=list[tuple[SSAValue, SSAValue]])
     done: list[Operation] = field(default_factory=list[Operation])
     turned: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
 
@@ -85,18 +88,22 @@ class TensorFunction:
         """An argument for each value that is returned."""
         block = self.function.body.block
         for value in last.operands:
-            if isinstance(value, BlockArgument):
-                fail(last, f"@{self.function.sym_name.data} returns its own argument %{value.name_hint or value.index}")
-            if not _is_tensor(value.type):
+            kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
+            if kind is None and not _is_tensor(value.type):
                 fail(last, f"expected the function to return tensors alone, got {value.type}")
-            if value in self.returned:
-                fail(last, "expected every value to be returned once")
-            argument = block.insert_arg(_memory(value.type), len(block.args))
+            argument = block.insert_arg(_memory(value.type) if kind is None else kind, len(block.args))
             argument.name_hint = value.name_hint or RESULT
-            self.returned[value] = argument
+            if kind is None and value not in self.returned:
+                self.returned[value] = argument
+            else:
+                self.copied.append((value, argument))
 
     def _rewrite(self, op: Operation) -> None:
         if isinstance(op, func.ReturnOp):
+            for value, argument in self.copied:
+                copy = CopyOp([self._read(op, value)], [argument], [])
+                copy.location = op.location
+                Rewriter.insert_op(copy, InsertPoint.before(op))
             Rewriter.replace_op(op, func.ReturnOp(), [])
         elif isinstance(op, tensor.EmptyOp):
             self.done.append(op)
@@ -105,7 +112,8 @@ class TensorFunction:
         elif isinstance(op, arith.ConstantOp) and _is_tensor(op.result.type):
             fail(
                 op,
-                f"expected the elements of a constant as dense<...>, got {op.value}; or pass the tensor as an argument",
+                f"expected the elements of a constant as dense<...>, or as a resource of the text; {op.value} has no "
+                f"contents: pass the tensor as an argument",
             )
         elif isinstance(op, tensor.DimOp):
             self._size(op)
@@ -115,6 +123,8 @@ class TensorFunction:
             self._insert(op)
         elif isinstance(op, LinalgStructuredOperation):
             self._structured(op)
+        elif isinstance(op, UnregisteredOp):
+            self._unknown(op)
         elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
             fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
 
@@ -128,6 +138,24 @@ class TensorFunction:
             builder.insert(CopyOp([memory], [found], [])).location = op.location
         self.buffers[op.result] = memory
         self.done.append(op)
+
+    def _unknown(self, op: UnregisteredOp) -> None:
+        """An operation of an unknown dialect stays on tensors: of memory as it is there, and its results become
+        memory."""
+        from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
+
+        before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
+        for number, value in enumerate(op.operands):
+            if value in self.buffers:
+                op.operands[number] = before.insert(ToTensorOp(self.buffers[value], restrict=True)).tensor
+            elif isinstance(value.owner, tensor.EmptyOp):
+                op.operands[number] = before.insert(value.owner.clone()).tensor
+        for result in op.results:
+            if _is_tensor(result.type):
+                made = ToBufferOp.create(operands=[result], result_types=[_memory(result.type)])
+                self.buffers[result] = behind.insert(made).results[0]
+                if (argument := self.returned.get(result)) is not None:
+                    behind.insert(CopyOp([made.results[0]], [argument], [])).location = op.location
 
     def _size(self, op: tensor.DimOp) -> None:
         source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
@@ -166,6 +194,9 @@ class TensorFunction:
             return
         if len(op.results) != 1 or len(op.outputs) != 1:
             fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
+        for inner in (o for region in op.regions for o in region.walk()):
+            if isinstance(inner, tensor.ExtractOp | tensor.DimOp):
+                fail(inner, f"{inner.name} in {op.name} reads a tensor at a place that is computed; not lowered")
         (init,), (result,) = op.outputs, op.results
         held = self.buffers.get(init)
         target = self._target(result, init, op)
@@ -188,10 +219,10 @@ class TensorFunction:
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
         source, held = self._read(op, op.source), self.buffers.get(op.dest)
-        if held is None:
+        if held is None and not isinstance(op.dest.owner, tensor.EmptyOp):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
-        if held != target:
+        if held is not None and held != target:
             builder.insert(CopyOp([held], [target], [])).location = op.location
         part = builder.insert(_part(op, target, memory_of(source).get_shape()))
         builder.insert(CopyOp([source], [part.result], [])).location = op.location
@@ -199,11 +230,11 @@ class TensorFunction:
         self.done.append(op)
 
     def _read(self, op: Operation, value: SSAValue) -> SSAValue:
+        if value in self.buffers:
+            return self.buffers[value]
         if not _is_tensor(value.type):
             return value
-        if value not in self.buffers:
-            fail(op, f"{op.name} reads a tensor that nothing has been written to")
-        return self.buffers[value]
+        fail(op, f"{op.name} reads a tensor that nothing has been written to")
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
         """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.context import Context
-from xdsl.dialects import gpu, scf
-from xdsl.dialects.builtin import IndexType, ModuleOp, UnitAttr
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
-from .copy_loop import CopyLoop, DeclinedError, Step, TileLoad, copied_once, copies_of, decline, read
-from .ring import Ring, with_stages
+from ..patterns import PatternPass
+from ..tile.tiling import schedule_around
+from .ring import CopyLoop, DeclinedError, Ring, Step, copied_once, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
 #
@@ -53,6 +52,9 @@ from .ring import Ring, with_stages
 
 Moved: TypeAlias = Mapping[SSAValue, SSAValue]
 """Indices of one tile of the result, and what they are for another."""
+
+CopyTo: TypeAlias = Callable[[Index], None]
+"""Starts the copies of a K tile into a stage."""
 
 
 class Carried(NamedTuple):
@@ -87,26 +89,36 @@ class Turns(NamedTuple):
     start: int = 0
 
 
-@dataclass(frozen=True)
-class Copies:
-    """The copies that a K tile starts: where along K, how far that can be if known, for which tile of the result."""
-
-    k: Index
-    reach: int | None
-    moved: Moved = field(default_factory=dict[SSAValue, SSAValue])
-
-
-@dataclass
 class Pipeliner:
-    """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `prefetch` tiles ahead."""
+    """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `prefetch` tiles ahead; in a loop
+    around it over `tiles` of the result, or alone.
 
-    source: CopyLoop
-    schedule: Schedule
-    index: IndexBuilder
-    k_step: int
-    count: int
-    prefetch: int
-    ring: Ring = field(init=False)
+    Raises:
+        DeclinedError: naming the operation for which the loop stays as it is.
+    """
+
+    def __init__(self, loop: scf.ForOp, schedule: Schedule) -> None:
+        self.source, self.schedule, around = read(loop), schedule, loop.parent_op()
+        step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
+        if step is None or lower != 0:
+            decline(loop, "its step must be a constant, and it must start at the constant 0")
+        self.k_step, self.count, self.prefetch = step, -(-(upper or 0) // step), schedule.tiles_ahead
+        if schedule.unroll and (upper is None or not self.count or self.count % schedule.unroll):
+            decline(loop, f"unroll = {schedule.unroll} takes a known multiple of as many turns")
+        self.tiles = around if isinstance(around, scf.ForOp) else None
+        if self.tiles is not None:
+            if not self.count:
+                decline(loop, "in a loop over tiles it must have turns, of a number that is known")
+            _check_tiles(self.source, self.tiles)
+            self.prefetch = min(self.prefetch, self.count)
+        self.index = IndexBuilder(Builder(InsertPoint.before(self.tiles or loop)))
+
+    def rewrite(self) -> None:
+        """Puts the pipelined loop in place of the loop."""
+        if self.tiles is None:
+            self._rewrite_alone()
+        else:
+            self._rewrite_tiles(self.tiles)
 
     @property
     def drifts(self) -> bool:
@@ -118,7 +130,7 @@ class Pipeliner:
         """Where the last K tile starts."""
         return (self.count - 1) * self.k_step
 
-    def rewrite(self) -> None:
+    def _rewrite_alone(self) -> None:
         """One CTA for each tile of the result: the loop over K is all.
 
         Tiles that are copied once before it come with the first K tiles, and are waited for with them.
@@ -141,7 +153,7 @@ class Pipeliner:
         if barrier is not None and once:
             Rewriter.erase_op(barrier)
 
-    def rewrite_tiles(self, tiles: scf.ForOp) -> None:
+    def _rewrite_tiles(self, tiles: scf.ForOp) -> None:
         """A CTA that goes from tile to tile of the result in the loop around."""
         outer, old = self.index, tiles.body.block
         start = self.prologue(self._moved(outer, old.args[0], tiles.lb), [])
@@ -190,7 +202,7 @@ class Pipeliner:
         self.ring, state = self._ring(index)
         for stage in range(self.prefetch):
             k = stage * self.k_step
-            self.copy(index, Copies(k, k, moved), stage)
+            self.copy(index, k, k, moved, stage)
             self.ring.step(index, COMMIT, stage if self.drifts else None)
         self.ring.step(index, WAIT, *((0, 0) if self.drifts else (None, None)))
         # After as many K tiles as there are stages parities alone differ.
@@ -208,8 +220,8 @@ class Pipeliner:
         now, unroll = carried.of(values), turns.step // self.k_step
         for i in range(unroll):
             k = inside.add(counter, (i + (self.prefetch if moved is None else 0)) * self.k_step)
-            here = (inside, counter, turns.start + i * self.k_step)
-            now = self.k_tile(inside, lambda at=here: at[0].add(*at[1:]), Copies(k, reach, moved or {}), now)
+            here = partial(inside.add, counter, turns.start + i * self.k_step)
+            now = self.k_tile(inside, here, partial(self.copy, inside, k, reach, moved or {}), now)
         inside.insert(scf.YieldOp(*now.values(inside)))
         lower, upper, step = index.values([0, turns.end, turns.step])
         return carried.of(index.insert(scf.ForOp(lower, upper, step, initial, body)).results)
@@ -225,15 +237,15 @@ class Pipeliner:
             carried = self.loop(index, Turns(start * self.k_step, unroll * self.k_step), self.last, carried)
         moved = None if following is None else following()
         for i in range(unroll):
-            own, beyond = (start + i + self.prefetch) * self.k_step, (i + self.prefetch - unroll) * self.k_step
-            copies = None if moved is None else Copies(beyond, beyond, moved)
+            k, beyond = (start + i + self.prefetch) * self.k_step, (i + self.prefetch - unroll) * self.k_step
+            copy = None if moved is None else partial(self.copy, index, beyond, beyond, moved)
+            if beyond < 0:
+                copy = partial(self.copy, index, k, k, {})
             here = (start + i) * self.k_step
-            carried = self.k_tile(index, lambda at=here: at, Copies(own, own) if beyond < 0 else copies, carried)
+            carried = self.k_tile(index, lambda at=here: at, copy, carried)
         return carried
 
-    def k_tile(
-        self, index: IndexBuilder, here: Callable[[], Index], copies: Copies | None, carried: Carried
-    ) -> Carried:
+    def k_tile(self, index: IndexBuilder, here: Callable[[], Index], copy: CopyTo | None, carried: Carried) -> Carried:
         """One K tile, which starts `here`: its products, the copies it starts, the first fragments of the next one."""
         source, state = self.source, carried.state
         now: dict[SSAValue, SSAValue] = dict(zip(source.body.args[1:], carried.accumulators, strict=True))
@@ -249,8 +261,8 @@ class Pipeliner:
                 now |= dict(zip((load.fragment for load in following.loads), loaded, strict=True))
             if i == min(1 if self.drifts else 0, len(source.steps) - 1):
                 stage = self._acquired(index, state)
-                if copies is not None:
-                    self.copy(index, copies, stage)
+                if copy is not None:
+                    copy(stage)
                 self.ring.step(index, COMMIT, stage if self.drifts else None)
             if last:
                 state = self._following(index, state)
@@ -291,12 +303,14 @@ class Pipeliner:
         following = index.wrap(index.add(reading, 1), stages)
         return [following, reading if self.prefetch == stages - 1 else index.wrap(index.add(writing, 1), stages)]
 
-    def copy(self, index: IndexBuilder, copies: Copies, stage: Index) -> None:
-        """Starts the copies of a K tile into a stage."""
-        source, k, reach = self.source, copies.k, copies.reach
+    def copy(self, index: IndexBuilder, k: Index, reach: int | None, moved: Moved, stage: Index) -> None:
+        """Starts the copies of the K tile at `k`, of the tile of the result that `moved` leads to, into a stage.
+
+        `reach` is how far along K that can be, if known.
+        """
+        source, known = self.source, {**moved, self.source.counter: index.value(k)}
         for copy in source.copies:
-            memory = index.value(source.at(index, copy.source, k, copies.moved))
-            where = [source.at(index, i, k, copies.moved) for i in copy.indices]
+            memory, *at = (index.again(value, known, source.has) for value in (copy.source, *copy.indices))
             furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
             shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
             inside = [
@@ -305,37 +319,27 @@ class Pipeliner:
                     bounds(copy.in_bounds), copy.indices, furthest, shapes, strict=True
                 )
             ]
-            to, at = index.values([stage]), index.values(where)
             flags = bounds_attribute(*inside)
             packed = "" if copy.packed is None else copy.packed.data
+            to = index.values([stage])
             index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
 
     def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""
-        return [index.insert(self._from_stage(index, load, index.value(stage))).fragment for load in step.loads]
-
-    def _from_stage(self, index: IndexBuilder, load: TileLoad, stage: SSAValue) -> TileLoad:
-        """A load of a tile as one from a stage of its ring."""
-        indices = [index.value(self.source.at(index, i, 0, {})) for i in load.indices]
-        staged = load.clone()
-        staged.operands = [load.memory, stage, *indices]
-        return staged
+        loaded: list[SSAValue] = []
+        for load in step.loads:
+            staged = load.clone()
+            at = [index.again(i, {}, self.source.has) for i in load.indices]
+            staged.operands = [load.memory, index.value(stage), *at]
+            loaded.append(index.insert(staged).fragment)
+        return loaded
 
     def _moved(self, index: IndexBuilder, tile: SSAValue, to: SSAValue) -> Moved:
         """The indices of the copies for another tile of the result than `tile`, a variable of the loop around."""
         moved: dict[SSAValue, SSAValue] = {tile: to}
-
-        def follow(value: SSAValue) -> SSAValue:
-            op = value.owner
-            if value not in moved and isinstance(op, Operation) and op.parent is tile.owner:
-                clone = op.clone({operand: follow(operand) for operand in op.operands})
-                moved[value] = index.insert(clone).results[0]
-            return moved.get(value, value)
-
-        for copy in self.source.copies:
-            for i in (copy.source, *copy.indices):
-                for leaf in self.source.leaves(i):
-                    follow(leaf)
+        for value in (value for copy in self.source.copies for value in (copy.source, *copy.indices)):
+            for leaf in self.source.leaves(value):
+                index.again(leaf, moved, lambda op: op.parent is tile.owner)
         return moved
 
     def _drain(self, index: IndexBuilder) -> None:
@@ -350,30 +354,6 @@ class Pipeliner:
 
 
 # `warp-pipeline`: which loops are pipelined, and why others stay as they are.
-
-
-def _pipeline(loop: scf.ForOp, schedule: Schedule) -> None:
-    """Pipelines one loop.
-
-    Raises:
-        DeclinedError: naming the operation for which it stays as it is.
-    """
-    source, tiles = read(loop), loop.parent_op()
-    step, lower, upper = (constant_value(value) for value in (loop.step, loop.lb, loop.ub))
-    if step is None or lower != 0:
-        decline(loop, "its step must be a constant, and it must start at the constant 0")
-    count = -(-(upper or 0) // step)
-    if schedule.unroll and (upper is None or not count or count % schedule.unroll):
-        decline(loop, f"unroll = {schedule.unroll} takes a known multiple of as many turns")
-    if not isinstance(tiles, scf.ForOp):
-        index = IndexBuilder(Builder(InsertPoint.before(loop)))
-        Pipeliner(source, schedule, index, step, count, schedule.tiles_ahead).rewrite()
-        return
-    if not count:
-        decline(loop, "in a loop over tiles it must have turns, of a number that is known")
-    _check_tiles(source, tiles)
-    index = IndexBuilder(Builder(InsertPoint.before(tiles)))
-    Pipeliner(source, schedule, index, step, count, min(schedule.tiles_ahead, count)).rewrite_tiles(tiles)
 
 
 def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
@@ -392,7 +372,25 @@ def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
             wanted += op.operands
 
 
-class PipelinePass(ModulePass):
+class PipelineLoop(RewritePattern):
+    """A loop that copies tiles to shared memory, pipelined as the schedule of its kernel says."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
+        schedule = schedule_around(op)
+        try:
+            if not copies_of(op):
+                return
+            if schedule is None:
+                decline(op, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
+            if schedule.stages == 1:
+                decline(op, "stages = 1, so that no copy can run ahead")
+            Pipeliner(op, schedule).rewrite()
+        except DeclinedError as declined:
+            remark(declined.op, PipelinePass.name, f"copies do not run ahead: {declined.reason}")
+
+
+class PipelinePass(PatternPass):
     """Pipelines loops that copy tiles to shared memory: copies run ahead of the products, in as many stages as the
     schedule says.
 
@@ -402,17 +400,4 @@ class PipelinePass(ModulePass):
 
     name = "warp-pipeline"
     needs: ClassVar = ("warp.copy",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
-            loops = [o for o in kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]
-            schedule = kernel.attributes.get(ScheduleAttr.name)
-            for loop in loops:
-                try:
-                    if not isinstance(schedule, ScheduleAttr):
-                        decline(loop, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
-                    if schedule.data.stages == 1:
-                        decline(loop, "stages = 1, so that no copy can run ahead")
-                    _pipeline(loop, schedule.data)
-                except DeclinedError as declined:
-                    remark(declined.op, self.name, f"copies do not run ahead: {declined.reason}")
+    patterns = (PipelineLoop,)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
@@ -24,107 +24,105 @@ from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder, constant_value
-from .copy_loop import decline, is_load
-from .ring import Ring
+from .ring import Ring, decline, is_load
 from .tensor_copies import Placed, StagedLoads, TensorCopy
 
 # What the producer makes of a loop over K: it waits until stages have been read, and starts copies to them.
 
-Clones: TypeAlias = dict[SSAValue, SSAValue]
-"""Values of the consumers' loops, and what they are in the producer's."""
 
+class Producer:
+    """Makes a loop over K with nothing but its `copies` to stages of `ring`, in a loop over `tiles` or not.
 
-@dataclass(frozen=True)
-class ProducerLoop:
-    """A loop over K with nothing but its `copies`, in a loop over `tiles` or not.
-
-    Copies `once` for all of it go before, `loads` of the epilogue's matrices behind.
+    Copies that are made `once` for all of it go before, `loads` of the epilogue's matrices behind.
     """
 
-    loop: scf.ForOp
-    tiles: scf.ForOp | None
-    copies: Sequence[TensorCopy]
-    once: Sequence[TensorCopy]
-    loads: Sequence[StagedLoads]
+    def __init__(
+        self, loop: scf.ForOp, tiles: scf.ForOp | None, copies: Sequence[TensorCopy], ring: Ring, once: Once | None,
+        loads: Sequence[StagedLoads],
+    ) -> None:  # fmt: skip
+        self.loop, self.tiles, self.copies, self.ring, self.once, self.loads = loop, tiles, copies, ring, once, loads
+        self._blocks = [each.body.block for each in (loop, tiles) if each is not None]
 
-    def copy_all(self, index: IndexBuilder, ring: Ring, state: list[Index], moved: Clones) -> list[Index]:
+    def build(self, index: IndexBuilder) -> list[Index]:
+        """All copies; the stage and the parity that follow on the last."""
+        if self.tiles is None:
+            if self.once is not None:
+                self.once.start(index, lambda value: value, 0, 1)
+            return self._tile(index, [0, 1], {})
+        initial = index.values([0, 1] * (1 if self.once is None else 2))
+        body = Block(arg_types=[IndexType()] * (1 + len(initial)))
+        tile, *state = body.args
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        known: dict[SSAValue, SSAValue] = {self.tiles.body.block.args[0]: tile}
+        if self.once is not None:
+            self.once.start(inside, partial(inside.again, known=known, inside=self._is_inside), *state[2:])
+        after = self._tile(inside, list(state[:2]), known)
+        after += [] if self.once is None else self.once.ring.next(inside, *state[2:])
+        inside.insert(scf.YieldOp(*inside.values(after)))
+        loop = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, body)
+        return list(index.insert(loop).results)
+
+    def _tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
         """The copies of all K tiles of a tile, and of what its epilogue takes from further stages.
 
-        `state` are the first stage and its parity; `moved` says what values of the consumers' turn are in the
-        producer's. The result follows on the last stage.
+        `state` are the first stage and its parity; `known` says what values of the consumers' tile are here.
         """
         body = Block(arg_types=[IndexType()] * 3)
         k, stage, parity = body.args
-        for value in self._indices():
-            self.cloned(index, value, moved, self.loop.body.block)
-        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), moved | {self.loop.body.block.args[0]: k}
-        ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
+        for value in self._places():
+            index.again(value, known, lambda op: self._is_inside(op) and not _depends(op, self.loop.body.block))
+        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), known | {self.loop.body.block.args[0]: k}
+        self.ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
-            at = [self.cloned(inside, i, in_loop, None) for i in copy.copy.indices]
-            copy.start(inside, at, lambda v: self.cloned(inside, v, in_loop, None), stage, ring)
-        inside.insert(scf.YieldOp(*inside.values(ring.next(inside, stage, parity))))
-        bounds = [self.cloned(index, value, in_loop, None) for value in (self.loop.lb, self.loop.ub, self.loop.step)]
-        lower, upper, step = bounds
-        after = list[Index](index.insert(scf.ForOp(lower, upper, step, index.values(state), body)).results)
+            copy.start(inside, partial(inside.again, known=in_loop, inside=self._is_inside), stage, self.ring)
+        inside.insert(scf.YieldOp(*inside.values(self.ring.next(inside, stage, parity))))
+        first, end, step = (index.again(each, in_loop, self._is_inside) for each in self.loop.operands[:3])
+        after = list[Index](index.insert(scf.ForOp(first, end, step, index.values(state), body)).results)
         for loads in self.loads:
-            after = loads.start(index, ring, after, self._of_groups(index, loads.groups, moved))
+            after = loads.start(index, self.ring, after, self._of_groups(index, loads.groups, known))
         return after
 
-    def _of_groups(self, index: IndexBuilder, groups: int, moved: Clones) -> Placed:
+    def _of_groups(self, index: IndexBuilder, groups: int, known: dict[SSAValue, SSAValue]) -> Placed:
         """What values of the consumers' tile are for each of their warpgroups."""
-        clones = [dict(moved) for _ in range(groups)]
-        return lambda value, group: self._of_group(index, value, group, clones[group])
+        clones = [dict(known) for _ in range(groups)]
 
-    def _of_group(self, index: IndexBuilder, value: SSAValue, group: int, moved: Clones) -> SSAValue:
-        """A value of the consumers' tile, computed for the producer as it is for one of their warpgroups."""
-        op = value.owner
-        if isinstance(op, SubgroupIdOp):
-            return index.value(group * WARPS)
-        if value in moved or not isinstance(op, Operation) or not (self._is_inside(op) or _of_subgroup(value)):
-            return moved.get(value, value)
-        given = {operand: self._of_group(index, operand, group, moved) for operand in op.operands}
-        new = index.insert(op.clone(given))
-        moved.update(zip(op.results, new.results, strict=True))
-        return moved[value]
+        def of_group(value: SSAValue, group: int) -> SSAValue:
+            for warp in _subgroups(value):
+                clones[group][warp] = index.value(group * WARPS)
+            return index.again(value, clones[group], lambda op: self._is_inside(op) or bool([*_subgroups(op)]))
 
-    def _indices(self) -> list[SSAValue]:
+        return of_group
+
+    def _places(self) -> list[SSAValue]:
         """What the coordinates of copies are made of."""
-        every = [copy.copy for copy in (*self.once, *self.copies)]
-        found = [i for copy in every for i in copy.indices]
+        every = [copy.copy for copy in (*([] if self.once is None else self.once.copies), *self.copies)]
+        places = [i for copy in every for i in copy.indices]
         for copy in every:
             if isinstance(copy.source.owner, Operation):
-                found += list(copy.source.owner.operands)[1:]
-        return found
-
-    def cloned(self, index: IndexBuilder, value: SSAValue, moved: Clones, without: Block | None) -> SSAValue:
-        """A value of the consumers' tile, computed for the producer as well, unless it depends on `without`."""
-        op = value.owner
-        if value in moved or not isinstance(op, Operation) or not self._is_inside(op):
-            return moved.get(value, value)
-        if without is not None and _depends(value, without):
-            return value
-        given = {operand: self.cloned(index, operand, moved, without) for operand in op.operands}
-        new = index.insert(op.clone(given))
-        moved.update(zip(op.results, new.results, strict=True))
-        return moved[value]
+                places += list(copy.source.owner.operands)[1:]
+        return places
 
     def _is_inside(self, op: Operation) -> bool:
         """Whether an operation is in a loop that the producer has its own of."""
-        blocks = {self.loop.body.block, *([] if self.tiles is None else [self.tiles.body.block])}
-        return op.parent in blocks
+        return op.parent in self._blocks
 
 
-def _depends(value: SSAValue, block: Block) -> bool:
-    op = value.owner
-    if not isinstance(op, Operation):
-        return op is block
-    return op.parent is block or any(_depends(operand, block) for operand in op.operands)
+def _depends(op: Operation, block: Block) -> bool:
+    """Whether what an operation makes changes with the turns of a loop."""
+    owners = (operand.owner for operand in op.operands)
+    return op.parent is block or any(
+        _depends(owner, block) if isinstance(owner, Operation) else owner is block for owner in owners
+    )
 
 
-def _of_subgroup(value: SSAValue) -> bool:
-    """Whether a value depends on the warp that computes it."""
-    op = value.owner
-    return isinstance(op, SubgroupIdOp) or (isinstance(op, Operation) and any(map(_of_subgroup, op.operands)))
+def _subgroups(made: SSAValue | Operation) -> Iterator[SSAValue]:
+    """The numbers of warps that a value, or what an operation makes, depends on."""
+    op = made if isinstance(made, Operation) else made.owner
+    if isinstance(op, SubgroupIdOp):
+        yield op.result
+    elif isinstance(op, Operation):
+        for operand in op.operands:
+            yield from _subgroups(operand)
 
 
 # Consumers that take turns at the tensor cores: while one multiplies, another does what lies between its products.
@@ -197,7 +195,7 @@ def load_ahead(wait: Operation) -> None:
     they need."""
     block = wait.parent
     between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), _behind(wait)))
-    for load in [one for one in between if isinstance(one, LoadOp)]:
+    for load in [one for one in between if isinstance(one, LoadOp) and one.move is None]:
         needed = _needed(load, between)
         if block is not None and all(one is load or is_pure(one) for one in needed):
             for one in needed:
@@ -216,13 +214,10 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
     if not loads or not isinstance(step, int):
         return
     asked, known = Block(), dict[SSAValue, SSAValue]()
+    inside = index.at(Builder(InsertPoint.at_end(asked)))
     for load in loads:
-        for one in _needed(load, behind)[:-1]:
-            if one.results[0] not in known:
-                asked.add_op(new := one.clone(known))
-                known |= dict(zip(one.results, new.results, strict=True))
-        at = [known.get(place, place) for place in load.indices]
-        asked.add_op(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
+        at = [inside.again(place, known, behind.__contains__) for place in load.indices]
+        inside.insert(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
     asked.add_op(scf.YieldOp())
     left = index.div(index.add(index.sub(end, k), step - 1), step)
     now = index.insert(arith.CmpiOp(index.value(left), index.value(TURNS), "eq")).result
@@ -367,16 +362,11 @@ class Once(NamedTuple):
     def tiles(self) -> list[SSAValue]:
         return [copy.copy.destination for copy in self.copies]
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all of them."""
-        return sum(copy.bytes for copy in self.copies)
-
-    def start(self, index: IndexBuilder, moved: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
+    def start(self, index: IndexBuilder, again: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
         """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
-        self.ring.step(index, ACQUIRE, stage, parity, self.bytes)
+        self.ring.step(index, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
-            copy.start(index, [moved(i) for i in copy.copy.indices], moved, stage, self.ring)
+            copy.start(index, again, stage, self.ring)
 
 
 # Consumers with tiles of their own: each multiplies every second tile of a CTA, while the other stores its last one.

@@ -16,19 +16,338 @@ next tile under the epilogue of this one::
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, TypeVar
 
-from xdsl.context import Context
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.builder import Builder
+from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i32, i64
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.warp.attributes import target_of
+from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.ring import RELEASE, WAIT, MakeRingOp
+from ...dialect.warp.synchronisation import (
+    ASYNC_PROXY,
+    BULK,
+    CLUSTER,
+    CLUSTER_SIZE,
+    SOME_WARPS,
+    CommitOp,
+    ElectOp,
+    FenceOp,
+    ScopedBarrierOp,
+    WaitOp,
+)
+from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
+from ..allocate import needed
+from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
-from ..tile.tiling import launches
-from .copy_loop import DeclinedError, copies_of
+from ..patterns import PatternPass
+from ..tile.tiling import LaunchedKernel, LaunchPattern
+from .ring import CtaCluster, DeclinedError, Ring, Share, copies_of, decline, is_load, with_stages
+from .roles import ConsumerLoop, Once, OwnTiles, Producer
+from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
+
+REGISTERS = {2: (40, 232), 3: (32, 160)}
+"""Registers of a thread of the producer and of the consumers, by how many of these there are; one needs no more than it
+has. 128 threads of each share 65,536."""
 
 
-class SpecialisePass(ModulePass):
+BARRIERS = 1024
+"""Bytes left for barriers."""
+
+
+class Specialiser:
+    """Rewrites one kernel, whose loop over K is `loop`, in a loop over tiles or not; `by` is the pass that remarks."""
+
+    def __init__(self, launch: LaunchedKernel, loop: scf.ForOp, by: str) -> None:
+        self.by = by
+        self.launch, self.loop = launch, loop
+        around = loop.parent_op()
+        self.tiles = around if isinstance(around, scf.ForOp) else None
+        self.consumers = launch.schedule.consumer_warps
+        self.copies, self.once = copies_of(loop), _before(loop, CopyOp)
+        self.loads: list[StagedLoads] = []
+        self._check()
+        start, end = launch.body.first_op, launch.body.last_op
+        if start is None or end is None:
+            decline(loop, "the kernel does not end")
+        self.index = IndexBuilder(Builder(InsertPoint.before(end)), Builder(InsertPoint.before(start)))
+
+    def _check(self) -> None:
+        """What the loop has beside copies and products of warpgroups, would be done by nobody."""
+        block = self.loop.body.block
+        products = (WgmmaOp, FenceOp, CommitOp, WaitOp)
+        for op in block.ops:
+            known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
+            if not (known or is_pure(op)):
+                decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
+        for copy in (*self.copies, *self.once):
+            TensorView.of(copy, copy.source)
+
+    def _first(self) -> Operation:
+        """The first operation that only those who multiply execute: none before it depends on the tile's data."""
+        if self.tiles is not None:
+            return self.tiles
+        block = self.loop.parent_block()
+        ops = [] if block is None else list(block.ops)
+        before = ops[: ops.index(self.loop)]
+        shared = [op for op in before if self._is_shared(op)]
+        return next(op for op in ops if op not in shared)
+
+    @staticmethod
+    def _is_shared(op: Operation) -> bool:
+        index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
+        return index or op.name in ("memref.alloc", "gpu.subgroup_id", "gpu.block_id", "memref.dim", "warp.matrix")
+
+    def rewrite(self) -> None:
+        """Puts a producer and consumers in place of the loop."""
+        index, kernel = self.index, self.launch.kernel
+        first = self._first()
+        block = first.parent_block()
+        if block is None:
+            return
+        before = index.at(Builder(InsertPoint.before(first)))
+        cluster = CtaCluster.of(before, self.launch.schedule.cluster)
+        once = [TensorCopy.of(copy, self.launch) for copy in self.once]
+        copies = [TensorCopy.of(copy, self.launch, self._share(before, copy, cluster)) for copy in self.copies]
+        stores = self._stage_stores()
+        self.loads = self._stage_loads()
+        mine = self._from(block, first)
+        readers = self.launch.schedule.warps
+        whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
+        peers = () if cluster is None else cluster.peers(before)
+        everyone = readers * (1 + len(peers))
+        ring = Ring.of(index, MakeRingOp(self.launch.schedule.stages, 1, everyone, peers=peers))
+        index.insert(FenceOp(ASYNC_PROXY))
+        index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if peers else BarrierOp())
+        warp = index.insert(SubgroupIdOp()).result
+        registers = REGISTERS.get(self.consumers // WARPS)
+        produce, consume = Block(), Block()
+        sources = [copy.tensor.memory for copy in (*once, *copies)]
+        tiles = [copy.destination for copy in self.copies]
+        producer = Producer(self.loop, self.tiles, copies, ring, whole, self.loads)
+        self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, producer, registers)
+        self._consume(consume, mine, ring, registers, whole)
+        if stores and consume.last_op is not None:
+            index.at(Builder(InsertPoint.before(consume.last_op))).insert(
+                WaitOp(BULK, 0, read=True, each_warpgroup=True)
+            )
+        for predicate, body in (("sge", produce), ("slt", consume)):
+            mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
+            some = index.insert(scf.IfOp(mine_is, [], Region(body)))
+            if body is consume:
+                some.attributes[SOME_WARPS] = IntegerAttr(self.consumers, i64)
+        if cluster is not None:
+            kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [cluster.ctas, 1, 1])
+        for tile in dict.fromkeys(tiles):
+            with_stages(tile, ring.stages)
+        if whole is not None:
+            for tile in whole.tiles:
+                with_stages(tile, whole.ring.stages)
+        threads = (self.consumers + WARPS) * LANES
+        self.launch.threads = threads
+        for memory in dict.fromkeys((*sources, *(found.view.memory for found in (*stores, *self.loads)))):
+            self.launch.drop_unused(memory)
+        kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
+        self.launch.finish()
+
+    def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:
+        """What this CTA copies of a tile; None for all of it."""
+        products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        # Of transposes that are multiplied the second operand is A.
+        of_b = any((op.b is copy.destination) != (op.transposed is not None) for op in products)
+        return None if cluster is None else cluster.share(index, of_b=of_b)
+
+    def _from(self, block: Block, first: Operation) -> list[Operation]:
+        """The operations that are the consumers'; indices among them that others need stay."""
+        ops = list(block.ops)
+        return [op for op in ops[ops.index(first) : -1] if not self._is_shared(op)]
+
+    def _stage_stores(self) -> list[StagedStores]:
+        """Lets tensor copies store what the schedule stages, where they can."""
+        found: dict[SSAValue, list[StoreOp]] = {}
+        if self.launch.schedule.staging:
+            for op in self.launch.kernel.walk():
+                if isinstance(op, StoreOp):
+                    found.setdefault(op.memory, []).append(op)
+        staged: list[StagedStores] = []
+        for stores in found.values():
+            try:
+                staged.append(StagedStores(stores, self.launch, self.index))
+                staged[-1].replace()
+            except DeclinedError as declined:
+                remark(declined.op, self.by, f"lanes store what they hold: {declined.reason}")
+        return staged
+
+    def _stage_loads(self) -> list[StagedLoads]:
+        """Lets tensor copies bring matrices of the epilogue where D is staged, if they can: through stages, of which at
+        least one is left for the next tile."""
+        schedule, staged = self.launch.schedule, list[StagedLoads]()
+        for loads in loads_behind(self.loop) if schedule.staging else ():
+            left = schedule.stages - 1 - sum(found.turns for found in staged)
+            try:
+                if schedule.own_tiles:
+                    decline(loads[0], "consumers have tiles of their own")
+                tiles = [copy.destination for copy in self.copies]
+                staged.append(StagedLoads(loads, tiles, self.launch, self.index, left))
+            except DeclinedError as declined:
+                remark(declined.op, self.by, f"each lane loads what it needs: {declined.reason}")
+        return staged
+
+    # The producer
+
+    def _produce(
+        self, index: IndexBuilder, warp: SSAValue, producer: Producer, registers: tuple[int, int] | None
+    ) -> None:
+        """One lane of the producer starts copies; the others have nothing to do."""
+        if registers is not None:
+            index.insert(SetRegistersOp(registers[0]))
+        first = index.insert(arith.CmpiOp(warp, index.value(self.consumers), "eq")).result
+        one = index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result
+        body = Block()
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        stage, parity, *_ = producer.build(inside)
+        if self.launch.schedule.cluster != (1, 1):
+            producer.ring.drain(inside, stage, parity)
+        inside.insert(scf.YieldOp())
+        index.insert(scf.IfOp(one, [], Region(body)))
+        index.insert(scf.YieldOp())
+
+    # The consumers
+
+    def _consume(
+        self,
+        body: Block,
+        mine: list[Operation],
+        ring: Ring,
+        registers: tuple[int, int] | None,
+        once: Once | None,
+    ) -> None:
+        """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
+        if registers is not None:
+            body.add_op(SetRegistersOp(registers[1], grow=True))
+        for op in mine:
+            op.detach()
+            body.add_op(op)
+        body.add_op(scf.YieldOp())
+        self._remove_copies()
+        index = self.index.at(Builder(InsertPoint.before(self.loop)))
+        if self.tiles is None:
+            if once is not None:
+                self._await(once, 0, 0)
+            self._multiplied(self._consumed(once, index.value(0)), index, ring, [0, 0])
+            return
+        block, around = self.tiles.body.block, self.index.at(Builder(InsertPoint.before(self.tiles)))
+        state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 4)]
+        first, step, initial, own = self.tiles.lb, self.tiles.step, list[Index]([0] * len(state)), None
+        if self.launch.schedule.own_tiles:
+            own = OwnTiles.of(around, self.loop, self.tiles, self.consumers // WARPS, ring.stages)
+            (first, step), initial = own.bounds(around), own.start(around)
+            own.begin(index, block.args[0])
+        if once is not None:
+            self._await(once, *state[2:])
+        passed = None if own is None else partial(own.end, tile=block.args[0])
+        loop, after = self._multiplied(self._consumed(once, state[-2]), index, ring, list(state[:2]), passed)
+        end = block.last_op
+        if end is not None:
+            last = self.index.at(Builder(InsertPoint.before(end)))
+            after = after if own is None else own.following(last, *after)
+            after += [] if once is None else once.ring.next(last, *state[2:])
+            Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
+        if once is not None:
+            behind = self.index.at(Builder(InsertPoint.after(loop)))
+            once.ring.step(behind, RELEASE, state[2])
+        region = self.tiles.detach_region(0)
+        new = scf.ForOp(first, self.tiles.ub, step, around.values(initial), region)
+        around.insert(new)
+        Rewriter.erase_op(self.tiles)
+
+    def _multiplied(
+        self,
+        consumed: ConsumerLoop,
+        index: IndexBuilder,
+        ring: Ring,
+        state: list[Index],
+        passed: Callable[[IndexBuilder], None] | None = None,
+    ) -> tuple[scf.ForOp, list[Index]]:
+        """The loop over K, and behind it the reads of what the epilogue takes from further stages."""
+        for loads in self.loads:
+            loads.replace(index)
+        loop, after = consumed.rewrite(index, ring, state, passed)
+        behind = self.index.at(Builder(InsertPoint.after(loop)))
+        for loads in self.loads:
+            after = loads.receive(behind, ring, after)
+        return loop, after
+
+    def _room(self, once: list[TensorCopy]) -> int:
+        """Stages of the tiles that stay: two where CTAs go from tile to tile and shared memory has the room."""
+        target, size = target_of(self.launch.kernel), sum(copy.bytes for copy in once)
+        if self.tiles is None or target is None:
+            return 1
+        staged = {copy.destination: self.launch.schedule.stages for copy in self.copies}
+        allocated = [(op.memref, found[0]) for op in self.launch.kernel.walk()
+                     if isinstance(op, memref.AllocOp) and (found := needed(op)) is not None]  # fmt: skip
+        taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
+        return 2 if taken + size + BARRIERS <= target.shared else 1
+
+    def _await(self, once: Once, stage: Index, parity: Index) -> None:
+        """Waits for the tiles that stay, instead of copying them."""
+        barrier = _before(self.loop, gpu.BarrierOp)[-1]
+        before = self.index.at(Builder(InsertPoint.before(barrier)))
+        once.ring.step(before, WAIT, stage, parity)
+        for op in (*self.once, *_before(self.loop, FenceOp), *_before(self.loop, gpu.BarrierOp)):
+            Rewriter.erase_op(op)
+
+    def _consumed(self, once: Once | None, stage: SSAValue) -> ConsumerLoop:
+        """The loop over K without copies; tiles that stay are in `stage` of theirs."""
+        groups = self.consumers // WARPS
+        staged, fixed = [copy.destination for copy in self.copies], [] if once is None else once.tiles
+        in_turns = self.launch.schedule.consumers == "pingpong"
+        return ConsumerLoop(self.loop, staged, dict.fromkeys(fixed, stage), groups, in_turns)
+
+    def _remove_copies(self) -> None:
+        for op in list(self.loop.body.block.ops):
+            if isinstance(op, CopyOp | gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY):
+                Rewriter.erase_op(op)
+
+
+OpT = TypeVar("OpT", bound=Operation)
+
+
+def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
+    """The operations of a kind before a loop in its block."""
+    found: list[OpT] = []
+    op = loop.prev_op
+    while op is not None:
+        if isinstance(op, kind):
+            found.insert(0, op)
+        op = op.prev_op
+    return found
+
+
+class SpecialiseWarps(LaunchPattern):
+    """A kernel of warpgroups, with a warpgroup more that copies for the others."""
+
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        if launch.schedule.together == 1:
+            return
+        for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
+            try:
+                Specialiser(launch, loop, SpecialisePass.name).rewrite()
+            except DeclinedError as declined:
+                remark(declined.op, SpecialisePass.name, f"nobody copies ahead: {declined.reason}")
+
+
+class SpecialisePass(PatternPass):
     """Adds a producer warpgroup to kernels of warpgroups. The producer copies tiles by tensor maps to a ring of stages,
     while the other warpgroups multiply.
 
@@ -38,15 +357,4 @@ class SpecialisePass(ModulePass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for launch in list(launches(op)):
-            if launch.schedule.together == 1:
-                continue
-            from .specialiser import Specialiser  # 7 ms, for kernels of warpgroups
-
-            for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
-                try:
-                    Specialiser(launch, loop, self.name).rewrite()
-                except DeclinedError as declined:
-                    remark(declined.op, self.name, f"nobody copies ahead: {declined.reason}")
+    patterns = (SpecialiseWarps,)

@@ -27,7 +27,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp, load_rows, matrices, unit
+from ...dialect.warp.matrices import load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT
 from ...dialect.warp.synchronisation import (
@@ -48,8 +48,7 @@ from ..linalg import operand
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
-from .copy_loop import decline
-from .ring import Ring, Share
+from .ring import Ring, Share, decline
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
@@ -153,13 +152,13 @@ class TensorCopy(NamedTuple):
     def start(
         self,
         index: IndexBuilder,
-        at: Sequence[Index],
-        moved: Callable[[SSAValue], Index],
-        stage: Index | None,
+        again: Callable[[SSAValue], SSAValue],
+        stage: Index,
         ring: Ring,
     ) -> None:
-        """Starts the copy of the tile at (row, column) to a stage of a ring, None for a tile that has none."""
-        (row, column), tile, panels = at, self.copy.destination, self.panels
+        """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
+        row, column = map(again, self.copy.indices)
+        tile, panels = self.copy.destination, self.panels
         down: Index = 0
         left: Index = 0
         if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
@@ -170,11 +169,11 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where = self.tensor.coordinates(index.add(row, down), place, moved)
-            to = index.values([down, along] if stage is None else [stage, down, along])
+            where = self.tensor.coordinates(index.add(row, down), place, again)
+            to = index.values([stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(
-                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage or 0), mask=mask)
+                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage), mask=mask)
             )
 
 
@@ -243,13 +242,13 @@ class StagedStores:
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))
 
-    def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
+    def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StoreOp:
         """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
         kind = fragment_of(part)
         first, line = kind.layout.data.element[0], kind.layout.data.lane[2]
         trans = (first, line) == (row(0), column(0))
         if kind.bits == MATRIX_BITS and (trans or (first == column(0) and line.axis == "r")):
-            return StmatrixOp(part, self.scratch, at, trans=trans)
+            return StoreOp(part, self.scratch, at, matrices="x4.trans" if trans else "x4")
         return StoreOp(part, self.scratch, at)
 
 
@@ -336,7 +335,7 @@ class StagedLoads:
         )
         self.kind = box_type(self.view, panel)
         self.map = launch.tensor_map(self.view.memory, self.view.order, self.kind)
-        self.reads: list[LdmatrixOp] = []
+        self.reads: list[LoadOp] = []
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         self.places = [self._place(index, index.add(number * self.groups, group)) for number in range(self.each)]
 
@@ -375,7 +374,7 @@ class StagedLoads:
         """Puts reads of panels in the place of the loads, whose stages `receive` says."""
         for number, load in enumerate(self.loads):
             at = index.values([0, *self.places[number % self.each]])
-            read = LdmatrixOp(self.tile, at, fragment_of(load.fragment))
+            read = LoadOp(self.tile, at, fragment_of(load.fragment), matrices="x4")
             Rewriter.replace_op(load, read)
             self.reads.append(read)
 

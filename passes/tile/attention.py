@@ -18,7 +18,6 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, f32
 from xdsl.ir import Block, Region, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -27,17 +26,17 @@ from ...dialect.warp.attention import AttentionOp, ReduceOp, StepOp, column_of
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, Kind
-from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tile_mma import TileMmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
+from ..linalg.product import Product
 from ..schedule.attention import part_schedule, values_schedule
 from . import raster
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
 from .operands import OperandTiles, copies_done
 from .store_epilogue import EpilogueOperands, placed
-from .tiling import Tiling, schedule_of
+from .tiling import Tiling
 
 LOWEST = -1e38
 """The largest score of a row before the first, in units of the scale."""
@@ -55,9 +54,9 @@ class AttentionBuilder:
         columns = padded(self.read.values.n)
         self.scores = Tiling(self.read.scores, schedule)
         self.values = Tiling(self.read.values, values_schedule(schedule, columns))
-        self.q = OperandTiles(self.scores, self.read.scores.a, "a", "mk")
-        self.k = OperandTiles(self.scores, self.read.scores.b, "b", "kn")
-        self.v = OperandTiles(self.values, self.read.values.b, "b", "kn")
+        self.q = OperandTiles(self.scores, "a")
+        self.k = OperandTiles(self.scores, "b")
+        self.v = OperandTiles(self.values, "b")
         scale = op.scale.value.data
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
@@ -107,7 +106,7 @@ class AttentionBuilder:
     # Scores
 
     def _product(
-        self, index: IndexBuilder, tiling: Tiling, a: SSAValue, b: SSAValue, sums: SSAValue, m: Index, n: Index
+        self, index: IndexBuilder, tiling: Tiling[Product], a: SSAValue, b: SSAValue, sums: SSAValue, m: Index, n: Index
     ) -> SSAValue:
         """Sums with the product of tiles, or of a fragment and a tile, added."""
         product = tiling.product
@@ -213,15 +212,3 @@ class AttentionBuilder:
                 end.attributes[ScheduleAttr.name] = schedule
                 end.location = self.op.location
                 index.insert(end)
-
-
-class StageAttention(RewritePattern):
-    """`warp.attention` of the rows of one CTA: a loop over tiles of K and V."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        if op.tile:
-            AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
-            scores = op.scores
-            rewriter.erase(op)
-            drop_forms([scores])

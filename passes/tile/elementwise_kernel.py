@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -195,7 +195,7 @@ def _cast(op: Operation, block: Block, value: SSAValue, wanted: Attribute) -> SS
     return cast.results[0]
 
 
-def tile(op: LinalgStructuredOperation, module: ModuleOp) -> None:
+def tile(op: LinalgStructuredOperation) -> None:
     """Makes an elementwise operation on memory a kernel, and its launch.
 
     Raises a located diagnostic for any other operation.
@@ -205,7 +205,7 @@ def tile(op: LinalgStructuredOperation, module: ModuleOp) -> None:
         fail(op, f"{op.name} has no kernel: {why_not_elementwise(op)}")
     traversal = traversal_of(found)
     check_elementwise(found)
-    outliner = Outliner(op, module)
+    outliner = Outliner(op)
     operands = _operands(found, traversal, outliner)
     shape = "x".join(map(str, traversal.warp))
     outline(traversal, outliner, operands, partial(_build, found), f"{op.name}, tiles of {shape} for each warp")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.layouts.layout import LANES
@@ -30,6 +21,8 @@ from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, s
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
+from ..patterns import PatternPass
+from .tiling import kernel_of
 
 # What sums over warps and over CTAs have in common.
 
@@ -51,9 +44,7 @@ def warps_around(op: Operation) -> int:
     """The warps that execute an operation: those of the kernel that it is in, or of a region for some of them."""
     if (some := some_warps(op)) is not None:
         return some
-    kernel = op.parent_op()
-    while kernel is not None and not isinstance(kernel, gpu.FuncOp):
-        kernel = kernel.parent_op()
+    kernel = kernel_of(op)
     size = kernel.known_block_size if kernel is not None else None
     if size is None:
         fail(op, f"{op.name} is expanded in kernels with gpu.known_block_size")
@@ -163,23 +154,18 @@ class ExpandSumSlicedK(RewritePattern):
             fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
         warp, positions = index.insert(SubgroupIdOp()).result, warps // op.slices
-        parts = _Parts(index, op, positions, index.div(warp, positions), index.rem(warp, positions))
+        parts = _Parts(index, op, warp, positions)
         parts.send()
         index.insert(BarrierOp())
         rewriter.replace(op, [], [parts.received(parts.own()) if op.slices == op.parts else parts.received_by_some()])
 
 
-@dataclass
 class _Parts:
-    """A warp's parts of a sum: it is at `position` of the `positions` warps of its slice."""
+    """A warp's parts of a sum, by its place among the `positions` warps of its slice."""
 
-    index: IndexBuilder
-    op: SumSlicedKOp
-    positions: int
-    slice: Index
-    position: Index
-
-    def __post_init__(self) -> None:
+    def __init__(self, index: IndexBuilder, op: SumSlicedKOp, warp: SSAValue, positions: int) -> None:
+        self.index, self.op, self.positions = index, op, positions
+        self.slice, self.position = index.div(warp, positions), index.rem(warp, positions)
         kind = self.kind
         down = kind.shape[0] < fragment_of(self.op.input).shape[0]
         step = (kind.shape[0], 0) if down else (0, kind.shape[1])
@@ -244,22 +230,10 @@ class _Parts:
         return index.value(row), index.value(index.mul(slot, size))
 
 
-PATTERNS: tuple[RewritePattern, ...] = (
-    ExpandSumSlicedK(),
-    ExpandStorePart(),
-    ExpandArriveLast(),
-    ExpandAddParts(),
-)
-"""The pattern of each macro-operation."""
-
-
-class ExpandPass(ModulePass):
+class ExpandPass(PatternPass):
     """Expands macro-operations to loads, stores, barriers and arithmetic: `warp.sum_sliced_k` (sums over slices of K),
     and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs)."""
 
     name = "warp-expand"
     needs: ClassVar = tuple(kind.name for kind in (SumSlicedKOp, StorePartOp, ArriveLastOp, AddPartsOp))
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier([*PATTERNS], dce_enabled=False)
-        PatternRewriteWalker(patterns, apply_recursively=False).rewrite_module(op)
+    patterns = ExpandSumSlicedK, ExpandStorePart, ExpandArriveLast, ExpandAddParts

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
-from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f32, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
@@ -27,6 +25,7 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
 from ..builder import Index, IndexBuilder
 from ..linalg.product import Product
+from ..patterns import PatternPass
 from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.
@@ -207,7 +206,8 @@ class RaiseGelu(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MapOp, rewriter: PatternRewriter) -> None:
-        if op.fragment.type.bits > MOST_BITS:
+        target = target_of(op)
+        if op.fragment.type.bits > MOST_BITS or target is None or target.sm not in KNOWN:
             return
         for one in list(op.body.block.ops):
             found = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
@@ -222,13 +222,9 @@ def _erase_unused(op: MapOp, rewriter: PatternRewriter) -> None:
             rewriter.erase(one)
 
 
-class RaiseGeluPass(ModulePass):
+class RaiseGeluPass(PatternPass):
     """Replaces the operations of a gelu by one `warp.gelu`, if the result has at most 16 bits (sm_90)."""
 
     name = "warp-raise-gelu"
     needs: ClassVar = ("math.tanh", "math.erf")
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        target = target_of(op)
-        if target is not None and target.sm in KNOWN:
-            PatternRewriteWalker(RaiseGelu(), apply_recursively=False).rewrite_module(op)
+    patterns = (RaiseGelu,)

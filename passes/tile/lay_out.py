@@ -14,13 +14,7 @@ from xdsl.dialects.linalg.ops import TransposeOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.form import Shape
@@ -32,16 +26,17 @@ from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, 
 from ...dialect.warp.cta import CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import IndexBuilder
 from ..diagnostics import remark
 from ..linalg.operand import VectorOperand
+from ..patterns import PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
-from .tiling import LaunchedKernel, launches
+from .tiling import LaunchedKernel, LaunchPattern, schedule_around
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
 #
@@ -60,7 +55,9 @@ class Fp8ProductAsF16(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MmaOp, rewriter: PatternRewriter) -> None:
-        operands = (op.a, "c"), (op.b, "r")
+        operands, schedule = ((op.a, "c"), (op.b, "r")), schedule_around(op)
+        if schedule is None or schedule.fp8_as == "none":
+            return
         if op.scales or op.e is not None or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
             return
         a, b = (self._widened(rewriter, value, axis) for value, axis in operands)
@@ -75,7 +72,7 @@ class Fp8ProductAsF16(RewritePattern):
         return ordered.fragment
 
 
-class Fp8AsF16Pass(ModulePass):
+class Fp8AsF16Pass(PatternPass):
     """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`.
 
     On targets such as sm_90a, ptxas also converts the operands of these instructions to f16, but adds each product to
@@ -85,13 +82,7 @@ class Fp8AsF16Pass(ModulePass):
 
     name = "warp-fp8-as-f16"
     needs: ClassVar = ("schedule.fp8_as",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in [o for o in op.walk() if isinstance(o, gpu.FuncOp)]:
-            schedule = kernel.attributes.get(ScheduleAttr.name)
-            if isinstance(schedule, ScheduleAttr) and schedule.data.fp8_as != "none":
-                patterns = GreedyRewritePatternApplier([Fp8ProductAsF16()])
-                PatternRewriteWalker(patterns, apply_recursively=False).rewrite_region(kernel.body)
+    patterns = (Fp8ProductAsF16,)
 
 
 # `warp-pack`: operands copied to whole tiles of aligned rows before the product, the `pack` of a schedule.
@@ -164,7 +155,24 @@ def _launch(launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorO
     return launch.host.launch("pack", operands, body, shares, THREADS)
 
 
-class PackPass(ModulePass):
+class PackOperands(LaunchPattern):
+    """Packs the operands that the schedule names, if their copies can read what is packed."""
+
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        wanted = roles(launch.schedule.pack)
+        if not wanted:
+            return
+        found = _copies(launch)
+        copies = [found[role] for role in wanted if role in found]
+        sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}
+        if len(sources) < len(wanted) or any(min(memory_of(s).get_shape()) < 0 for s in sources.values()):
+            reason = "packing takes tiles that are copied from single matrices of known size"
+            remark(launch.kernel, PackPass.name, f"operands stay as they lie: {reason}")
+        else:
+            _pack(launch, sources)
+
+
+class PackPass(PatternPass):
     """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, in a separate launch.
 
     It runs after `warp-tile`. Without it, the kernel copies the operands from their own memory.
@@ -172,18 +180,7 @@ class PackPass(ModulePass):
 
     name = "warp-pack"
     needs: ClassVar = ("schedule.pack",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for launch in launches(op):
-            if wanted := roles(launch.schedule.pack):
-                found = _copies(launch)
-                copies = [found[role] for role in wanted if role in found]
-                sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}
-                if len(sources) < len(wanted) or any(min(memory_of(s).get_shape()) < 0 for s in sources.values()):
-                    reason = "packing takes tiles that are copied from single matrices of known size"
-                    remark(launch.kernel, self.name, f"operands stay as they lie: {reason}")
-                else:
-                    _pack(launch, sources)
+    patterns = (PackOperands,)
 
 
 # `warp-lay-out`: operands that lie as a schedule asks, by operations of `linalg` around the product.
@@ -267,5 +264,5 @@ class LayOutPass(ModulePass):
     needs: ClassVar = ("schedule.transpose", "schedule.padded")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for pattern in (TransposeOperands(), PadResult()):
-            PatternRewriteWalker(pattern, apply_recursively=False).rewrite_module(op)
+        apply_patterns([TransposeOperands()], op)
+        apply_patterns([PadResult()], op)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic
 
+from xdsl.builder import Builder
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
@@ -15,21 +20,22 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, 
 from ...dialect.warp.cta import SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.matrices import LdmatrixOp
-from ...dialect.warp.memory import LoadOp, bounds_attribute
+from ...dialect.warp.matrices import MatrixMove
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
-from ..linalg.operand import MatrixOperand
-from ..linalg.product import MatrixFactor, TileProduct, shared_bits
+from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..schedule.arrangement import LANES as BY_LANES
 from ..schedule.arrangement import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
 from .raster import matrix_of
-from .tiling import Fragments, Tiling, schedule_of
+from .tiling import ProductT, Tiling, schedule_of
 
 # A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
 
@@ -38,19 +44,17 @@ CHUNK = 16
 
 
 @dataclass(frozen=True)
-class FactorTiles:
-    """The tiles of one of A and B in shared memory. `axes` are the product's axes along its rows and columns: "mk" or
-    "kn"."""
+class OperandTiles(Generic[ProductT]):
+    """The tiles of A or B, of `role` "a" or "b", on their way from memory to shared memory and to fragments."""
 
-    tiling: Fragments
-    operand: MatrixFactor
+    tiling: Tiling[ProductT]
     role: str
-    axes: str
 
-    @staticmethod
-    def both(tiling: Fragments) -> tuple[FactorTiles, FactorTiles]:
-        """Those of A and of B."""
-        return FactorTiles(tiling, tiling.product.a, "a", "mk"), FactorTiles(tiling, tiling.product.b, "b", "kn")
+    @property
+    def operand(self) -> MatrixFactor:
+        """A or B."""
+        product = self.tiling.product
+        return product.a if self.role == "a" else product.b
 
     @property
     def way(self) -> Delivery:
@@ -60,7 +64,8 @@ class FactorTiles:
     @property
     def in_memory(self) -> str:
         """The product's axes along the rows and columns of memory."""
-        return self.axes[::-1] if self.operand.transposed else self.axes
+        axes = "mk" if self.role == "a" else "kn"
+        return axes[::-1] if self.operand.transposed else axes
 
     @property
     def sparsity(self) -> int:
@@ -104,57 +109,52 @@ class FactorTiles:
             kind = FragmentType.of(self.role, *kind.shape, held, kind.layout.data)
         loaded = kind.with_layout(way.delivered)
         pieces = way.how == PIECES
-        raw = index.insert(
-            LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=self.packed)
-        ).fragment
+        move = MatrixMove(4, trans, pieces, self.packed)
+        raw = index.insert(LoadOp(tile, where, loaded, swapped=transposed, matrices=str(move))).fragment
         if stored is not None:
             return index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
         return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
 
-
-@dataclass(frozen=True)
-class OperandTiles(FactorTiles):
-    """The same with A or B in memory, from where tiles are copied."""
-
-    tiling: Tiling
-    operand: MatrixOperand
+    # From memory, where the operands of `warp.matmul` are, to shared memory
 
     def _stored(self) -> dict[str, int]:
         """Sizes of a CTA tile along m, n and k by axis, of k what is stored."""
         m, n, k = self.tiling.schedule.cta
         return {"m": m, "n": n, "k": k // self.sparsity}
 
-    def _held(self) -> list[int]:
+    def _held(self: OperandTiles[Product]) -> list[int]:
         """Rows and columns of a CTA tile in shared memory."""
         sizes = self._stored()
         if self.role == "b" and self.tiling.schedule.together > 1:
             sizes["n"] = held_columns(self.tiling.product, sizes["n"])
         return [sizes[axis] for axis in self.in_memory]
 
-    def shared_type(self) -> MemRefType:
+    def shared_type(self: OperandTiles[Product]) -> MemRefType:
         """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
 
         Its elements are of the type that they are multiplied as, bytes that these are spread over, or the integers that
         they are made of.
         """
-        rows, columns = self._held()
-        line = columns * shared_bits(self.tiling.product, self.operand) // 8
+        product, (rows, columns) = self.tiling.product, self._held()
+        operand = product.a if self.role == "a" else product.b
+        line = columns * shared_bits(product, operand) // 8
         width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
-        plain = self.tiling.element_type(self.role) if self.operand.stored is None else self.operand.element_type
+        plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
         element = i8 if self.packed else plain
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+    def copy(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
-        steps = self._stored()
+        steps, product = self._stored(), self.tiling.product
+        operand = product.a if self.role == "a" else product.b
         inside = bounds_attribute(
             *(
                 held == steps[axis] and (size % held == 0 or self.tiling.last_start(axis) is not None)
-                for size, held, axis in zip(self.operand.shape, self._held(), self.in_memory, strict=True)
+                for size, held, axis in zip(operand.shape, self._held(), self.in_memory, strict=True)
             )
         )
-        where, source = self.place(index, at), matrix_of(index, self.operand, at)
+        where, source = self.place(index, at), matrix_of(index, operand, at)
         index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed))
 
 
@@ -177,13 +177,27 @@ Place = dict[str, Index]
 """Where something begins, by the product's axes."""
 
 
-class Multiplication(ABC):
-    """One way to multiply a warp's part of the tiles of a CTA."""
+class Multiplication(RewritePattern):
+    """A warp's part of `warp.tile_mma`, multiplied in one way if that is for it."""
 
-    def __init__(self, op: TileMmaOp) -> None:
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
+        if not op.part or not self.multiplies(op):
+            return
+        self.begin(op)
+        outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
+        warp: Place = {axis: outside.known(at) for axis, at in zip("mnk", op.part, strict=True)}
+        warp = self.counted(_behind(list(warp.values())) or outside, warp)
+        index = outside.at(Builder(InsertPoint.before(op)))
+        factors = (op.a, op.b)
+        rewriter.replace(op, (), [self.multiply(outside, index, warp, op.c)])
+        drop_forms(factors)
+
+    def begin(self, op: TileMmaOp) -> None:
+        """Reads the product."""
         self.op = op
-        self.tiling = Fragments(TileProduct.of(op), schedule_of(op))
-        self.operands = FactorTiles.both(self.tiling)
+        self.tiling = Tiling(TileProduct.of(op), schedule_of(op))
+        self.operands = OperandTiles(self.tiling, "a"), OperandTiles(self.tiling, "b")
         self.tiles = op.matrices
 
     @staticmethod
@@ -199,6 +213,22 @@ class Multiplication(ABC):
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         """The accumulators after one K tile, of the part that begins at `warp`; what does not change from one to the
         next is said `outside`."""
+
+
+def _loop_of(op: TileMmaOp) -> Operation:
+    """The loop over K that a product is in, before which its part is known; or the product itself."""
+    parent = op.parent_op()
+    inside = isinstance(parent, scf.ForOp) and not any(at.owner.parent is op.parent for at in op.part)
+    return parent if inside and parent is not None else op
+
+
+def _behind(place: Sequence[Index]) -> IndexBuilder | None:
+    """Where all of a place is known: behind what computes it; None where nothing does."""
+    makers = {at.owner for at in place if not isinstance(at, int) and isinstance(at.owner, Operation)}
+    blocks = {maker.parent for maker in makers}
+    if len(blocks) != 1 or (block := blocks.pop()) is None:
+        return None
+    return IndexBuilder(Builder(InsertPoint.after([op for op in block.ops if op in makers][-1])))
 
 
 class FragmentProduct(Multiplication):
@@ -228,7 +258,7 @@ class FragmentProduct(Multiplication):
             isinstance(use.operation, CopyOp) and use.operation.parent is self.op.parent for use in tile.uses
         )
 
-    def _fit(self, operand: FactorTiles) -> bool:
+    def _fit(self, operand: OperandTiles[TileProduct]) -> bool:
         """Whether a lane has registers for all fragments of a tile."""
         schedule = self.tiling.schedule
         steps = schedule.cta[2] // schedule.sliced_k // self.tiling.step

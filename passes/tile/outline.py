@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
@@ -32,6 +32,7 @@ from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread,
 from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
+from ..patterns import PatternPass
 from . import raster
 from .tiling import Outliner, Tiling, schedule_of
 
@@ -247,9 +248,9 @@ class TiledAttention(NamedTuple):
         return reduce(index.mul, batch, tiles)
 
 
-def _outline(tiled: Tiled, module: ModuleOp) -> None:
+def _outline(tiled: Tiled) -> None:
     """Puts a kernel and its launch in the place of an operation."""
-    schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op, module)
+    schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     body = Block(arg_types=[operand.value.type for operand in tiled.memories])
     arguments = {operand.value: argument for operand, argument in zip(tiled.memories, body.args, strict=True)}
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
@@ -261,7 +262,50 @@ def _outline(tiled: Tiled, module: ModuleOp) -> None:
     outliner.finish()
 
 
-class OutlinePass(ModulePass):
+class OutlineProduct(RewritePattern):
+    """`warp.matmul` with a schedule: a kernel in which each CTA multiplies one tile of D."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        if not op.tile:
+            schedule = schedule_of(op)
+            check_product(op, op)
+            _outline(TiledProduct(read(op), schedule))
+
+
+class OutlineAttention(RewritePattern):
+    """`warp.attention` with a schedule: a kernel in which each CTA makes some rows of O."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        if not op.tile:
+            schedule = schedule_of(op)
+            _outline(TiledAttention(Attention.of(op), schedule))
+
+
+class OutlineRows(RewritePattern):
+    """`warp.rows`: a kernel in which each warp makes some rows."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
+        from . import rows  # with operations that a product does not need
+
+        rows.tile(op)
+
+
+class OutlineElementwise(RewritePattern):
+    """Any other operation of `linalg`: a kernel if it is elementwise, else an error."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, LinalgStructuredOperation):
+            from . import elementwise_kernel  # with operations that a product does not need
+
+            elementwise_kernel.tile(op)
+        elif op.name.startswith("linalg.") and isinstance(op.parent_op(), func.FuncOp):
+            fail(op, f"{op.name} has no kernel: of operations that reduce, products and rows are lowered")
+
+
+class OutlinePass(PatternPass):
     """Outlines every scheduled product to a kernel in which each CTA computes one tile of D, and launches it. It does
     the same for each remaining elementwise operation of `linalg`, including `linalg.fill` and `linalg.copy`.
 
@@ -269,24 +313,8 @@ class OutlinePass(ModulePass):
     """
 
     name = "warp-outline"
+    patterns = OutlineProduct, OutlineAttention, OutlineRows, OutlineElementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        for found in list(op.walk()):
-            if isinstance(found, MatmulOp) and not found.tile:
-                schedule = schedule_of(found)
-                check_product(found, found)
-                _outline(TiledProduct(read(found), schedule), op)
-            elif isinstance(found, AttentionOp) and not found.tile:
-                schedule = schedule_of(found)
-                _outline(TiledAttention(Attention.of(found), schedule), op)
-            elif isinstance(found, RowsOp):
-                from . import rows as row_kernel
-
-                row_kernel.tile(found, op)
-            elif isinstance(found, LinalgStructuredOperation):
-                from . import elementwise_kernel
-
-                elementwise_kernel.tile(found, op)
-            elif found.name.startswith("linalg.") and isinstance(found.parent_op(), func.FuncOp):
-                fail(found, f"{found.name} has no kernel: of operations that reduce, products and rows are lowered")
+        super().apply(ctx, op)

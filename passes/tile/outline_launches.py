@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu
 from xdsl.dialects.builtin import (
     FunctionType,
@@ -17,8 +16,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import (
@@ -37,6 +35,7 @@ from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, Terminato
 from ..builder import constant_value
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
+from ..patterns import PatternPass
 
 NUMBERS = (BlockIdOp, ThreadIdOp, GridDimOp, BlockDimOp)
 """What the arguments of a body are, three of each."""
@@ -126,11 +125,9 @@ def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: Pattern
     return kernel
 
 
-class OutlineLaunchesPass(ModulePass):
+class OutlineLaunchesPass(PatternPass):
     """Makes a kernel of the body of each `gpu.launch`, in a `gpu.module` of its own, and launches that."""
 
     name = "gpu-kernel-outlining"
     needs: ClassVar = (LaunchOp.name,)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(OutlineLaunch(), apply_recursively=False).rewrite_module(op)
+    patterns = (OutlineLaunch,)

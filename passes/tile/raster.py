@@ -41,7 +41,7 @@ class KTurns(NamedTuple):
     sizes: tuple[Index, ...]
 
     @staticmethod
-    def of(index: IndexBuilder, tiling: Tiling) -> KTurns:
+    def of(index: IndexBuilder, tiling: Tiling[Product]) -> KTurns:
         product, depth = tiling.product, tiling.schedule.cta[2]
         a = product.a
         k = index.dim(a.value, a.loops[1]) if _unknown(a, a.loops[1]) else product.k
@@ -63,12 +63,9 @@ class KTurns(NamedTuple):
         if 0 in (self.span, *self.sizes):
             return {"k": index.add(turn, self.span)} | {axis(loop): 0 for loop in range(len(self.sizes))}
         last = index.sub(reduce(index.mul, self.sizes, 1), 1)
-        rest = number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
-        found: dict[str, Index] = {"k": index.sub(turn, index.mul(number, self.span))}
-        for loop in range(len(self.sizes) - 1, 0, -1):
-            found[axis(loop)] = index.rem(rest, self.sizes[loop])
-            rest = index.div(rest, self.sizes[loop])
-        return found | {axis(0): rest}
+        number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
+        k = index.sub(turn, index.mul(number, self.span))
+        return {"k": k} | {axis(loop): at for loop, at in enumerate(batch_index(index, self.sizes, number))}
 
 
 def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:
@@ -165,7 +162,7 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
 
 
-def moved_inside(index: IndexBuilder, tiling: Tiling, axis: str, start: Index) -> Index:
+def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start: Index) -> Index:
     """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
     last = tiling.last_start(axis)
     return start if last is None else index.minimum(start, last)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, scf
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr, f32
+from xdsl.dialects.builtin import IndexType, MemRefType, NoneAttr, StridedLayoutAttr, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
@@ -335,9 +335,9 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     region.build(index, length, step, kernel.store, reduces=op.reduces)
 
 
-def tile(op: RowsOp, module: ModuleOp) -> None:
+def tile(op: RowsOp) -> None:
     """Makes rows a kernel, and its launch."""
-    outliner = Outliner(op, module)
+    outliner = Outliner(op)
     traversal = traversal_of(op, _with_columns(op, outliner) if op.reduces else op.output)
     operands: dict[SSAValue, VectorOperand] = {}
     output = traversal.output.value

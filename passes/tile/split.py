@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
+from xdsl.dialects.builtin import IndexType, MemRefType, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp
-from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
 from ..linalg.operand import expand
+from ..patterns import PatternPass
 from .fragment_math import number_of
-from .tiling import LaunchedKernel, launches
+from .tiling import LaunchedKernel, LaunchPattern
 
 # `warp-persist`: CTAs that compute one tile after the other, the `ctas` of a schedule.
 #
@@ -62,7 +60,20 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     launch.finish()
 
 
-class PersistPass(ModulePass):
+class PersistCtas(LaunchPattern):
+    """Puts the tile of a CTA in a loop, if the schedule says how many CTAs there are."""
+
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        tile, loop = launch.block_id(), launch.loop()
+        if not launch.schedule.ctas:
+            return
+        if tile is None or loop is None:
+            remark(launch.kernel, PersistPass.name, "there is a CTA for each tile: the kernel has no loop over K")
+        else:
+            _persist(launch, tile, loop)
+
+
+class PersistPass(PatternPass):
     """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
     another.
 
@@ -71,15 +82,7 @@ class PersistPass(ModulePass):
 
     name = "warp-persist"
     needs: ClassVar = ("schedule.ctas",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for launch in launches(op):
-            if launch.schedule.ctas:
-                tile, loop = launch.block_id(), launch.loop()
-                if tile is None or loop is None:
-                    remark(launch.kernel, self.name, "there is a CTA for each tile: the kernel has no loop over K")
-                else:
-                    _persist(launch, tile, loop)
+    patterns = (PersistCtas,)
 
 
 # `warp-split-k`: products of few tiles and a long K, the `split_k` of a schedule.
@@ -239,7 +242,15 @@ def _zero(kind: FragmentType) -> ConstantOp:
     return ConstantOp(number_of(kind.element, 0.0), kind)
 
 
-class SplitKPass(ModulePass):
+class CutK(LaunchPattern):
+    """Cuts the loop over K of a kernel, if the schedule says into how many parts."""
+
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        if launch.schedule.split_k > 1 and (split := _split(launch)) is not None:
+            split.rewrite()
+
+
+class SplitKPass(PatternPass):
     """Splits K among as many CTAs as a schedule's `split_k` says; the last CTA of a tile to finish adds their partial
     sums.
 
@@ -248,11 +259,7 @@ class SplitKPass(ModulePass):
 
     name = "warp-split-k"
     needs: ClassVar = ("schedule.split_k",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for launch in launches(op):
-            if launch.schedule.split_k > 1 and (split := _split(launch)) is not None:
-                split.rewrite()
+    patterns = (CutK,)
 
 
 def _split(launch: LaunchedKernel) -> Split | None:

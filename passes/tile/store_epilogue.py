@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, MemRefType, 
 from xdsl.ir import Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import column
@@ -31,6 +31,7 @@ from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import strides_of
 from ..builder import Index, IndexBuilder
 from ..linalg.operand import KernelArgument, VectorOperand
+from ..patterns import apply_patterns
 from ..schedule.arrangement import stored
 from ..schedule.defaults import changes_lanes_first, exchanged_rows
 from ..schedule.warpgroup_model import panel_columns
@@ -365,5 +366,5 @@ class EpiloguePass(ModulePass):
     name = "warp-epilogue"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(StoreEpilogue(), apply_recursively=False).rewrite_module(op)
-        PatternRewriteWalker(LoadEarly(), apply_recursively=False).rewrite_module(op)
+        apply_patterns([StoreEpilogue()], op)
+        apply_patterns([LoadEarly()], op)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import func, gpu, memref, scf
@@ -23,7 +25,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.memref import CollapseShapeOp, ExpandShapeOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import SymbolTable
 
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
@@ -33,7 +37,7 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, target_of, type_of_element
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, TensorMapType
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
@@ -52,12 +56,17 @@ BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
 
 
-@dataclass(frozen=True)
-class Fragments:
-    """The fragments of a product: what a warp has of its factors and of its sums, by the schedule."""
+ProductT = TypeVar("ProductT", bound=Multiplied, covariant=True)
 
-    product: Multiplied
+
+@dataclass(frozen=True)
+class Tiling(Generic[ProductT]):
+    """A product, in memory or of tiles in shared memory, that is cut up as its schedule says."""
+
+    product: ProductT
     schedule: Schedule
+
+    # The fragments that a warp has
 
     @cached_property
     def row(self) -> Row | Wgmma:
@@ -103,24 +112,19 @@ class Fragments:
         exchanged = {"a": "b", "b": "a"} if self.schedule.exchanged else {}
         return type_of_element(self.row.element("c" if role == "acc" else exchanged.get(role, role)))
 
+    # The tiles of CTAs, of a product in memory
 
-@dataclass(frozen=True)
-class Tiling(Fragments):
-    """A product in memory, to be cut up as its schedule says."""
-
-    product: Product
-
-    def inside(self, axis: str) -> bool:
+    def inside(self: Tiling[Product], axis: str) -> bool:
         """Whether no tile of D passes its end along an axis."""
         size, step = self._extents(axis)
         return size % step == 0 or self.last_start(axis) is not None
 
     @property
-    def in_bounds(self) -> ArrayAttr[BoolAttr] | None:
+    def in_bounds(self: Tiling[Product]) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile of D passes its rows and its columns, as operations say it."""
         return bounds_attribute(*map(self.inside, "mn"))
 
-    def last_start(self, axis: str) -> int | None:
+    def last_start(self: Tiling[Product], axis: str) -> int | None:
         """Where the last tile along an axis starts if it is moved back to end where the matrix ends, else None.
 
         It then covers rows or columns that its neighbour computes too. Both store the same numbers there, and no
@@ -153,7 +157,7 @@ class Tiling(Fragments):
             return None
         return size - step
 
-    def _extents(self, axis: str) -> tuple[int, int]:
+    def _extents(self: Tiling[Product], axis: str) -> tuple[int, int]:
         """The sizes of the product and of a CTA tile along an axis."""
         product = self.product
         sizes = {"m": product.m, "n": product.n, "k": product.k}
@@ -173,14 +177,32 @@ def schedule_of(op: Operation) -> Schedule:
     return attribute.data
 
 
+def kernel_of(op: Operation) -> gpu.FuncOp | None:
+    """The kernel that an operation is in."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, gpu.FuncOp):
+        around = around.parent_op()
+    return around
+
+
+def schedule_around(op: Operation) -> Schedule | None:
+    """The schedule of the kernel that an operation is in; None of a kernel that has none."""
+    kernel = kernel_of(op)
+    attribute = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
+    return attribute.data if isinstance(attribute, ScheduleAttr) else None
+
+
 # Where kernels go: each operation's into the module of kernels, with launches in the operation's place.
 
 KERNELS = "kernels"
 """The name of the gpu.module that kernels are outlined into, unless something else has it."""
 
 
-def _module_for_kernels(module: ModuleOp) -> gpu.ModuleOp:
-    """The gpu.module that kernels go into, made when there is none."""
+def _module_for_kernels(op: Operation) -> gpu.ModuleOp:
+    """The gpu.module that kernels of an operation go into, made when there is none."""
+    module = op.get_toplevel_object()
+    if not isinstance(module, ModuleOp):
+        fail(op, f"expected {op.name} in a builtin.module, into which its kernel goes")
     for op in module.body.block.ops:
         if isinstance(op, gpu.ModuleOp):
             return op
@@ -202,8 +224,8 @@ def promise(kernel: gpu.FuncOp, divisors: Sequence[int]) -> None:
 class Outliner:
     """Puts the kernels of one operation into the module of kernels, and their launches in its place."""
 
-    def __init__(self, op: Operation, module: ModuleOp) -> None:
-        self.op, self.kernels = op, _module_for_kernels(module)
+    def __init__(self, op: Operation) -> None:
+        self.op, self.kernels = op, _module_for_kernels(op)
         self._builder = Builder(InsertPoint.before(op))
         self.index = IndexBuilder(self._builder)
         self._scratch: list[SSAValue] = []
@@ -275,9 +297,9 @@ class Outliner:
 class LaunchedKernel:
     """A kernel with a schedule, and its launch. What changes of the launch is written by `finish`."""
 
-    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp, schedule: Schedule, module: ModuleOp) -> None:
+    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp, schedule: Schedule) -> None:
         self.op, self.kernel, self.schedule = op, kernel, schedule
-        self.host = Outliner(op, module)
+        self.host = Outliner(op)
         self.grid: list[Index] = [op.gridSizeX, op.gridSizeY, op.gridSizeZ]
         self.operands = list(op.kernelOperands)
         self.threads: Index = self.host.index.known(op.blockSizeX)
@@ -349,14 +371,16 @@ class LaunchedKernel:
         self.host.finish()
 
 
-def launches(module: ModuleOp) -> Iterator[LaunchedKernel]:
-    """The launches of kernels that have a schedule."""
-    kernels: dict[SymbolRefAttr, gpu.FuncOp] = {}
-    for op in module.walk():
-        if isinstance(op, gpu.FuncOp) and isinstance(within := op.parent_op(), gpu.ModuleOp):
-            kernels[SymbolRefAttr(within.sym_name.data, [op.sym_name.data])] = op
-    for op in [op for op in module.walk() if isinstance(op, gpu.LaunchFuncOp)]:
-        kernel = kernels.get(op.kernel)
+class LaunchPattern(RewritePattern):
+    """Rewrites a kernel that has a schedule, together with its launch."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: gpu.LaunchFuncOp, rewriter: PatternRewriter) -> None:
+        kernel = SymbolTable.lookup_symbol(op, op.kernel)
         schedule = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
-        if kernel is not None and isinstance(schedule, ScheduleAttr):
-            yield LaunchedKernel(op, kernel, schedule.data, module)
+        if isinstance(kernel, gpu.FuncOp) and isinstance(schedule, ScheduleAttr):
+            self.rewrite(LaunchedKernel(op, kernel, schedule.data))
+
+    @abstractmethod
+    def rewrite(self, launch: LaunchedKernel) -> None:
+        """Rewrites the kernel and the launch."""

@@ -210,7 +210,7 @@ class KernelLowering:
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
-                 "shared memory by warp.ldmatrix")  # fmt: skip
+                 "shared memory by warp.load")  # fmt: skip
         if not steps and found.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and found.packed > 1:
@@ -384,9 +384,9 @@ class ConvertWarpToPtxPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(isinstance(each, MakeRingOp) for each in op.walk()):
-            from ..pipelining.ring import synchronise
+            from ..pipelining.ring import SynchronisePass
 
-            synchronise(op)
+            SynchronisePass().apply(ctx, op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         left = next((o for o in op.walk() if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)

@@ -18,6 +18,7 @@ from ..base.sources import STDIN, is_ptx, read_source
 from .compile import add_compile
 from .lookups import add_explain, add_isa, add_layout
 from .options import add_cache, add_compilation, add_no_cache, add_seed, filled, natural, positive
+from .prove import add_prove
 from .tune import add_tune
 
 RUN_TEXT = """\
@@ -229,6 +230,7 @@ def parser() -> argparse.ArgumentParser:
     add_explain(commands)
     add_isa(commands)
     add_layout(commands)
+    add_prove(commands)
     add_tune(commands)
     for command in commands.choices.values():
         command.add_argument("--version", action=_ShowVersions, nargs=0, help=argparse.SUPPRESS)

@@ -61,6 +61,9 @@ def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--emit", choices=ENDINGS, metavar="LEVEL", help=f"what to write: {', '.join(ENDINGS)}")
     add_target(parser, "the file's own, else sm_90a")
     add_compilation(parser)
+    parser.add_argument(
+        "--prove", action="store_true", help="prove that the kernels compute the function, or fail (docs/prove.md)"
+    )
     add_no_cache(parser)
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
@@ -116,8 +119,8 @@ def _level_of(emit: str | None, out: str | None) -> str:
 
 
 _IDLE = {
-    "linalg": {"--function", "--schedule", "--tuned", "--tf32", "--target"},
-    "mlir": {"--function"},
+    "linalg": {"--function", "--schedule", "--tuned", "--tf32", "--target", "--prove"},
+    "mlir": {"--function", "--prove"},
 }
 """Options that say nothing of a level: those of later ones, and the function where all are written."""
 
@@ -146,7 +149,21 @@ def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping
         cache=True,
         **schedule,
     )
+    if args.prove:
+        _prove(args, kernel, text)
     return _EMITTED[level](kernel)
+
+
+def _prove(args: argparse.Namespace, kernel: Kernel, text: str) -> None:
+    """Raises:
+    WarploomError: where the kernel is not proven to compute its function.
+    """
+    from .prove import prove_kernel
+
+    proof = prove_kernel(kernel, text, [], 0, args.function)
+    if not proof:
+        raise WarploomError(f"{args.file}: {proof}")
+    print(f"{args.file}: {proof}", file=sys.stderr)
 
 
 def _json(kernel: Kernel) -> bytes:

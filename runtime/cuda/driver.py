@@ -298,7 +298,12 @@ class LoadedKernel:
 
 
 def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> bytes:
-    """The 128 bytes of a tensor map, as the driver encodes them; `promotion` is 0, 64, 128 or 256 bytes.
+    """The 128 bytes of a tensor map; see `encoded_map`."""
+    return ctypes.string_at(encoded_map(gpu, fields, promotion).getPtr(), SIZE)
+
+
+def encoded_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> Any:
+    """A tensor map as the driver encodes it, a `CUtensorMap`; `promotion` is 0, 64, 128 or 256 bytes.
 
     Raises:
         CudaError: if the driver refuses it.
@@ -327,7 +332,7 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
             getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{_bytes(promotion, 'L2_')}"),
             getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{_FILLS[fields.nan_fill]}"),
         )
-    return ctypes.string_at(call(name, result).getPtr(), SIZE)
+    return call(name, result)
 
 
 _FILLS = {False: "NONE", True: "NAN_REQUEST_ZERO_FMA"}

@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
 import statistics
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock
 from typing import Any, cast
 
 import numpy as np
 
-from ...dialect.ptx.text.syntax import Function, instructions
+from ...dialect.ptx.text.syntax import Function
 from ..arguments.arrays import Argument
-from ..arguments.launch_values import LaunchValue, Packed, check_alignment, in_memory, pack
-from ..base.errors import ArgumentError, CudaError
-from ..base.launch import Launch, Mapped, Plan, ScratchBuffer, Shifted, Word
-from .driver import Gpu, LoadedKernel, LoadedModule, call, device_count, encode_tensor_map, explain, gpu
+from ..arguments.launch_values import LaunchValue, Packed, in_memory
+from ..base.errors import ArgumentError
+from ..base.launch import Plan, ScratchBuffer
+from .driver import Gpu, LoadedKernel, call, device_count, encode_tensor_map, gpu
+from .launches import Launches, address_of, launches_of
 
 # Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back.
 
 LEGACY_STREAM = 0
 
 
-PROMOTION = 128
-"""Bytes that L2 reads at once for the tensor maps of our own launches."""
+class Scratch:
+    """Scratch memory on a GPU, allocated in the order of a stream and freed in its order when this object goes."""
 
+    def __init__(self, gpu: Gpu, buffers: Sequence[ScratchBuffer], stream: int) -> None:
+        self.gpu, self.stream = gpu, stream
+        self.addresses = tuple(map(self._allocate, buffers))
 
-REMEMBERED = 1024
-"""Launches whose parameters a module keeps."""
-
-
-@dataclass(frozen=True)
-class _Enqueue:
-    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive;
-    `config` is there where the driver is told more than sizes."""
-
-    kernel: LoadedKernel
-    launch: Launch
-    parameters: int
-    storage: object
-    config: Any = None
-    lock: Lock = field(default_factory=Lock)
-
-    def __call__(self, driver: Any, stream: int) -> Any:
-        """Enqueues it; what the driver says."""
-        launch, handle = self.launch, self.kernel.handle
-        if self.config is None:
-            grid, block = launch.grid, launch.block
-            return driver.cuLaunchKernel(handle, *grid, *block, launch.shared, stream, self.parameters, 0)[0]
-        with self.lock:
-            self.config.hStream = stream
-            return driver.cuLaunchKernelEx(self.config, handle, self.parameters, 0)[0]
+    def _allocate(self, buffer: ScratchBuffer) -> int:
+        size = buffer.bytes
+        with self.gpu.current():
+            result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
+            address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
+            if buffer.data:
+                copied = self.gpu.driver.cuMemcpyHtoDAsync(address, buffer.data, size, self.stream)
+                call(f"copying a constant of {size} bytes to the GPU", copied)
+            if buffer.zeroed:
+                call("clearing scratch memory", self.gpu.driver.cuMemsetD8Async(address, 0, size, self.stream))
+        weakref.finalize(self, _free, self.gpu, address, self.stream).atexit = False
+        return address
 
 
 class Prepared:
@@ -73,38 +60,29 @@ class Prepared:
         self,
         gpu: Gpu,
         ptx: str,
-        functions: dict[str, Function],
+        functions: Mapping[str, Function],
         plan: Plan,
         values: Sequence[LaunchValue],
     ) -> None:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)
         self._owners = tuple(values)
-        module = gpu.load(ptx)
-        everything = [*values, *map(self._allocate, plan.scratch)]
+        self._scratch = Scratch(gpu, plan.scratch, self.stream)
+        self._structs = list[Scratch]()
+        everything: list[LaunchValue] = [*values, *map(_memory, self._scratch.addresses)]
         for i in in_memory(values):
-            data = cast(Packed, values[i]).filled(lambda at: _address(everything[at]), partial(encode_tensor_map, gpu))
-            everything[i] = self._allocate(ScratchBuffer(len(data), data=data))
-        self._queue = tuple(_remembered(module, functions[x.kernel], x, everything) for x in plan.launches)
-
-    def _allocate(self, buffer: ScratchBuffer) -> Argument:
-        """Memory that lives as long as this object."""
-        size = buffer.bytes
-        with self.gpu.current():
-            result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
-            address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
-            if buffer.data:
-                copied = self.gpu.driver.cuMemcpyHtoDAsync(address, buffer.data, size, self.stream)
-                call(f"copying a constant of {size} bytes to the GPU", copied)
-            if buffer.zeroed:
-                call("clearing scratch memory", self.gpu.driver.cuMemsetD8Async(address, 0, size, self.stream))
-        weakref.finalize(self, _free, self.gpu, address, self.stream).atexit = False
-        return Argument(address, (size,), "ui8", 1, None, on_device=True, writable=True, owner=None)
+            data = cast(Packed, values[i]).filled(
+                lambda at: address_of(everything[at]), partial(encode_tensor_map, gpu)
+            )
+            self._structs.append(Scratch(gpu, (ScratchBuffer(len(data), data=data),), self.stream))
+            everything[i] = _memory(*self._structs[-1].addresses)
+        self._addresses = tuple(map(address_of, everything))
+        self.launches = Launches(gpu, ptx, functions, plan.launches, everything)
 
     @property
     def kernels(self) -> tuple[LoadedKernel, ...]:
         """The loaded kernels in the order of their launches, with the registers they need."""
-        return tuple(item.kernel for item in self._queue)
+        return tuple(item.kernel for item in self.launches.queue)
 
     def __call__(self, stream: int | None = None) -> None:
         """Enqueue the launches on a CUDA stream handle; by default on the stream the arrays' producer works on.
@@ -112,16 +90,7 @@ class Prepared:
         Raises:
             CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
         """
-        driver = self.gpu.driver
-        target = self.stream if stream is None else stream
-        driver.cuCtxPushCurrent(self.gpu.context)
-        try:
-            for item in self._queue:
-                code = item(driver, target)
-                if int(code) != 0:
-                    raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
-        finally:
-            driver.cuCtxPopCurrent()
+        self.launches(self._addresses, self.stream if stream is None else stream)
 
     def wait(self, stream: int | None = None) -> None:
         """Wait until everything on the stream is done.
@@ -129,125 +98,59 @@ class Prepared:
         Raises:
             CudaError: naming the kernels, if one of them failed.
         """
-        target = self.stream if stream is None else stream
-        with self.gpu.current():
-            (code,) = self.gpu.driver.cuStreamSynchronize(target)
-        if int(code) != 0:
-            names = "; ".join(_describe(item) for item in self._queue)
-            raise CudaError(f"{names} failed on {self.gpu.device}: {explain(code)}")
+        self.launches.wait(self.stream if stream is None else stream)
+
+    def graph(self) -> Graph:
+        """The launches as a CUDA graph on the same arrays, which must stay alive.
+
+        Raises:
+            CudaError: if the driver makes none.
+        """
+        return Graph(self)
+
+
+class Graph:
+    """Prepared launches as a CUDA graph: one call of the driver for all of them.
+
+    Source: CUDA Driver API, sections Stream Management (`cuStreamBeginCapture`) and Graph Management.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared, self._gpu = prepared, prepared.gpu
+        driver = self._gpu.driver
+        with self._gpu.current():
+            stream = call("making a stream", driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+            mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            call("capturing a graph", (*driver.cuStreamBeginCapture(stream, mode), None))
+            try:
+                prepared(int(stream))
+            finally:
+                captured = driver.cuStreamEndCapture(stream)
+                driver.cuStreamDestroy(stream)
+            recorded = call("capturing a graph", captured)
+            self._handle = call("making a graph", driver.cuGraphInstantiate(recorded, 0))
+            driver.cuGraphDestroy(recorded)
+        weakref.finalize(self, driver.cuGraphExecDestroy, self._handle).atexit = False
+
+    def __call__(self, stream: int | None = None) -> None:
+        """Enqueue all launches on a CUDA stream handle; by default on that of the prepared launches.
+
+        Raises:
+            CudaError: if the driver refuses the graph.
+        """
+        with self._gpu.current():
+            target = self.prepared.stream if stream is None else stream
+            call("launching a graph", (*self._gpu.driver.cuGraphLaunch(self._handle, target), None))
+
+
+def _memory(address: int) -> Argument:
+    """Memory of our own on the GPU."""
+    return Argument(address, (), "ui8", 1, None, on_device=True, writable=True, owner=None)
 
 
 def _free(gpu: Gpu, address: int, stream: int) -> None:
     with gpu.current():
         gpu.driver.cuMemFreeAsync(address, stream)
-
-
-def _describe(item: _Enqueue) -> str:
-    launch = item.launch
-    return f"kernel {launch.kernel} (grid {launch.grid}, block {launch.block}, {launch.shared} bytes shared)"
-
-
-def _remembered(module: LoadedModule, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:
-    """The launch with its parameters, packed anew only where addresses or numbers are others than in earlier calls."""
-    kernel = module.kernel(launch.kernel)
-    if any(isinstance(value, Packed) for value in values):
-        return _enqueue(kernel, function, launch, values)
-    key = (launch, *map(_identity, values))
-    enqueue = cast("_Enqueue | None", module.enqueued.get(key))
-    if enqueue is None:
-        if len(module.enqueued) >= REMEMBERED:
-            module.enqueued.clear()
-        enqueue = module.enqueued[key] = _enqueue(kernel, function, launch, values)
-    return enqueue
-
-
-def _identity(value: LaunchValue) -> object:
-    """What tells a value from others that are passed as other bytes: numbers of either zero are equal."""
-    if isinstance(value, Argument):
-        return value.address
-    bits = value.tobytes() if isinstance(value, np.generic) else value.hex() if isinstance(value, float) else value
-    return type(value), bits
-
-
-def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:
-    kernel.reserve(launch.block, launch.shared)
-    _check_cluster(function, launch)
-    words: list[bytes] = []
-    for parameter, position in zip(function.parameters, launch.arguments, strict=True):
-        if isinstance(position, Word):
-            words.append(pack(parameter, position.value))
-            continue
-        if isinstance(position, Mapped):
-            fields = replace(position.fields, address=_address(values[position.position]) + position.bytes)
-            words.append(encode_tensor_map(kernel.gpu, fields, PROMOTION))
-            continue
-        place = position if isinstance(position, Shifted) else Shifted(position, 0)
-        value = values[place.position]
-        if isinstance(value, Argument):
-            address = value.address + place.bytes
-            check_alignment(parameter, address, place.position)
-            words.append(address.to_bytes(8, "little"))
-        elif isinstance(value, Packed):
-            words.append(value.filled(lambda at: _address(values[at]), partial(encode_tensor_map, kernel.gpu)))
-        else:
-            words.append(pack(parameter, value))
-    buffers = [ctypes.create_string_buffer(word, len(word)) for word in words]
-    pointers = (ctypes.c_void_p * max(1, len(buffers)))(*(ctypes.addressof(b) for b in buffers))
-    config = _configuration(kernel, function, launch)
-    return _Enqueue(kernel, launch, ctypes.addressof(pointers), (buffers, pointers), config)
-
-
-def _waits(function: Function) -> bool:
-    """Whether a kernel waits by itself for what was launched before it, as it then may start before that ends."""
-    return any(instruction.opcode == "griddepcontrol.wait" for instruction in instructions(function.body or ()))
-
-
-def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> Any:
-    """What a launch asks for beside its sizes, if anything: clusters that the kernel does not name itself, and that it
-    may start before those before it in its stream end. CUDA driver API, `CUlaunchAttributeID`."""
-    driver, attributes = kernel.gpu.driver, list[Any]()
-    if kernel.waits is None:
-        kernel.waits = _waits(function)
-    if launch.cluster is not None and not _own_clusters(function):
-        attribute = _attribute(driver, "CLUSTER_DIMENSION", attributes)
-        attribute.clusterDim.x, attribute.clusterDim.y, attribute.clusterDim.z = launch.cluster
-    if kernel.waits:
-        _attribute(driver, "PROGRAMMATIC_STREAM_SERIALIZATION", attributes).programmaticStreamSerializationAllowed = 1
-    if not attributes:
-        return None
-    config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
-    config.sharedMemBytes, config.attrs, config.numAttrs = launch.shared, attributes, len(attributes)
-    return config
-
-
-def _attribute(driver: Any, name: str, among: list[Any]) -> Any:
-    """The value of one more attribute."""
-    attribute = driver.CUlaunchAttribute()
-    attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
-    among.append(attribute)
-    return attribute.value
-
-
-def _address(value: LaunchValue) -> int:
-    return value.address if isinstance(value, Argument) else 0
-
-
-def _own_clusters(function: Function) -> str:
-    """The directive by which a kernel names its clusters; empty if it does not."""
-    return next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
-
-
-def _check_cluster(function: Function, launch: Launch) -> None:
-    """The driver takes the clusters from the kernel's own directive, where there is one."""
-    written = _own_clusters(function)
-    sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
-    if launch.cluster is not None and written and sizes != launch.cluster:
-        raise ArgumentError(
-            f"kernel {launch.kernel}: on a GPU a launch has the clusters that .reqnctapercluster asks for, {sizes}, "
-            f"got {launch.cluster}"
-        )
 
 
 def gpu_of(values: Sequence[LaunchValue]) -> Gpu:
@@ -302,19 +205,49 @@ def run(
     """
     staged = {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
     if not staged:
-        Prepared(gpu, ptx, functions, plan, values)()
+        _enqueued(gpu, ptx, functions, plan, values, stream_of(gpu, values))
         return
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
         stream = stream_of(gpu, values)
         copies = _copies(gpu, stack, staged, stream)
         placed = [copies.get(i, value) for i, value in enumerate(values)]
-        prepared = Prepared(gpu, ptx, functions, plan, placed)
-        prepared(stream)
-        prepared.wait(stream)
+        _enqueued(gpu, ptx, functions, plan, placed, stream).wait(stream)
         for i, value in staged.items():
             if i in written:
                 copy_out(gpu, value, copies[i])
+
+
+def _enqueued(
+    gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue], stream: int
+) -> Launches:
+    """The launches of a plan, enqueued on a stream with scratch memory that lives as long as this call."""
+    if in_memory(values):
+        prepared = Prepared(gpu, ptx, functions, plan, values)
+        prepared(stream)
+        return prepared.launches
+    scratch = Scratch(gpu, plan.scratch, stream)
+    everything = [*values, *map(_memory, scratch.addresses)]
+    launches = launches_of(gpu, ptx, functions, plan.launches, everything)
+    launches(list(map(address_of, everything)), stream)
+    return launches
+
+
+def packed(
+    gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue], stream: int
+) -> Launches:
+    """The launches of a plan with their parameters packed, for `enqueue`."""
+    scratch = Scratch(gpu, plan.scratch, stream)
+    return launches_of(gpu, ptx, functions, plan.launches, [*values, *map(_memory, scratch.addresses)])
+
+
+def enqueue(launches: Launches, scratch: Sequence[ScratchBuffer], addresses: list[int], stream: int) -> None:
+    """Enqueue launches on arrays at these addresses, with scratch memory that is theirs until they are done."""
+    if scratch:
+        memory = Scratch(launches.gpu, scratch, stream)
+        launches([*addresses, *memory.addresses], stream)
+    else:
+        launches(addresses, stream)
 
 
 def _copies(gpu: Gpu, stack: ExitStack, staged: dict[int, Argument], stream: int) -> dict[int, Argument]:

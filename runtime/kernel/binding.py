@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -30,9 +31,11 @@ def model_of(values: Iterable[object]) -> object | None:
     return next((v for v in values if is_array(v) and not isinstance(v, np.ndarray)), None)
 
 
-def allocate(parameter: Parameter, shape: tuple[int, ...], like: object | None, *, zeros: bool) -> object:
-    """An array for `parameter`, of the library and on the device of `like`; with `zeros` all zeros, else of any values.
-    Where arrays of that library never change (jax), one of numpy, for `finished` to turn.
+def allocator(
+    parameter: Parameter, shape: tuple[int, ...], like: object | None, *, zeros: bool
+) -> Callable[[], object]:
+    """What makes arrays for `parameter`, of the library and on the device of `like`; with `zeros` all zeros, else of
+    any values. Where arrays of that library never change (jax), those of numpy, for `finished` to turn.
 
     Raises:
         ArgumentError: saying why none can be made.
@@ -44,12 +47,14 @@ def allocate(parameter: Parameter, shape: tuple[int, ...], like: object | None, 
         return _torch(parameter, shape, cast(Any, like), zeros)
     if library == "cupy":
         cupy = cast(Any, sys.modules["cupy"])
-        return (cupy.zeros if zeros else cupy.empty)(shape, parameter.dtype)
+        return partial(cupy.zeros if zeros else cupy.empty, shape, parameter.dtype)
     if library == "jax" and _on_gpu(like):
         raise ArgumentError("arrays of jax on a GPU cannot be written; pass an output of torch or cupy")
     if library not in ("numpy", "jax"):
         raise ArgumentError(f"no arrays of {library} are made; pass the outputs too")
-    return laid_out(np.zeros(shape, parameter.dtype), parameter) if zeros else empty(parameter, shape)
+    if zeros:
+        return lambda: laid_out(np.zeros(shape, parameter.dtype), parameter)
+    return partial(empty, parameter, shape)
 
 
 def finished(array: object, like: object | None) -> object:
@@ -90,13 +95,14 @@ def _steps(parameter: Parameter, shape: tuple[int, ...]) -> list[int]:
     return steps
 
 
-def _torch(parameter: Parameter, shape: tuple[int, ...], like: Any, zeros: bool) -> object:
+def _torch(parameter: Parameter, shape: tuple[int, ...], like: Any, zeros: bool) -> Callable[[], object]:
     torch = cast(Any, sys.modules["torch"])
     dtype = getattr(torch, ELEMENT_NAMES[parameter.element].numpy, None)
     if dtype is None:
         raise ArgumentError(f"torch has no tensors of {parameter.element}; pass the output")
-    tensor = torch.empty_strided(shape, _steps(parameter, shape), dtype=dtype, device=like.device, requires_grad=False)
-    return tensor.zero_() if zeros else tensor
+    kind = {"dtype": dtype, "device": like.device, "requires_grad": False}
+    make = partial(torch.empty_strided, shape, _steps(parameter, shape), **kind)
+    return (lambda: make().zero_()) if zeros else make
 
 
 def _on_gpu(value: object) -> bool:
@@ -234,11 +240,13 @@ def _same_words(argument: Argument, expected: DType) -> bool:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a call runs on. `results` are the positions of what it returns: outputs made for it, and those of `out`."""
+    """What a call runs on. `results` are the positions of what it returns: outputs made for it, and those of `out`.
+    `makers` make the former."""
 
     arguments: tuple[object, ...]
     results: tuple[int, ...]
-    model: object | None = None
+    model: object | None
+    makers: Mapping[int, Callable[[], object]]
 
     def returned(self) -> object:
         """The outputs that the call returns: one, or several as a tuple."""
@@ -267,8 +275,9 @@ def bind(function: Signature, args: Sequence[object], named: Mapping[str, object
             f"{_miscounted(function, len(arguments))}; missing: {', '.join(map(function.argument, missing))}"
         )
     model = model_of(arguments.values())
-    made = _with_outputs(function, arguments, model)
-    return Bound(tuple(made[i] for i in range(len(function.parameters))), tuple(outputs), model)
+    makers = _makers(function, arguments, model)
+    complete = {**arguments, **{i: make() for i, make in makers.items()}}
+    return Bound(tuple(complete[i] for i in range(len(function.parameters))), tuple(outputs), model, makers)
 
 
 def _give(function: Signature, arguments: dict[int, object], position: int, value: object) -> None:
@@ -294,24 +303,26 @@ def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, 
     return dict(zip(outputs, several, strict=True))
 
 
-def _with_outputs(function: Signature, arguments: Mapping[int, object], model: object | None) -> dict[int, object]:
-    """What is given, with what is made of the rest."""
+def _makers(
+    function: Signature, arguments: Mapping[int, object], model: object | None
+) -> dict[int, Callable[[], object]]:
+    """What makes the arrays that are not given, by position."""
     absent = [i for i in range(len(function.parameters)) if i not in arguments]
     if not absent:
-        return dict(arguments)
+        return {}
     arrays = {i: value for i, value in arguments.items() if function.parameters[i].shape is not None}
     shapes = {i: _ranked(function.parameters[i], value, i).shape for i, value in arrays.items()}
-    all_shapes, complete = extents(function, shapes), dict(arguments)
+    all_shapes, makers = extents(function, shapes), dict[int, Callable[[], object]]()
     for i in absent:
         if min(all_shapes[i], default=0) < 0:
             raise ArgumentError(
                 f"{function.argument(i)}: nothing tells the extents of {function.parameters[i]}; pass the array"
             )
         try:
-            complete[i] = allocate(function.parameters[i], all_shapes[i], model, zeros=i not in function.filled)
+            makers[i] = allocator(function.parameters[i], all_shapes[i], model, zeros=i not in function.filled)
         except ArgumentError as error:
             raise ArgumentError(f"{function.argument(i)}: {error}") from error
-    return complete
+    return makers
 
 
 def _miscounted(function: Signature, got: int) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from ...dialect.isa.targets import UnknownTargetError, named
 from ...dialect.ptx.check.module import Checker, Diagnostic
+from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.parser import read_ptx
 from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, instructions
-from ...dialect.ptx.traits import traits
 from ...dialect.ptx.verifier import TargetContext
 from ..base.errors import WarploomError
 from ..base.sources import text_or_file
@@ -63,7 +63,7 @@ def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
 @dataclass(frozen=True)
 class Checked:
     """What came of a check: `unmodelled` counts instructions that PTX has and that were not looked at; `notes` are no
-    errors, but what ptxas makes otherwise than the text says."""
+    errors: what ptxas makes otherwise than the text says, and a version newer than the rows."""
 
     diagnostics: list[Diagnostic]
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
+from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.text.syntax import (
     Address,
     Function,
@@ -21,7 +22,6 @@ from ...dialect.ptx.text.syntax import (
     instructions,
     members,
 )
-from ...dialect.ptx.traits import traits
 from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
 from ..arguments.tensor_map import EncodedMap
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..cuda.driver import Gpu
     from ..cuda.launch import Prepared
     from ..interp import Program
+    from ..interp.machine.kernel import Observer
     from ..interp.machine.memory import Finding
     from ..interp.watch.report import LaunchReport
     from ..interp.watch.timeline import LaunchTrace
@@ -131,6 +132,7 @@ class Options:
     max_steps: int | None = None
     output: Output | None = None
     trace: bool = False
+    observer: Observer | None = None
 
     def __post_init__(self) -> None:
         limit = cast("object", self.max_steps)
@@ -142,7 +144,9 @@ class Options:
     @property
     def interpreted(self) -> bool:
         """Whether anything is asked for."""
-        return any((self.arch is not None, self.checks, self.report, self.trace, self.max_steps is not None))
+        return any(
+            (self.arch is not None, self.checks, self.report, self.trace, self.max_steps is not None, self.observer)
+        )
 
     def refuse(self) -> None:
         """Raises:
@@ -429,7 +433,7 @@ class PtxModule:
                 options.max_steps,
                 cluster=launch.cluster,
                 checks=options.checks,
-                observer=observers.of(number),
+                observer=options.observer or observers.of(number),
                 output=options.output,
             )
             notes += done.notes

@@ -180,9 +180,8 @@ _QUARTER = 23
 """Bits of a quarter of a turn."""
 
 
-def _turned(words: Array, quarters: int) -> Array:
-    """sin(x + `quarters` pi / 2): of the number of turns 25 bits behind the point."""
-    turns = floats.rounded(_value(words).astype(np.float64) * np.float64(_TURNS), "f32", "rz")
+def _turned(turns: Array, quarters: int) -> Array:
+    """sin(2 pi (x + `quarters` / 4)): of the number of turns 25 bits behind the point."""
     sign, exponent, fraction = _parts(turns)
     size = _fixed(fraction, exponent - _BIAS + 2, _QUARTER + 2)
     size = np.where(exponent == 0, 0, size) & (1 << _QUARTER + 2) - 1
@@ -193,13 +192,28 @@ def _turned(words: Array, quarters: int) -> Array:
     return np.where(exponent == _MOST, _NAN, word | negative << 31).astype(np.uint32)
 
 
+def _turns(words: Array) -> Array:
+    """x / (2 pi)."""
+    return floats.rounded(_value(words).astype(np.float64) * np.float64(_TURNS), "f32", "rz")
+
+
 def sin(words: Array) -> Array:
     """sin(x)."""
-    return _turned(words, 0)
+    return _turned(_turns(words), 0)
 
 
 def cos(words: Array) -> Array:
     """cos(x)."""
+    return _turned(_turns(words), 1)
+
+
+def sin_of_turns(words: Array) -> Array:
+    """sin(2 pi x). ptxas 13.5 makes `sin` of it and the product with 1 / (2 pi)."""
+    return _turned(words, 0)
+
+
+def cos_of_turns(words: Array) -> Array:
+    """cos(2 pi x)."""
     return _turned(words, 1)
 
 
@@ -264,8 +278,9 @@ def _rcp(words: Array) -> Array:
 
 FLUSHED: dict[str, Approximation] = {
     "ex2": ex2, "lg2": lg2, "rcp": rcp, "rsqrt": rsqrt, "sqrt": sqrt, "sin": sin, "cos": cos,
+    "sin.2pi": sin_of_turns, "cos.2pi": cos_of_turns,
 }  # fmt: skip
-"""The instructions `NAME.approx.ftz.f32`."""
+"""The instructions `NAME.approx.ftz.f32`; `NAME.approx.2pi.ftz.f32`."""
 
 FULL: dict[str, Approximation] = {
     "ex2": _ex2,

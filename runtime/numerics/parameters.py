@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from ...dialect.isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
-from ...dialect.isa.mma import Mma
-from ...dialect.isa.wgmma import Wgmma
+from ...dialect.isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ProductForm
 from ...dialect.isa.wmma import WmmaMma
 
-Row = Mma | Wgmma | WmmaMma
+Row = ProductForm
 
 FUSED, WIDENED, SCALAR, CHAIN, GROUPED, INTEGER, BITS = (
     "fused", "widened", "scalar", "chain", "grouped", "integer", "bits",
@@ -105,6 +103,9 @@ _COMPARED: Mapping[str, str] = MappingProxyType({
 _H200 = "results of an H200 for normal, wide, subnormal, cancelling, random and special operands: no difference"
 _LIKE_DENSE = "assumed, as no published model covers mma.sp: the selected products form blocks as in the dense form"
 _ISA = "the ISA defines the result exactly (9.7.14.5.14)"
+_TENSOR_MEMORY = (
+    "assumed: as mma of the same types, after the same published models; no recorded word is known to come from tcgen05"
+)
 _SASS = "machine code of ptxas 13.0"
 
 
@@ -212,6 +213,23 @@ ROWS: tuple[Arithmetic, ...] = (
     Arithmetic(90, "wgmma int8", INTEGER, _H200),
     Arithmetic(90, "wgmma int8", INTEGER, _H200, sparse=True),
     Arithmetic(90, "wgmma b1", BITS, _H200),
+    # Tensor memory: one block an instruction
+    *(
+        Arithmetic(100, f"tcgen05 {name}", algorithm, why, sparse, block, fraction, zero)
+        for name, algorithm, block, fraction, zero in (
+            ("f16", FUSED, 16, 25, -133),
+            ("bf16", FUSED, 16, 25, -133),
+            ("tf32", FUSED, 8, 25, -133),
+            (KIND_F8F6F4, FUSED, 32, 25, -133),
+            (KIND_MXF8F6F4, FUSED, 32, 25, -133),
+            (KIND_MXF4, GROUPED, 64, 35, -139),
+        )
+        for sparse, why in ((False, _TENSOR_MEMORY), (True, f"{_TENSOR_MEMORY}; {_LIKE_DENSE}"))
+    ),
+    *(
+        Arithmetic(100, "tcgen05 int8", INTEGER, "the ISA defines the result exactly (9.7.16.10)", s)
+        for s in (False, True)
+    ),
     Arithmetic(75, "b1", BITS, _ISA),
     Arithmetic(90, "b1", BITS, _H200),
     Arithmetic(100, "b1", BITS, _ISA),
@@ -224,13 +242,13 @@ _FAMILIES = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8", "s4": "in
 def family(row: Row) -> str:
     """The family of an instruction's operands, as `Arithmetic.family` has it."""
     if row.kind:
-        return KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind
+        return row.UNIT + (KIND_MXF4 if row.kind == KIND_MXF4NVF4 else row.kind)
     if row.products > 1:
         return "m8n8k4"
     if isinstance(row, WmmaMma) and row.a.name == "tf32":
         return "wmma tf32"
     name = _FAMILIES.get(row.a.name, row.a.name)
-    return f"wgmma {name}" if isinstance(row, Wgmma) else name
+    return row.UNIT + name
 
 
 @cache

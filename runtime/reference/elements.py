@@ -124,6 +124,11 @@ def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], 
     return known[wanted]
 
 
+def evaluate_one(op: Operation, operands: Sequence[Bounded]) -> Floats:
+    """The value of one operation of a body."""
+    return _apply(op, operands, EXACT).value
+
+
 def operations(body: Block) -> int:
     """How many operations of a body compute something."""
     return sum(not isinstance(op, YieldOp | WarpYieldOp | arith.ConstantOp) for op in body.ops)

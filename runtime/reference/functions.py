@@ -168,70 +168,94 @@ def evaluate(
     Raises:
         HostError: naming the first operation that has no meaning here.
     """
-    scope: dict[SSAValue, Reference] = {}
+    evaluation = Evaluation(replace(accumulator or ACCUMULATORS["f32"], tf32=tf32))
     for parameter, array in zip(function.body.block.args, arguments, strict=True):
         value = array.astype(np.float64)
-        scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
+        evaluation.scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        for op in function.body.block.ops:
-            _evaluate(op, scope, replace(accumulator or ACCUMULATORS["f32"], tf32=tf32))
-    return [scope[parameter] for parameter in function.body.block.args]
+        evaluation.all(function.body)
+    return [evaluation.scope[parameter] for parameter in function.body.block.args]
 
 
-def _evaluate(op: Operation, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> None:
-    match op:
-        case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
-            value = np.array(float(constant.value.data))
-            scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-        case FillOp():
-            _store(op, _fill(op, scope), scope)
-        case LinalgStructuredOperation() if results := evaluate_nest(op, scope, accumulator):
-            for at, result in enumerate(results):
-                _store(op, result, scope, at)
-        case MatmulOp():
-            result = evaluate_matmul(op, scope, accumulator)
-            _put(result, scope[op.d])
-        case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
-            kind, given = DTYPES[str(op.memref.type.element_type)], iter(op.dynamic_sizes)
-            shape = [int(scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
-            value = np.full(shape, np.nan if kind.kind not in "iu" else 0.0)
-            scope[op.memref] = Reference(value, np.zeros_like(value), kind)
-        case memref.GetGlobalOp():
-            found = elements_of(op)
-            scope[op.memref] = Reference(found.astype(np.float64), np.zeros(found.shape), found.dtype)
-        case memref.DimOp():
-            value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
-            scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-        case _ if isinstance(op, VIEWING):
-            _view(op, scope)
-        case IsDivisibleOp():
-            scope[op.answer] = _number(1)  # both of what it chooses between compute the same
-        case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
-            pass
-        case scf.ForOp() if not op.iter_args:
-            start, end, step = (int(scope[value].value) for value in (op.lb, op.ub, op.step))
-            for number in range(start, end, step):
-                scope[op.body.block.args[0]] = _number(number)
-                _evaluate_all(op.body, scope, accumulator)
-        case scf.IfOp() if not op.results:
-            taken = op.true_region if scope[op.cond].value else op.false_region
-            _evaluate_all(taken, scope, accumulator)
-        case _ if len(op.operands) == 2 and all(v.type in (IndexType(), i1) for v in op.operands):
-            a, b = (int(scope[value].value) for value in op.operands)
-            scope[op.results[0]] = _number(index_result(op, a, b))
-        case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
-            pass
-        case _:
-            raise HostError(
-                f"{place_of(op)}no float64 reference for {op.name}; "
-                "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products, "
-                "reduce, or are elementwise"
-            )
+class Evaluation:
+    """Evaluates operations one after the other. `scope` has what values stand for."""
 
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.scope: dict[SSAValue, Reference] = {}
+        self.accumulator = accumulator
 
-def _evaluate_all(region: Region, scope: dict[SSAValue, Reference], accumulator: Accumulator) -> None:
-    for op in region.block.ops if region.blocks else ():
-        _evaluate(op, scope, accumulator)
+    def all(self, region: Region) -> None:
+        """Every operation of a region.
+
+        Raises:
+            HostError: naming the first operation that has no meaning here.
+        """
+        for op in region.block.ops if region.blocks else ():
+            if not self.computes(op):
+                self._arranges(op)
+
+    def computes(self, op: Operation) -> bool:
+        """Evaluates an operation that makes elements; whether it is one."""
+        scope = self.scope
+        match op:
+            case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
+                value = np.array(float(constant.value.data))
+                scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+            case FillOp():
+                _store(op, _fill(op, scope), scope)
+            case LinalgStructuredOperation() if results := evaluate_nest(op, scope, self.accumulator):
+                for at, result in enumerate(results):
+                    _store(op, result, scope, at)
+            case MatmulOp():
+                result = evaluate_matmul(op, scope, self.accumulator)
+                _put(result, scope[op.d])
+            case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
+                kind = DTYPES[str(op.memref.type.element_type)]
+                value = np.full(self.shape(op), np.nan if kind.kind not in "iu" else 0.0)
+                scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+            case memref.GetGlobalOp():
+                found = elements_of(op)
+                scope[op.memref] = Reference(found.astype(np.float64), np.zeros(found.shape), found.dtype)
+            case _:
+                return False
+        return True
+
+    def shape(self, op: memref.AllocOp) -> list[int]:
+        """The extents of what is allocated."""
+        given = iter(op.dynamic_sizes)
+        return [int(self.scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
+
+    def _arranges(self, op: Operation) -> None:
+        """Sizes, views, and what is evaluated when."""
+        scope = self.scope
+        match op:
+            case memref.DimOp():
+                value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
+                scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+            case _ if isinstance(op, VIEWING):
+                _view(op, scope)
+            case IsDivisibleOp():
+                scope[op.answer] = _number(1)  # both of what it chooses between compute the same
+            case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
+                pass
+            case scf.ForOp() if not op.iter_args:
+                start, end, step = (int(scope[value].value) for value in (op.lb, op.ub, op.step))
+                for number in range(start, end, step):
+                    scope[op.body.block.args[0]] = _number(number)
+                    self.all(op.body)
+            case scf.IfOp() if not op.results:
+                self.all(op.true_region if scope[op.cond].value else op.false_region)
+            case _ if len(op.operands) == 2 and all(v.type in (IndexType(), i1) for v in op.operands):
+                a, b = (int(scope[value].value) for value in op.operands)
+                scope[op.results[0]] = _number(index_result(op, a, b))
+            case func.ReturnOp() if all(isinstance(v, BlockArgument) for v in op.operands):
+                pass
+            case _:
+                raise HostError(
+                    f"{place_of(op)}no float64 reference for {op.name}; "
+                    "--check knows constants, linalg.fill, warp.matmul, and operations of linalg that add products, "
+                    "reduce, or are elementwise"
+                )
 
 
 def _number(value: int) -> Reference:

@@ -69,7 +69,7 @@ def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Flo
     return array, AffineMap(map_.num_dims, 0, tuple(results))
 
 
-def _along_all(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
+def along_all(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
     """An array with a dimension for each loop, of size 1 for those that its map does not run along."""
     array, loops = along(op, array, map_, sizes)
     return array[tuple(slice(None) if loop in loops else None for loop in range(len(sizes)))]
@@ -210,7 +210,7 @@ def _inputs(op: Operation, nest: Nest, scope: Arrays, sizes: Sequence[int]) -> d
     inputs: dict[SSAValue, Bounded] = {value: bounded(found) for value, found in scope.items() if found.value.ndim == 0}
     for access in nest.used:
         found = bounded(scope[access.value])
-        both = (_along_all(op, array, access.map, sizes) for array in (found.value, found.error))
+        both = (along_all(op, array, access.map, sizes) for array in (found.value, found.error))
         inputs[access.element] = Bounded(*both)
     for index, loop in nest.indices.items():
         shape = [-1 if other == loop else 1 for other in range(len(sizes))]
@@ -233,7 +233,7 @@ def _multiplied(
     maps: list[str] = []
     for factor in product.factors:
         access = nest.reads[factor.argument]
-        operand = _read(_dense(op, access, scope), factor)
+        operand = _read(dense(op, access, scope), factor)
         value, loops = along(op, operand.value, access.map, sizes)
         error, _ = along(op, operand.error, access.map, sizes)
         by = 1.0 if factors else weight
@@ -253,7 +253,7 @@ def _weight(body: Weighted, scope: Arrays) -> float:
     return weight
 
 
-def _dense(op: LinalgStructuredOperation, access: NestAccess, scope: Arrays) -> Reference:
+def dense(op: LinalgStructuredOperation, access: NestAccess, scope: Arrays) -> Reference:
     """An input; of a sparse A, the matrix that it stands for."""
     stored, words, function = scope[access.value].stored(), op.attributes.get(METADATA), op.parent_op()
     if access.value is not op.inputs[0] or not isinstance(words, IntegerAttr) or not isinstance(function, func.FuncOp):

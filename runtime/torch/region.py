@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from ..arguments.arrays import Argument
 from ..arguments.sparse import operand_of
 from ..base.errors import CompileError
 from ..base.launch import Plan, ScratchBuffer
+from ..kernel.calls import REMEMBERED, Key, key_of
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .importer import Importer
@@ -25,6 +27,9 @@ from .options import BackendOptions
 from .scalars import TYPE_NAMES, Size, UnsupportedError, shape_of
 from .torch_api import SPARSE_ELEMENTS, aten, from_numpy, metadata_shape
 from .views import MemoryOrder, order_of
+
+if TYPE_CHECKING:
+    from ..cuda.launches import Launches
 
 # Semi-structured sparse tensors of torch, whose metadata lies as CUTLASS's kernels read it.
 
@@ -137,10 +142,23 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     for node in nodes:
         importer.run(node)
     result = nodes[-1].meta["val"]
-    module = importer.module("region", [nodes[-1]])
+    module = importer.module(name_of(nodes), [nodes[-1]])
     fuse_elementwise(module)
     shape = tuple(_place(size, examples) for size in shape_of(result))
     return ImportedRegion(module, orders, shape, result.dtype, metadata)
+
+
+NAME_LENGTH = 64
+"""Characters of a kernel's name."""
+
+
+def name_of(nodes: Sequence[Node]) -> str:
+    """What profilers call the kernel of these nodes: its operations in order and the type of its result, such as
+    `addmm_gelu_bfloat16`. Equal parts of a graph have one kernel, so that it does not say which part it is."""
+    names = (str(node.target).removeprefix("aten.").removeprefix("warploom.").partition(".")[0] for node in nodes)
+    operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
+    dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")
+    return f"{operations[: NAME_LENGTH - len(dtype) - 1]}_{dtype}"
 
 
 def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
@@ -210,8 +228,22 @@ class Region(torch.nn.Module):
         self.written, self.kernel = written, kernel
         self._metadata = CutlassMetadata()
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
+        self._launches: dict[Key, tuple[Launches, Plan, tuple[int, ...]]] = {}
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        key = key_of(inputs)
+        if key is None or (packed := self._launches.get(key[0])) is None:
+            return self._first(inputs, key)
+        launches, plan, sizes = packed
+        device = inputs[0].device
+        out = torch.empty(sizes, dtype=self.written.dtype, device=device)
+        memory = [_scratch(buffer, device) for buffer in plan.scratch]
+        launches([*key[1], out.data_ptr(), *(t.data_ptr() for t in memory)], _stream(device))
+        return out
+
+    def _first(self, inputs: Sequence[torch.Tensor], key: tuple[Key, list[int]] | None) -> torch.Tensor:
+        """A call with tensors that lie as in no call before; on a GPU its launches are kept for those that lie alike,
+        unless tensors are copied."""
         device = inputs[0].device
         tensors = list(inputs)
         for number, dtype in self.written.metadata.items():
@@ -221,7 +253,13 @@ class Region(torch.nn.Module):
         out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
         if out.numel():
             values = [*(_argument(t, shape) for t, shape in placed), _argument(out, tuple(out.shape))]
-            run(self.kernel, self._plan(values), values, device)
+            plan = self._plan(values)
+            launches = run(self.kernel, plan, values, device)
+            copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
+            if launches is not None and key is not None and not copied:
+                if len(self._launches) >= REMEMBERED:
+                    self._launches.clear()
+                self._launches[key[0]] = launches, plan, tuple(out.shape)
         return out
 
     def _plan(self, values: Sequence[Argument]) -> Plan:
@@ -257,9 +295,9 @@ def _argument(tensor: torch.Tensor, shape: tuple[int, ...]) -> Argument:
     )
 
 
-def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
-    """Runs a kernel on memory of a device."""
-    RUNNERS[device.type](kernel, plan, values, device)
+def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches | None:
+    """Runs a kernel on memory of a device; the launches with their parameters, where a GPU runs them."""
+    return RUNNERS[device.type](kernel, plan, values, device)
 
 
 def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
@@ -267,16 +305,21 @@ def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: t
     kernel.binary.run(plan, values, device="interp", written=written)
 
 
-def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches:
     """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
     from ..cuda.driver import gpu
-    from ..cuda.launch import Prepared
+    from ..cuda.launches import launches_of
 
     scratch = [_scratch(buffer, device) for buffer in plan.scratch]
     everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
-    stream = int(torch.cuda.current_stream(device).cuda_stream)
-    launches = Plan(plan.launches)  # whose scratch memory is among the values
-    Prepared(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, launches, everything)(stream)
+    launches = launches_of(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
+    launches([value.address for value in everything], _stream(device))
+    return launches
+
+
+def _stream(device: torch.device) -> int:
+    """The stream that torch works on."""
+    return cast(Any, torch)._C._cuda_getCurrentRawStream(device.index or 0)
 
 
 def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
@@ -284,7 +327,7 @@ def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
     return make(max(1, buffer.bytes), dtype=torch.uint8, device=device)
 
 
-RUNNERS: Mapping[str, Callable[[Kernel, Plan, Sequence[Argument], torch.device], None]] = {
+RUNNERS: Mapping[str, Callable[[Kernel, Plan, Sequence[Argument], torch.device], Launches | None]] = {
     "cpu": _interpret,
     "cuda": _enqueue,
 }

@@ -10,13 +10,13 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from warploom.dialect.isa.targets import Target, Version
+from warploom.dialect.isa.targets import NEWEST, Target, Version
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
 
-CURRENT: Version = (9, 0)
-"""The PTX version of CUDA 13.0."""
+CURRENT: Version = NEWEST
+"""The PTX version of the pinned assembler."""
 
 _REGISTERS = """
 .reg .b32 %r<40>; .reg .f32 %f<40>; .reg .f64 %d<40>; .reg .s32 %s<40>; .reg .u16 %h<8>; .reg .b64 %p;
@@ -30,7 +30,7 @@ class UnblamedError(Exception):
     """ptxas failed without naming a line: some instructions are expanded to PTX of its own, and that did not parse."""
 
 
-def errors(statements: Sequence[str], target: Target, version: Version) -> dict[int, str]:
+def errors(statements: Sequence[str], target: Target, version: Version, registers: str = _REGISTERS) -> dict[int, str]:
     """What ptxas finds wrong with statements that stand in one kernel: its message, by their number.
 
     Statements that stand after a rejected one can be missing, or blamed for what is not their fault.
@@ -38,7 +38,9 @@ def errors(statements: Sequence[str], target: Target, version: Version) -> dict[
     Raises:
         UnblamedError: if it fails without saying which statement is at fault.
     """
-    head = f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n.visible .entry k() {{{_REGISTERS}"
+    head = (
+        f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n.visible .entry k() {{{registers}\n"
+    )
     text = head + "\n".join(statements) + "\nret;\n}\n"
     command = [str(PTXAS), "-arch", target.name, "/dev/stdin", "-o", "/dev/null"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
@@ -52,23 +54,27 @@ def errors(statements: Sequence[str], target: Target, version: Version) -> dict[
     return found
 
 
-def _taken(numbers: Sequence[int], statements: Sequence[str], target: Target, version: Version) -> set[int]:
+def _taken(
+    numbers: Sequence[int], statements: Sequence[str], target: Target, version: Version, registers: str
+) -> set[int]:
     """The statements left when all that were blamed have been put aside, and ptxas takes the rest as a whole."""
     left = list(numbers)
     while left:
         try:
-            found = errors([statements[n] for n in left], target, version)
+            found = errors([statements[n] for n in left], target, version, registers)
         except UnblamedError:
             half = len(left) // 2
             parts = (left[:half], left[half:]) if half else ()
-            return {n for part in parts for n in _taken(part, statements, target, version)}
+            return {n for part in parts for n in _taken(part, statements, target, version, registers)}
         if not found:
             break
         left = [n for i, n in enumerate(left) if i not in found]
     return set(left)
 
 
-def accepted(statements: Sequence[str], target: Target, version: Version = CURRENT, rounds: int = 2) -> set[int]:
+def accepted(
+    statements: Sequence[str], target: Target, version: Version = CURRENT, rounds: int = 2, registers: str = _REGISTERS
+) -> set[int]:
     """The numbers of the statements that ptxas takes.
 
     A rejected statement can take its neighbour down, so what was put aside is tried again in another order, until
@@ -82,7 +88,7 @@ def accepted(statements: Sequence[str], target: Target, version: Version = CURRE
         shuffle.shuffle(rest)
         saved: set[int] = set()
         for start in range(0, len(rest), _CHUNK):
-            saved |= _taken(rest[start : start + _CHUNK], statements, target, version)
+            saved |= _taken(rest[start : start + _CHUNK], statements, target, version, registers)
         taken |= saved
         idle = 0 if saved else idle + 1
     return taken

@@ -127,7 +127,7 @@ def test_a_refused_statement_leaves_the_braces_of_its_block() -> None:
 def test_families_without_rows_are_taken_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unmodelled:
         diagnostics: tuple[()] = ()
-        unmodelled = {"tcgen05": 1}  # noqa: RUF012
+        unmodelled = {"txq": 1}  # noqa: RUF012
 
     monkeypatch.setattr(verdicts, "check_text", lambda text: Unmodelled)
     body = ".visible .entry k() {\ntcgen05.wait::st.sync.aligned;\nret;\n}\n"

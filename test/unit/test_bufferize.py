@@ -123,7 +123,6 @@ OPERANDS = "ins(%A, %B : tensor<4x4xf16>, tensor<4x4xf16>)"
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return %C : tensor<4x4xf32>\n}", r":2:\d+: error: @f returns its own argument %C"),
         (
             f"%e = tensor.empty() : tensor<4x4xf32>\n%r = linalg.matmul {OPERANDS} outs(%e : tensor<4x4xf32>) "
             "-> tensor<4x4xf32>\nreturn %r : tensor<4x4xf32>\n}",

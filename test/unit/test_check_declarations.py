@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checked import expect, messages
 
-from warploom.dialect.isa.targets import TARGETS, UnknownTargetError, named
+from warploom.dialect.isa.targets import NEWEST, TARGETS, UnknownTargetError, named
 from warploom.passes import opt
 from warploom.runtime import WarploomError, check_ptx, load_ptx
 from warploom.runtime.cli import command
@@ -147,6 +147,15 @@ def test_taken_inside_functions(text: str) -> None:
         ("8.6", "sm_101a", ""),
         ("4.1", "sm_52, debug", ""),
         ("4.0", "sm_52", "target sm_52 needs PTX 4.1"),
+        ("8.8", "sm_88", "target sm_88 needs PTX 9.0 or later"),
+        ("8.7", "sm_103f", "target sm_103f needs PTX 8.8 or later"),
+        ("9.0", "sm_88", ""),
+        ("8.8", "sm_103f", ""),
+        *(
+            (version, f"sm_107{suffix}", message and f"target sm_107{suffix} {message}")
+            for version, message in (("9.3", "needs PTX 9.4 or later"), ("9.4", ""))
+            for suffix in ("", "a", "f")
+        ),
         ("8.0", "sm_99", "unknown target 'sm_99'"),
         ("8.0", "ampere", "a target is written like sm_90a"),
     ],
@@ -182,11 +191,10 @@ def test_registers_have_a_first_target_and_version(body: str, version: str, targ
 
 def test_families_without_rows_are_counted() -> None:
     texture = "tex.1d.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%rd1, {%r1}];\ntxq.width.b32 %r1, [%rd1];"
-    body = f"tcgen05.wait::ld.sync.aligned;\n{texture}"
-    checked = check_text(module(body=body).replace("sm_90a", "sm_100a"))
+    checked = check_text(module(body=texture))
     assert checked.diagnostics == []
-    assert checked.unmodelled == {"tcgen05": 1, "tex": 1, "txq": 1}
-    assert checked.note == "3 instructions of families that are not modelled: 1 tcgen05, 1 tex, 1 txq"
+    assert checked.unmodelled == {"tex": 1, "txq": 1}
+    assert checked.note == "2 instructions of families that are not modelled: 1 tex, 1 txq"
     assert check_text(module()).note == ""
 
 
@@ -404,25 +412,43 @@ def test_calls_fit_what_they_call(call: str, message: str | None) -> None:
 def test_the_header_is_stated_once_and_exists() -> None:
     expect(module().replace(".address_size 64", ".address_size 64\n.address_size 64"), ".address_size is stated twice")
     expect(module(version="7.9", target="sm_80"), "there is no PTX 7.9")
+    expect(module(version="8.9", target="sm_80"), "there is no PTX 8.9")
     expect(module(".func g(.param .b32 x); .func g(.param .b64 x) { ret; }"), "'g' was declared with other parameters")
+
+
+def test_a_newer_version_is_noted_and_judged_as_the_newest() -> None:
+    newer = f"{NEWEST[0]}.{NEWEST[1] + 1}"
+    checked = check_text(module(version=newer, body="add.u32 %r0, %r1, %r2; sin.approx.2pi.ftz.f32 %r0, %r1;"))
+    assert checked.diagnostics == []
+    judged = f"PTX {newer} is newer than what is known; the module is judged as PTX {NEWEST[0]}.{NEWEST[1]}"
+    assert [(note.line, note.column, note.message) for note in checked.notes] == [(1, 10, judged)]
+    assert check_text(module(version="{}.{}".format(*NEWEST))).notes == []
 
 
 @pytest.mark.parametrize(
     ("target", "line", "problem"),
     [
-        ("sm_90a", "tcgen05.wait::st.sync.aligned;", "needs sm_100a, sm_100f"),
-        ("sm_120a", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_100f"),
-        ("sm_100", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_100f"),
-        ("sm_103a", "tcgen05.mma.cta_group::1.kind::i8 [%r1], %rd1, %rd1, %r1, %p1;", "kind::i8 needs another GPU"),
+        ("sm_90a", "tcgen05.wait::st.sync.aligned;", "needs sm_100a, sm_101a, the sm_100f family"),
+        ("sm_120a", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_101a, the sm_100f family"),
+        ("sm_100", "tcgen05.wait::ld.sync.aligned;", "needs sm_100a, sm_101a, the sm_100f family"),
+        (
+            "sm_103a",
+            "tcgen05.mma.cta_group::1.kind::i8 [%r1], %rd1, %rd1, %r1, %p1;",
+            "needs sm_100a, sm_101a, or",
+        ),
         ("sm_90a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", "needs sm_100 or later"),
-        ("sm_100a", "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r0, %r1}, %r1, [%r1];", "needs another GPU than"),
+        (
+            "sm_100a",
+            "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r0, %r1}, %r1, [%r1];",
+            "needs sm_101a, the",
+        ),
         ("sm_103a", "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r0, %r1}, %r1, [%r1];", ""),
         ("sm_100a", "tcgen05.wait::ld.sync.aligned;", ""),
         ("sm_103f", "tcgen05.wait::ld.sync.aligned;", ""),
         ("sm_120a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", ""),
     ],
 )
-def test_families_without_rows_have_targets(target: str, line: str, problem: str) -> None:
+def test_tensor_memory_and_families_without_rows_have_targets(target: str, line: str, problem: str) -> None:
     registers = ".reg .b32 %r<2>; .reg .b64 %rd<2>; .reg .b128 %q<2>; .reg .pred %p<2>;"
     text = f".version 8.8\n.target {target}\n.address_size 64\n.entry k() {{ {registers}\n{line}\nret; }}\n"
     messages = [diagnostic.message for diagnostic in check_ptx(text)]

@@ -15,7 +15,7 @@ from warploom.passes.linalg.fuse_weights import FuseWeightsPass
 from warploom.passes.linalg.product import read
 from warploom.passes.linalg.raise_matmul import raise_products
 from warploom.passes.schedule.candidates import products
-from warploom.passes.schedule.override import key_of
+from warploom.passes.schedule.validity import key_of
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile, load_kernels
 
@@ -81,7 +81,7 @@ def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_
     %s = memref.alloc() : {held}
     warp.copy %Q[%0, %0] to %s[] {{in_bounds = [true, true]}} : memref<16x{k}xi{bits}> to {held}
     gpu.barrier
-    %q = warp.ldmatrix x2 swapped %s[%0, %0] : {held} -> {source}
+    %q = warp.load %s[%0, %0] {{matrices = "x2", swapped}} : {held} -> {source}
     %d = warp.convert %q {{stored = "{stored}", zero = 3 : i64}} : {source} to {result}
     warp.store %d, %D[%0, %0] : {result}, memref<{k}x16x{float_}>
     gpu.return

@@ -175,6 +175,8 @@ def test_div_sqrt_rcp_are_correctly_rounded(form: Format) -> None:
         ("rsqrt.approx.f32", lambda x: 1 / np.sqrt(x), 2.0**-22),
         ("rcp.approx.ftz.f32", lambda x: 1 / x, 2.0**-22),
         ("sqrt.approx.f32", np.sqrt, 2.0**-22),
+        ("sin.approx.2pi.ftz.f32", lambda x: np.sin(2 * np.pi * x), 2.0**-20),
+        ("cos.approx.2pi.ftz.f32", lambda x: np.cos(2 * np.pi * x), 2.0**-20),
     ],
 )
 def test_approximate_functions_stay_within_the_bound(

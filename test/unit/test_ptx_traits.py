@@ -9,9 +9,8 @@ from random import Random
 import pytest
 from ptx_rows import shuffled
 
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import ROWS, Traits, traits
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.traits import Traits, traits
 from warploom.runtime.interp.cores import independent
 from warploom.runtime.interp.program import load
 
@@ -74,7 +73,10 @@ def answers(known: Traits) -> set[str]:
         ("tensormap.replace.tile.rank.global.b1024.b32", "has_address writes_memory"),
         ("multimem.ld_reduce.add.f32", "has_address between_ctas"),
         ("nanosleep.u32", "observes_others"),
-        ("tcgen05.alloc.cta_group::1.sync.aligned.b32", "aligned takes_whole_warps"),
+        ("tcgen05.alloc.cta_group::1.sync.aligned.b32", "has_address writes_memory aligned takes_whole_warps"),
+        ("tcgen05.ld.sync.aligned.32x32b.x1.b32", "aligned takes_whole_warps"),
+        ("tcgen05.mma.cta_group::1.kind::f16", "asynchronous"),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64", "has_address on_mbarrier"),
     ],
 )  # fmt: skip
 def test_instructions_do_what_they_say(opcode: str, expected: str) -> None:
@@ -131,7 +133,7 @@ def test_reductions_of_global_memory_keep_ctas_in_one_process() -> None:
 
 
 READERS = (
-    "ptx/traits.py", "ptx/instructions.py", "ptx/nearest.py", "ptx/unmodelled.py", "ptx/rows/grammar.py",
+    "ptx/instructions.py", "ptx/nearest.py", "ptx/unmodelled.py", "ptx/rows/grammar.py",
     "isa/row.py", "isa/form.py", "ptx/text/syntax.py", "isa/families.py",
 )  # fmt: skip
 """Where opcodes are matched with rows, and the questions to rows."""

@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from enum import IntEnum
+from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 
 from warploom.dialect.isa.tensor_map import TensorMapFields
-from warploom.runtime import Struct, TensorMap, load_ptx
+from warploom.runtime import Kernel, Struct, TensorMap, compile, load_ptx
 from warploom.runtime.arguments.launch_values import values
 from warploom.runtime.base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
 from warploom.runtime.base.launch import Launch, Plan, ScratchBuffer
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import launch as launching
+from warploom.runtime.cuda import launches as packing
+from warploom.runtime.kernel.binding import launch_values
 
 PTX = """
 .version 8.0
@@ -176,9 +179,9 @@ class OnGpu:
 
 
 def floats(count: int = 8) -> np.ndarray[Any, Any]:
-    """Floats at an address that is a multiple of 64."""
-    raw = np.zeros(count + 16, np.float32)
-    start = -raw.ctypes.data % 64 // 4
+    """Floats at an address that is a multiple of 256."""
+    raw = np.zeros(count + 64, np.float32)
+    start = -raw.ctypes.data % 256 // 4
     return raw[start : start + count]
 
 
@@ -228,7 +231,7 @@ def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None
 
 
 def test_calls_on_other_arrays_and_numbers_pack_their_own_parameters(driver: Driver) -> None:
-    """Parameters are kept for the next call on the same arrays, and for no other."""
+    """Parameters are packed once for each number; addresses are put in at each call."""
     a, b, c = floats(), floats(), floats()
     a[:], module = 3, load_ptx(PTX)
     for count, target, stream in ((8, b, 5), (8, b, 6), (4, c, 5), (8, c, 5)):
@@ -236,7 +239,7 @@ def test_calls_on_other_arrays_and_numbers_pack_their_own_parameters(driver: Dri
         module.launch("double", 1, 32, [OnGpu(a, stream), OnGpu(target, stream), count])
         assert target.tolist() == [6.0] * count + [0.0] * (8 - count)
     parameters, streams = ([launch[i] for launch in driver.launches] for i in (9, 8))
-    assert (len(set(parameters)), parameters[0] == parameters[1], streams) == (3, True, [5, 6, 5, 5])
+    assert (len(set(parameters)), parameters[0] == parameters[1] == parameters[3], streams) == (2, True, [5, 6, 5, 5])
 
 
 SCALAR = """.version 8.0
@@ -308,7 +311,8 @@ def test_tensor_maps_and_structs_lie_where_pointers_say(driver: Driver, monkeypa
         return (Result.CUDA_SUCCESS,)
 
     monkeypatch.setattr(driver, "cuLaunchKernel", launched)
-    monkeypatch.setattr(launching, "encode_tensor_map", lambda gpu, fields, promotion: fields.encode())
+    for module in (launching, packing):
+        monkeypatch.setattr(module, "encode_tensor_map", lambda gpu, fields, promotion: fields.encode())
     args = [Struct(bytes(192), {8: tensors[3]}, {64: maps[0]}), (maps[1], Struct(bytes(8), {0: maps[2]}))]
     load_ptx(text).launch("k", 1, 32, args, device="cuda")
     assert seen == [0, 1, 2, 3]
@@ -540,3 +544,129 @@ def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_number_that_is_not_there(driver: Driver) -> None:
     with pytest.raises(DeviceUnavailableError, match="the driver reports 1 devices, number 3 was asked for"):
         cuda.gpu(3)
+
+
+SCALED = """func.func @scaled(%A: memref<5x7xf32>, %B: memref<5x7xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+    iterator_types = ["parallel", "parallel"]} ins(%A : memref<5x7xf32>) outs(%B : memref<5x7xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.addf %a, %a : f32
+    linalg.yield %c : f32
+  }
+  return
+}"""
+
+
+class Tensor:
+    """What torch says of a tensor in GPU memory, which is host memory here."""
+
+    __module__ = "torch"
+    dtype, layout, device, is_cuda = "torch.float32", "strided", SimpleNamespace(type="cuda"), True
+
+    def __init__(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False) -> None:
+        self.array, self.shape, self.requires_grad = array, array.shape, requires_grad
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.array.itemsize for step in self.array.strides)
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def __dlpack__(self, **_: object) -> object:
+        raise BufferError("a tensor that requires grad is not exported")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.requires_grad:
+            raise RuntimeError("can't get the interface of a tensor that requires grad")
+        return OnGpu(self.array).__cuda_array_interface__
+
+    get_device = staticmethod(lambda: 0)
+    is_neg = staticmethod(lambda: False)
+    element_size = staticmethod(lambda: 4)
+
+
+@pytest.fixture
+def kernel(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> tuple[Kernel, list[tuple[int, int, int]]]:
+    """A kernel, and what it was launched with: the addresses of its two arrays, and the stream."""
+    torch: Any = ModuleType("torch")
+    torch.Tensor, torch.strided, torch.nn = Tensor, "strided", SimpleNamespace(Parameter=type("Parameter", (), {}))
+    torch.empty_strided = lambda shape, *_, **__: Tensor(floats(shape[0] * shape[1]).reshape(shape))
+    torch.float32 = Tensor.dtype
+    torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 40 + device)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    launched: list[tuple[int, int, int]] = []
+
+    def launch(*call: Any) -> tuple[Result]:
+        pointers = (ctypes.c_void_p * 2).from_address(call[9])
+        a, b = (ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers)
+        launched.append((a, b, call[8]))
+        return (Result.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(driver, "cuLaunchKernel", launch)
+    return compile(SCALED), launched
+
+
+def on_gpu(*, rows: int = 5) -> Tensor:
+    return Tensor(floats(7 * rows).reshape(rows, 7))
+
+
+def test_a_call_of_torchs_tensors_is_checked_once(
+    kernel: tuple[Kernel, list[tuple[int, int, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call checks; later ones whose tensors lie alike only put the addresses in."""
+    compiled, launched = kernel
+    checks: list[object] = []
+    calls: Any = import_module("warploom.runtime.kernel.calls")
+    monkeypatch.setattr(calls, "launch_values", lambda *given: checks.append(given) or launch_values(*given))
+    a, b, c, d = (on_gpu() for _ in range(4))
+    places = [compiled(*pair) for pair in ((a, b), (c, d), (a, d))]
+    assert launched == [(x.data_ptr(), y.data_ptr(), 40) for x, y in ((a, b), (c, d), (a, d))]
+    assert (len(checks), {str(place) for place in places}) == (1, {"cuda: Loom 1 (sm_90, driver 13.1)"})
+    made = [compiled(a), compiled(a)]
+    assert [call[1] for call in launched[3:]] == [one.data_ptr() for one in made]
+    assert (len(checks), made[0] is made[1]) == (2, False)
+
+
+def test_every_call_refuses_what_does_not_fit(kernel: tuple[Kernel, list[tuple[int, int, int]]]) -> None:
+    compiled, launched = kernel
+    a, b = on_gpu(), on_gpu()
+    compiled(a, b)
+    for args, message in (
+        ((a, a), r"argument 1 \(%B\) is written and shares memory with argument 0 \(%A\)"),
+        ((a, on_gpu(rows=6)), r"argument 1 \(%B\): expected 5x7xf32, got 6x7xf32"),
+        ((Tensor(floats(70).reshape(10, 7)[::2]), b), r"argument 0 \(%A\): .*row-major order without gaps"),
+        ((Tensor(floats(35).reshape(5, 7), requires_grad=True), b), r"argument 0 \(%A\): expected 5x7xf32"),
+        ((), "missing"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            compiled(*args)
+    assert len(launched) == 1
+
+
+def test_a_graph_is_captured_once(driver: Driver) -> None:
+    """A graph is captured once on a stream of its own, and launched on the asked one."""
+    calls: list[tuple[str, Any]] = []
+
+    def record(name: str, *results: object) -> None:
+        driver.__dict__[name] = lambda *args: calls.append((name, args)) or (Result.CUDA_SUCCESS, *results)
+
+    for name, *results in (
+        ("cuStreamCreate", 9), ("cuStreamBeginCapture",), ("cuStreamEndCapture", 10), ("cuStreamDestroy",),
+        ("cuGraphInstantiate", 11), ("cuGraphDestroy",), ("cuGraphLaunch",), ("cuGraphExecDestroy",),
+    ):  # fmt: skip
+        record(name, *results)
+    driver.__dict__.update(CUstream_flags=Names(), CUstreamCaptureMode=Names())
+    a, b, module = floats(), floats(), load_ptx(PTX)
+    launch = Launch("double", (1, 1, 1), (32, 1, 1), 0, (0, 1, 2))
+    graph = module.prepare(Plan((launch,)), values(module.kernel("double"), [OnGpu(a, 5), OnGpu(b, 5), 8])).graph()
+    graph()
+    graph(stream=6)
+    assert [launch[8] for launch in driver.launches] == [9]
+    assert [args for name, args in calls if name == "cuGraphLaunch"] == [(11, 5), (11, 6)]
+    del graph
+    gc.collect()
+    assert [args for name, args in calls if name in ("cuGraphDestroy", "cuGraphExecDestroy")] == [(10,), (11,)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...isa.targets import UnknownTargetError, Version, named
+from ...isa.targets import NEWEST, UnknownTargetError, Version, named
 from ..text.operands import IDENTIFIER, ConstantError, evaluate
 from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
@@ -219,6 +219,13 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
             yield item.line, column, f"{kind} '{item.name}' is defined twice"
         elif kind:
             defined[item.name] = kind
+
+
+def version_notes(module: Module) -> Iterator[Complaint]:
+    """That a module is of a PTX version which the rows do not describe."""
+    if module.version > NEWEST:
+        text = "PTX {}.{} is newer than what is known; the module is judged as PTX {}.{}"
+        yield *module.version_at, text.format(*module.version, *NEWEST)
 
 
 def _target_problems(module: Module) -> Iterator[str]:

@@ -17,12 +17,13 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 - `4*b32`, `V*T`: a vector (`V*T` is a scalar where `V` is absent);
 - `T@1`: a part of the register may be chosen, as in `%r1.b0`; `T@2`, `T@4`: parts of its halves, bytes (9.7.18);
 - `T_`: the result may be discarded, written `_`; of a vector, elements that are not stored. Of a vector that is
-  written, all elements but one always may;
+  written, all elements but one always may, with `T^` none;
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be; `|p_` may be discarded;
 - `[]`: an address in the space that `P` binds, else a generic one; `[D]`, `[global]`: in what `D` binds, in that space,
-  in a register of 32 bits too; `[any]`: generic or not; `[mbarrier]`: as `[]`, in shared memory;
+  in a register of 32 bits too; `[any]`: generic or not; `[mbarrier]`: as `[]`, in shared memory; `[tensor]`: in tensor
+  memory;
 - `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
-- `...`: whatever follows;
+- `...`: whatever follows; `descriptor`: a register of 64 bits; `flag`: a predicate, 0 or 1;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
 """
 
@@ -40,6 +41,7 @@ from ...isa.row import (
     ADDRESS,
     ANYTHING,
     CONSTANT,
+    DESCRIPTOR,
     DISCARDED,
     LABEL,
     PREDICATE,
@@ -64,6 +66,8 @@ _PARTS = {
     "bar": "cta warp sync arrive red",
     "barrier": "cta cluster arrive red wait",
     "fence": "proxy",
+    "tcgen05": "alloc dealloc relinquish_alloc_permit ld red st wait::ld wait::st cp shift mma ws commit "
+    "fence::before_thread_sync fence::after_thread_sync",
     "wgmma": "mma_async fence commit_group wait_group",
     "wmma": "load store mma",
     "membar": "proxy",
@@ -91,7 +95,7 @@ class Need(NamedTuple):
 Needs = tuple[Need, ...]
 
 
-_NAMED = {"_": DISCARDED, "flag": PREDICATE, "label": LABEL, "...": ANYTHING}
+_NAMED = {"descriptor": DESCRIPTOR, "_": DISCARDED, "flag": PREDICATE, "label": LABEL, "...": ANYTHING}
 _WRAPPED = re.compile(
     r"\[(?P<address>[^\]]*)\]|imm(?:\((?P<constant>.*)\))?|tensor(?P<tensor>(?:\(\d+\))?)|select\((?P<selector>.*)\)"
 )
@@ -110,7 +114,7 @@ def slot(text: str) -> Slot:
     common = Slot(name, condition=condition, optional=bool(optional) and not condition, written=name[0] == "d",
                   pair=pair, pair_discards=bool(spare))  # fmt: skip
     if kind in _NAMED:
-        return replace(common, kind=_NAMED[kind], type="pred" if kind == "flag" else "b32")
+        return replace(common, kind=_NAMED[kind], type={"flag": "pred", "descriptor": "b64"}.get(kind, "b32"))
     wrapped = _WRAPPED.fullmatch(kind)
     if wrapped is None:
         return _value(common, kind)
@@ -289,7 +293,8 @@ class Piece:
         return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
-_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
+_FORMATS = frozenset((".b8x16", ".b6x16_p32", ".b4x16_p64"))
+_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(p\d)?(x\d)?|s2f6x2)")
 _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
                      ".param::entry", ".param::func"))  # fmt: skip
 
@@ -331,7 +336,7 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
 @lru_cache(4096)
 def _ordered(word: str) -> int:
     """0 for words that may stand anywhere; the others keep their order among their like."""
-    return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 0
+    return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 3 if word in _FORMATS else 0
 
 
 def _take(group: Piece, words: list[str]) -> str | None:

@@ -268,6 +268,8 @@ class Module:
     preamble: tuple[Comment, ...] = ()
     target_at: tuple[int, int] = field(default=(1, 1), compare=False)
     """Line and column of what `.target` says."""
+    version_at: tuple[int, int] = field(default=(1, 1), compare=False)
+    """Line and column of what `.version` says."""
 
     @property
     def functions(self) -> dict[str, Function]:

@@ -40,6 +40,9 @@ from .state import Action, RegisterSlot, Source, State, StorageLayout
 
 WARP_SIZE = "WARP_SZ"
 
+Multiply: TypeAlias = Callable[..., Array]
+"""D of matrices A, B and C, and of what some instructions take besides, as `numerics.product.MatrixProduct`."""
+
 
 @dataclass
 class Context:
@@ -59,6 +62,8 @@ class Context:
     reads: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
     writes: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
     places: list[VariablePlace] = field(default_factory=list[VariablePlace])
+    multiply: Multiply | None = None
+    """What stands for the products of matrix instructions, where those of the target are not asked for."""
     row: Row = field(init=False)
 
     @property

@@ -235,6 +235,14 @@ class Events:
         `cp.async` that they had begun have landed; or the bulk copy arrives that one issued at the instruction `copy`.
         """
 
+    def defer(self, start: Array, threads: Array) -> None:
+        """Threads begin asynchronous operations, whose arrivals or bytes mbarrier objects count later; `start` as in
+        `arrive`."""
+
+    def count(self, start: Array, threads: Array, arrivals: Array, transactions: Array, *, deferred: bool) -> None:
+        """mbarrier objects are about to count arrivals, and transactions expected (positive) or complete (negative), of
+        threads: now, or of what these have begun as `defer` told."""
+
     def passed(self, start: Array, threads: Array) -> None:
         """Threads have seen that a phase of mbarrier objects is complete; `start` as in `arrive`."""
 

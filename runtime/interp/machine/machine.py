@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from .memory import (
     Window,
 )
 from .state import RESERVED_BYTES, Prints, Sink, State
+
+if TYPE_CHECKING:
+    from .tensor_memory import TensorMemory
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #
@@ -210,10 +213,15 @@ class Machine:
         state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
-        self.mbarriers = state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
+        self.tensor: TensorMemory | None = None
+        if self.kernel.has_tensor_memory:
+            from .tensor_memory import TensorMemory
+
+            self.tensor = state.tensor = TensorMemory(geometry, self.flow)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
-        self.state = state
+        self.state, self.mbarriers = state, state.mbarriers
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
     def _memory(self) -> MemorySpaces:
@@ -263,7 +271,7 @@ class Machine:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
             if standstill.turn(group[0]):
                 self._livelock()
-        if self.flow.barriers or self.flow.parked or self.mbarriers.sleepers or self.cluster_barrier.parked:
+        if self.flow.barriers or self._all_waiting():
             self._deadlock()
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
@@ -365,7 +373,12 @@ class Machine:
     def _all_waiting(self) -> list[tuple[int, Array]]:
         """Where threads wait, and which."""
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
-        return waiting + self.mbarriers.waiting() + self.cluster_barrier.parked
+        return (
+            waiting
+            + self.mbarriers.waiting()
+            + self.cluster_barrier.parked
+            + ([] if self.tensor is None else self.tensor.waiting())
+        )
 
     def _never_together(self, pc: int) -> NoReturn:
         """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""
@@ -391,15 +404,15 @@ class Machine:
             return text
         thread, gone = self.flow.missing(pc)
         _, warp, _ = self.geometry.place(thread)
-        lanes = _ranges(np.flatnonzero(gone) // self.state.warps)
+        lanes = ranges(np.flatnonzero(gone) // self.state.warps)
         return f"{text}, of warp {warp} for lanes {lanes}, which the member mask names" if lanes else text
 
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
-        return _ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
+        return ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
 
 
-def _ranges(numbers: Array) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """Numbers in order, neighbours together: "0-2, 5"."""
     runs: list[list[int]] = []
     for number in sorted({int(n) for n in numbers}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -110,9 +111,9 @@ class Sleepers:
 
 @dataclass
 class Deferred:
-    """Arrivals of threads that happen when the copies these threads began before `serial` have completed."""
+    """Arrivals of threads that happen when `before`, told which, has completed what these threads began."""
 
-    serial: int
+    before: Callable[[Selection], None]
     threads: Array
     index: Array
 
@@ -126,7 +127,7 @@ class BulkCopy:
     """Bytes that one thread sent at the instruction `pc`, on their way to `start` of a buffer, or of each 16 of them to
     one of several places; their number completes transactions of an object.
 
-    With `combine` they are combined with what they find there.
+    With `combine` they are combined with what they find there. `landed` is called when they are there.
     """
 
     pc: int
@@ -136,6 +137,7 @@ class BulkCopy:
     start: int | Array
     data: Array
     combine: Combine | None = None
+    landed: Callable[[], None] | None = None
 
 
 class MbarrierObjects:
@@ -172,11 +174,12 @@ class MbarrierObjects:
         transactions: Array | None = None,
         drop: bool = False,
         complete: bool = True,
+        deferred: bool = False,
     ) -> Array:
         """First expects `transactions`, then takes `arrivals` (both int64, one per thread) off what is missing.
 
         Returns the words that each thread found. `drop` lets later phases take as many fewer; without `complete` the
-        phase must not end with it.
+        phase must not end with it. `deferred` arrivals are those of operations that have ended.
         """
         before = self._objects(index, sel)
         transactions = np.zeros_like(arrivals) if transactions is None else transactions
@@ -185,9 +188,10 @@ class MbarrierObjects:
         state = Phases.of(self.words[objects])
         totals = _sums(which, arrivals, objects.size)
         if np.any(totals > state.pending):
-            return self._arrive_in_turns(index, sel, arrivals, transactions, drop, complete)
+            return self._arrive_in_turns(index, sel, arrivals, transactions, drop, complete, deferred)
         if self.flow.observer is not None:
             self.flow.observer.arrive(index * 8, sel.threads)
+            self.flow.observer.count(index * 8, sel.threads, arrivals, transactions, deferred=deferred)
         state.pending = state.pending - totals
         state.transactions = state.transactions + _sums(which, transactions, objects.size)
         if drop:
@@ -201,7 +205,14 @@ class MbarrierObjects:
         return before
 
     def _arrive_in_turns(
-        self, index: Array, sel: Selection, arrivals: Array, transactions: Array, drop: bool, complete: bool
+        self,
+        index: Array,
+        sel: Selection,
+        arrivals: Array,
+        transactions: Array,
+        drop: bool,
+        complete: bool,
+        deferred: bool,
     ) -> Array:
         """Threads of which some may complete a phase that others arrive after."""
         found = np.empty(index.size, np.uint64)
@@ -214,13 +225,16 @@ class MbarrierObjects:
                 message = f"takes {int(arrivals[one])} off the arrivals, of which the phase lacks only {missing}"
                 raise FaultError(message, int(threads[one]))
             part = slice(one, one + 1)
-            found[part] = self.arrive(at, single, arrivals[part], transactions[part], drop, complete)
+            found[part] = self.arrive(at, single, arrivals[part], transactions[part], drop, complete, deferred)
         return found
 
-    def transact(self, index: Array, sel: Selection, change: Array) -> None:
-        """Adds to the number of transactions that are missing; a negative change completes some."""
+    def transact(self, index: Array, sel: Selection, change: Array, deferred: bool = False) -> None:
+        """Adds to the number of transactions that are missing; a negative change completes some. `deferred` as in
+        `arrive`."""
         self._objects(index, sel)
         self._vain = 0
+        if self.flow.observer is not None:
+            self.flow.observer.count(index * 8, sel.threads, np.zeros_like(change), change, deferred=deferred)
         objects, which = np.unique(index, return_inverse=True)
         state = Phases.of(self.words[objects])
         state.transactions = state.transactions + _sums(which, change, objects.size)
@@ -230,6 +244,9 @@ class MbarrierObjects:
     def expect_more(self, index: Array, sel: Selection) -> None:
         """One more arrival in the current phase for each thread."""
         self._objects(index, sel)
+        if self.flow.observer is not None:
+            ones = np.ones(sel.count, np.int64)
+            self.flow.observer.count(index * 8, sel.threads, -ones, 0 * ones, deferred=False)
         objects, which = np.unique(index, return_inverse=True)
         state = Phases.of(self.words[objects])
         state.pending = state.pending + np.bincount(which, minlength=objects.size)
@@ -241,14 +258,22 @@ class MbarrierObjects:
 
         They happen when the object is next looked at, which is as late as they may.
         """
+        self.arrive_after(partial(self.copies.complete, self.copies.serial), index, sel)
+
+    def arrive_after(self, before: Callable[[Selection], None], index: Array, sel: Selection) -> None:
+        """Arrivals when `before` has completed what these threads have begun."""
         self._objects(index, sel)
         self._vain = 0
-        self.deferred.append(Deferred(self.copies.serial, sel.threads, index))
+        if self.flow.observer is not None:
+            self.flow.observer.defer(index * 8, sel.threads)
+        self.deferred.append(Deferred(before, sel.threads, index))
 
     def complete_later(self, copy: BulkCopy, one: Selection) -> None:
         """Bytes of one thread that land, and complete as many transactions, when the object is next looked at."""
         self._objects(copy.index, one)
         self._vain = 0
+        if self.flow.observer is not None:
+            self.flow.observer.defer(copy.index * 8, one.threads)
         self.bulk.append(copy)
 
     def _finish(self, objects: Array, state: Phases) -> None:
@@ -314,11 +339,11 @@ class MbarrierObjects:
             now = np.isin(one.index, index)
             if not now.all():
                 rest = ~now
-                self.deferred.append(Deferred(one.serial, one.threads[rest], one.index[rest]))
+                self.deferred.append(Deferred(one.before, one.threads[rest], one.index[rest]))
             if now.any():
                 sel = _only(one.threads[now], self.flow.live.size)
-                self.copies.complete(one.serial, sel)
-                self.arrive(one.index[now], sel, np.ones(sel.count, np.int64))
+                one.before(sel)
+                self.arrive(one.index[now], sel, np.ones(sel.count, np.int64), deferred=True)
 
     def _land(self, index: Array) -> None:
         """Copies on their way to these objects."""
@@ -334,11 +359,13 @@ class MbarrierObjects:
             else:
                 starts = copy.start
                 copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
+            if copy.landed is not None:
+                copy.landed()
             if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)
             one = _only(np.array([copy.thread]), self.flow.live.size)
-            self.transact(copy.index, one, np.array([-copy.data.size]))
+            self.transact(copy.index, one, np.array([-copy.data.size]), deferred=True)
 
     def stir(self) -> bool:
         """When no thread can run: what was deferred happens, or sleepers go on without what they wait for.
@@ -356,6 +383,13 @@ class MbarrierObjects:
             return False
         self.give_up()
         return True
+
+    def settle(self) -> None:
+        """All that was deferred happens, where its objects are."""
+        indices = [one.index for one in (*self.deferred, *self.bulk)]
+        if indices:
+            index = np.unique(np.concatenate(indices))
+            self._settle(index[live(self.words[index])])
 
     def give_up(self) -> None:
         """All sleepers go on: their phase is not complete."""

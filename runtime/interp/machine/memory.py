@@ -25,7 +25,8 @@ class Finding:
     found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
     first time, None where there is no single one; an address is one of its own state space. `count` is how often it
     was seen, at so many `places` in the file. A note is worth knowing and no error: a launch with nothing but notes is
-    right.
+    right. `schedule` is an order of warps in which it happens, a line for what one of them does at a time.
+    `source` is the line of the program that the instruction was compiled from, where the PTX says so.
     """
 
     check: str
@@ -41,9 +42,11 @@ class Finding:
     count: int = 1
     places: int = 1
     severity: Literal["error", "note"] = "error"
+    schedule: tuple[str, ...] = ()
+    source: str = ""
 
     def __str__(self) -> str:
-        place = [f"kernel {self.kernel}"]
+        place = [*([self.source] if self.source else ()), f"kernel {self.kernel}"]
         place += [f"CTA {self.cta}"] if self.cta is not None else []
         place += [f"warp {self.warp}"] if self.warp is not None else []
         place += [f"lane {self.lane}"] if self.lane is not None else []
@@ -51,7 +54,8 @@ class Finding:
             place.append(f"address {self.address:#x}")
         times = f"; {self.count} times" if self.count > 1 else ""
         times += f" at {self.places} places" if self.places > 1 else ""
-        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message} ({', '.join(place)}{times})"
+        where = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message} ({', '.join(place)}{times})"
+        return "\n".join([where, *(f"    {step}" for step in self.schedule)])
 
 
 class InterpreterError(WarploomError):
@@ -259,6 +263,12 @@ class GlobalBuffers:
     def put(self, address: int, buffer: Buffer) -> None:
         """Gives a buffer an address of `static_addresses` or of the heap."""
         self._allocations[address >> SPAN_BITS] = buffer
+
+    def mirrored(self, mirror: Callable[[Buffer], Buffer]) -> GlobalBuffers:
+        """The same addresses with another buffer for each."""
+        other = GlobalBuffers(self.heap)
+        other._allocations = {number: mirror(buffer) for number, buffer in self._allocations.items()}
+        return other
 
     def drop(self, address: int) -> None:
         """Takes away the buffer at an address."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from .events import BoundStep, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
+
+if TYPE_CHECKING:
+    from .tensor_memory import TensorMemory
 
 # What a kernel needs of registers and memory.
 
@@ -377,6 +380,7 @@ class State:
     bulk_groups: OperationGroups
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
+    tensor: TensorMemory
     prints: Prints
     observer: Events | None = None
 

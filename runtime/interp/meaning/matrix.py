@@ -22,7 +22,7 @@ from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.array import Array
 from ...numerics.fused_sum import scales
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
-from ..machine.decode import Context, meaning
+from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable
 from ..machine.state import Action, Source, State, acting
@@ -118,8 +118,10 @@ def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
     return found
 
 
-def model(ctx: Context, row: Mma | Wgmma | WmmaMma) -> MatrixProduct:
+def model(ctx: Context, row: Mma | Wgmma | WmmaMma) -> Multiply:
     """What the instruction computes on the target."""
+    if ctx.multiply is not None:
+        return ctx.multiply
     try:
         return MatrixProduct.on(ctx.target, row)
     except ValueError as error:

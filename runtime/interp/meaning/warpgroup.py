@@ -17,8 +17,8 @@ from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescrip
 from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
 from ...numerics.array import Array
-from ...numerics.product import MatrixProduct, SideOperands
-from ..machine.decode import Context, meaning
+from ...numerics.product import SideOperands
+from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
@@ -110,7 +110,7 @@ class _Instruction:
     opcode: str
     pc: int
     row: Wgmma
-    compute: MatrixProduct
+    compute: Multiply
     d: tuple[Source, ...]
     registers: tuple[Source, ...]
     descriptors: dict[str, Source]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
-from ....dialect.ptx.traits import PRODUCTS
 from ..machine.copies import OperationGroups
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot
@@ -211,9 +211,10 @@ class InitialisedObjects(SharedCheck):
                 self.report(pc, text, thread, start % self.shared.stride, about=("object", line, what), note=note)
 
 
-# Shared memory that asynchronous operations still read: `wgmma`, and the stores of bulk and tensor copies.
+# Shared memory that asynchronous operations still read: `wgmma`, `tcgen05`, and the stores of bulk and tensor copies.
 #
-# A product reads its operands until a `wgmma.wait_group` covers it, a store its source until a
+# A product of a warpgroup reads its operands until a `wgmma.wait_group` covers it, one of a tensor core, or a copy to
+# tensor memory, until somebody has seen the arrival of a `tcgen05.commit` behind it, a store its source until a
 # `cp.async.bulk.wait_group` (`.read` will do) covers it. Before that nobody may write there; afterwards who writes
 # must be ordered behind one of those that waited. A product's operands are read by its warpgroup: any of its warps
 # will do. A thread that ends leaves nobody who could wait for its stores, and its CTA's shared memory goes with the
@@ -250,7 +251,10 @@ class PendingReads(AsynchronousCheck):
         self.reads: list[_Read] = []
         self.products = _Readers(state.warpgroups, WARPS, self.units, each)
         self.stores = _Readers(state.bulk_groups, 1, self.units, each)
-        self.multiplies = [d.traits.root == PRODUCTS for d in kernel.code]
+        self.in_tensor_memory = [d.traits.root == TENSOR_CORES for d in kernel.code]
+        queue = state.tensor.products if any(self.in_tensor_memory) else OperationGroups(0)
+        self.tensor = _Readers(queue, 1, self.units, each)
+        self.multiplies = [d.traits.root in (PRODUCTS, TENSOR_CORES) for d in kernel.code]
         if self.units:
             state.flow.on_exit.append(self._exits)
 
@@ -260,6 +264,8 @@ class PendingReads(AsynchronousCheck):
         units, threads = units_of(access)
         if access.kind in WRITING:
             self._written(access, units, threads)
+        elif access.kind == "fetch" and self.in_tensor_memory[access.pc]:
+            self._begin(self.tensor, int(threads[0]), _Read(access.pc, np.unique(units), int(threads[0])))
         elif access.kind == "fetch":
             groups = threads % self.state.warps // WARPS
             for group in np.unique(groups).tolist():
@@ -298,7 +304,7 @@ class PendingReads(AsynchronousCheck):
     def _written(self, access: MemoryAccess, units: Array, threads: Array) -> None:
         pending = self.pending[units] > 0
         late = np.zeros_like(pending)
-        for readers in (self.products, self.stores):
+        for readers in (self.products, self.stores, self.tensor):
             late |= ~pending & self._unordered(readers, units, threads)
         for bad, end in ((pending, "which has not been waited for"), (late, "and nothing orders it behind the wait")):
             if bad.any():

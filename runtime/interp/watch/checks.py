@@ -8,7 +8,7 @@ by name; the kernel runs on to its end, and all findings are reported together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ...base.errors import ArgumentError
 from ..machine.kernel import Observer, Observers
@@ -17,9 +17,14 @@ from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
+from .tensor_memory import tensor_checks
 from .warpgroups import WarpgroupRegisters
 from .wmma_fragments import WmmaFragments
 from .writers import GlobalProxies, GlobalWriters, TensorMaps
+
+if TYPE_CHECKING:
+    from ..machine.memory import InterpreterError
+    from .orders import Orders
 
 CHECKS = {
     "races": "accesses to shared memory, and different values stored to one place in global memory, that nothing "
@@ -29,30 +34,35 @@ CHECKS = {
     "bytes that no mbarrier expects; setmaxnreg that waits for ever",
     "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
     "wmma": "fragments of wmma used as if their arrangement were known",
+    "tensor": "tensor memory that is read before it is written, used without a wait or a fence, or never freed; "
+    "registers that tcgen05.ld has not brought yet",
     "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
 }
 """What each check looks for."""
+ALL_ORDERS = "all-orders"
+"""Named among checks, it makes that of races, and looks for orders of warps that decide otherwise than this run."""
 STRICT = "strict"
 """Named among checks, it makes errors of notes; alone, of those of all checks."""
 
 
 def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The checks that names mean: one, several (in one string, with commas between), or "all"; and "strict" behind them
-    if it is named. The beginning of a name will do.
+    """The checks that names mean: one, several (in one string, with commas between), or "all"; "all-orders" and
+    "strict" behind them if they are named. The beginning of a name will do.
 
     Raises:
         ArgumentError: for a name that means no check, or several.
     """
+    every = (*CHECKS, ALL_ORDERS, STRICT)
     if not isinstance(cast("object", names), str | Sequence):
-        raise ArgumentError(f"expected checks among {', '.join((*CHECKS, STRICT))} and all, got {names!r}")
+        raise ArgumentError(f"expected checks among {', '.join(every)} and all, got {names!r}")
     words = names.split(",") if isinstance(names, str) else names
     found: list[str] = []
     for word in words:
-        fits = list(CHECKS) if word == "all" else [n for n in (*CHECKS, STRICT) if word and n.startswith(word)]
+        fits = list(CHECKS) if word == "all" else [n for n in every if word and n.startswith(word)]
         if not fits or (len(fits) > 1 and word != "all"):
-            raise ArgumentError(f"expected checks among {', '.join((*CHECKS, STRICT))} and all, got '{word}'")
+            raise ArgumentError(f"expected checks among {', '.join(every)} and all, got '{word}'")
         found += fits
-    checks = [name for name in dict.fromkeys(found) if name != STRICT]
+    checks = [name for name in every if name in found and name != STRICT]
     return (*(checks or CHECKS), STRICT) if STRICT in found else tuple(checks)
 
 
@@ -66,10 +76,13 @@ class CheckObserver(Observers):
         registers = UninitialisedRegisters(self.findings) if "uninitialised" in wanted else None
         if registers is not None:
             members.append(registers)
-        if "races" in wanted or registers is not None:
-            shared = SharedMemory(self.findings, "races" in wanted, registers)
+        races = "races" in wanted or ALL_ORDERS in wanted
+        if races or registers is not None or "tensor" in wanted:
+            shared = SharedMemory(self.findings, races, registers)
             members.append(shared)
-            if "races" in wanted:
+            if "tensor" in wanted:
+                members += tensor_checks(self.findings, shared)
+            if races:
                 writers = GlobalWriters(self.findings, shared)
                 members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
                 members += (
@@ -83,7 +96,20 @@ class CheckObserver(Observers):
             members.append(WmmaFragments(self.findings))
         if "wgmma" in wanted:
             members.append(WarpgroupRegisters(self.findings))
+        self._orders: Orders | None = None
+        if ALL_ORDERS in wanted:
+            from .flags import Flags
+            from .orders import Orders
+
+            self._orders = Orders(self.findings)
+            members += (self._orders, Flags(self.findings))
         super().__init__(members)
 
+    def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
+        """What to raise at the end, as `Findings.error` says. With all orders, deadlocks are explained."""
+        if last is not None and self._orders is not None:
+            self._orders.explain(last)
+        return self.findings.error(last)
 
-__all__ = ["CHECKS", "STRICT", "CheckError", "CheckObserver", "chosen"]
+
+__all__ = ["ALL_ORDERS", "CHECKS", "STRICT", "CheckError", "CheckObserver", "chosen"]

@@ -11,6 +11,7 @@ Between CTAs, words in global memory order what a fence or a release covers: see
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,6 +44,7 @@ class Clocks:
         self._at_barrier: dict[int, Array] = {}
         self._complete: dict[int, Array] = {}
         self._at_object: dict[int, _Object] = {}
+        self._begun: dict[tuple[int, int], deque[tuple[int, Array]]] = {}
 
     def tick(self) -> int:
         """The time of a new event."""
@@ -147,6 +149,23 @@ class Clocks:
             self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
 
     # mbarrier objects
+
+    def defer(self, place: int, thread: int) -> None:
+        """A thread begins something of which an object is told later: that it then knows what the thread knows now."""
+        warp = thread % self.warps
+        self._begun.setdefault((place, thread), deque()).append((warp % self.each, self.seen[warp].copy()))
+
+    def arrive_deferred(self, place: int, thread: int, phase: int) -> None:
+        """The first of what a thread has begun ends, now, and an object in a phase is told of it."""
+        column, known = self._begun[place, thread][0]
+        known[column] = self.tick()
+        thing = self._at_object.setdefault(place, _Object(self.each))
+        thing.move_to(phase)
+        np.maximum(thing.coming, known, out=thing.coming)
+
+    def forget(self, place: int, thread: int) -> None:
+        """The first of what a thread has begun is over."""
+        self._begun[place, thread].popleft()
 
     def arrive(self, places: Array, warps: Array, phases: Array) -> None:
         """Warps arrive at objects, which are in these phases."""

@@ -90,12 +90,13 @@ class Check(Observer):
         check: str = "",
         note: bool = False,
         together: bool = False,
+        schedule: tuple[str, ...] = (),
     ) -> None:
         """Adds a finding at an instruction, of which there is one for each place in the file and `about`; with
-        `together` one for each `about`, whatever the place."""
+        `together` one for each `about`, whatever the place. `schedule` is an order of warps that shows it."""
         text = f"{self.kernel.code[pc].source.opcode}: {message}"
         finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
         place = None if together else (finding.line, finding.column)
         key = (finding.check, self.kernel.name, place, about, note)
         severity = "note" if note and not self.findings.strict else "error"
-        self.findings.add(key, replace(finding, count=count, severity=severity))
+        self.findings.add(key, replace(finding, count=count, severity=severity, schedule=schedule))

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....dialect.isa.moves import LoadMatrix
 from ....dialect.isa.row import Row
-from ....dialect.ptx.traits import Traits
+from ....dialect.ptx.instructions import Traits
 from ...numerics.array import Array
 from ..machine.events import LANES
 from ..machine.mbarriers import phase
@@ -125,7 +125,19 @@ class SharedMemory(Check):
         else:
             self.clocks.gather(pc, threads.mask)
 
+    def defer(self, start: Array, threads: Array) -> None:
+        for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
+            self.clocks.defer(place, thread)
+
+    def count(self, start: Array, threads: Array, arrivals: Array, transactions: Array, *, deferred: bool) -> None:
+        if deferred:
+            for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
+                self.clocks.forget(place, thread)
+
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
+        if copy is not None:
+            self.clocks.arrive_deferred(int(start[0]), int(threads[0]), int(self._phases(start)[0]))
+            return
         self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
 
     def passed(self, start: Array, threads: Array) -> None:

@@ -1,0 +1,240 @@
+"""Operands that are other tensors moved: transposed, repeated, with other dimensions, or extended exactly.
+
+A front end writes `x @ w.T` as a transposition and a product, and a product of f16 with sums of f32 as conversions of
+its operands and a product of f32. Here the product, or the elementwise operation, reads the other tensor itself, along
+its own loops: nothing is moved in memory. A reshape between the two is put before the movement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import prod
+from typing import NamedTuple
+
+from xdsl.dialects import tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, TransposeOp, YieldOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
+from ...dialect.mlir.bodies import EXTENSIONS, weighted
+from ...dialect.nest import Nest, generic
+from ...dialect.warp.elements import shape_of
+from .operand import Groups, groups_of
+from .unit_dimensions import added_units, around, collapse, element_of, expand
+
+Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
+
+
+class Movement(NamedTuple):
+    """A tensor of elements of `source`: which dimension of the result each of its dimensions runs along (`FIXED` for
+    one that is read at 0), and the extension of each element, if there is one."""
+
+    source: SSAValue
+    along: tuple[int, ...]
+    extension: Operation | None
+
+    @staticmethod
+    def of(value: SSAValue) -> Movement | None:
+        """The movement that a value is the result of; None if it is another's."""
+        op = value.owner
+        if (units := added_units(value)) is not None and isinstance(op, tensor.ExpandShapeOp):
+            places = sorted(units, key=units.__getitem__)
+            return Movement(op.src, tuple(d if shape_of(value)[d] != 1 else FIXED for d in places), None)
+        if isinstance(op, TransposeOp) and op.results:
+            return Movement(op.inputs[0], tuple(op.permutation.get_values()), None)._inverse()
+        if not isinstance(op, GenericOp) or len(op.results) != 1 or len(op.inputs) != 1:
+            return None
+        nest = Nest.of(op)
+        (read,), (written,), yielded = nest.reads, nest.writes, nest.yielded[0]
+        extension = yielded.owner if isinstance(yielded.owner, EXTENSIONS) else None
+        moved = yielded if extension is None else extension.operands[0]
+        if not nest.is_elementwise or moved is not read.element or not is_projection(read.map):
+            return None
+        if not isinstance(read.value.type, TensorType) or len(list(nest.body.ops)) != 1 + (extension is not None):
+            return None
+        places = {loop: place for place, loop in enumerate(written.loops)}
+        return Movement(op.inputs[0], tuple(places.get(loop, FIXED) for loop in read.loops), extension)
+
+    def _inverse(self) -> Movement:
+        """The same, of a permutation that says the source's dimension for each of the result's."""
+        return self._replace(along=tuple(self.along.index(d) for d in range(len(self.along))))
+
+    def map_from(self, indices: AffineMap) -> AffineMap:
+        """How loops index the source that index the result by a map."""
+        zero = AffineConstantExpr(0)
+        results = tuple(zero if d == FIXED else indices.results[d] for d in self.along)
+        return AffineMap(indices.num_dims, 0, results)
+
+    def applied(self, op: Operation, source: SSAValue, along: Sequence[int], shape: Sequence[int]) -> GenericOp:
+        """The same movement of another tensor to a shape, as an operation for another one; its output is empty."""
+        given, made = element_of(source), element_of(op.results[0])
+        block = Block(arg_types=[given, made])
+        value: SSAValue = block.args[0]
+        if self.extension is not None:
+            copy = self.extension.clone({self.extension.operands[0]: value})
+            block.add_op(copy)
+            value = copy.results[0]
+        block.add_op(YieldOp(value))
+        kind, rank = TensorType(made, shape), len(shape)
+        maps = [map_along(rank, along), AffineMap.identity(rank)]
+        return generic(op, [source], [tensor.EmptyOp([], kind).tensor], Region(block), maps, results=[kind])
+
+
+class ReadMoved(RewritePattern):
+    """Replaces an operand that is a tensor moved by that tensor: of products, and of elementwise operations.
+
+    A product of sums of f32 has an element converted as it is read, which its instruction does.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
+            return
+        if isinstance(op, TransposeOp | FillOp) or len(op.outputs) != 1:
+            return
+        nest = Nest.of(op)
+        is_product = bool(nest.summed) and weighted(nest.body) is not None
+        if not is_product and not (nest.is_elementwise and isinstance(op, GenericOp)):
+            return
+        moved = [self._moved(op, value, is_product) for value in op.inputs]
+        if not any(moved) or not _tell_loops(nest, moved):
+            return
+        body, maps = op.regions[0].clone(), nest.maps
+        inputs = list(op.inputs)
+        for number, movement in enumerate(moved):
+            if movement is not None:
+                inputs[number], maps[number] = movement.source, movement.map_from(maps[number])
+                _extend(body.block, number, movement)
+        rewriter.replace(op, generic(op, inputs, list(op.outputs), body, maps, nest.summed, list(op.result_types)))
+
+    @staticmethod
+    def _moved(op: LinalgStructuredOperation, value: SSAValue, is_product: bool) -> Movement | None:
+        movement = Movement.of(value)
+        if movement is None or (movement.extension is not None and is_product and not _is_exact_factor(value)):
+            return None
+        return movement
+
+
+def _is_exact_factor(value: SSAValue) -> bool:
+    """Whether a product of its own elements has the elements of a tensor extended: to what its sums are of."""
+    return str(element_of(value)) in ("f32", "i32")
+
+
+def _tell_loops(nest: Nest, moved: Sequence[Movement | None]) -> bool:
+    """Whether operands tell the length of every loop when some are read where they were moved from."""
+    maps = [m if move is None else move.map_from(m) for m, move in zip(nest.maps, (*moved, None), strict=True)]
+    return {loop for map_ in maps for loop in loops_of(map_)} >= set(range(nest.loops))
+
+
+def _extend(block: Block, number: int, movement: Movement) -> None:
+    """Makes a body read an element as it was before its extension."""
+    argument = block.args[number]
+    if movement.extension is None:
+        return
+    new = block.insert_arg(element_of(movement.source), number)
+    copy = movement.extension.clone({movement.extension.operands[0]: new})
+    first = block.first_op
+    if first is None:
+        block.add_op(copy)
+    else:
+        block.insert_op_before(copy, first)
+    argument.replace_all_uses_with(copy.results[0])
+    block.erase_arg(argument)
+
+
+class ReshapeBeforeMoving(RewritePattern):
+    """Puts a reshape of a tensor that was moved before the movement, where the same dimensions are one there."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
+        value, shape = op.operands[0], shape_of(op.results[0])
+        movement = Movement.of(value)
+        if movement is None or min(*shape, *shape_of(value), *shape_of(movement.source), 0) < 0:
+            return
+        if not all(isinstance(use.operation, LinalgStructuredOperation | Reshape) for use in op.results[0].uses):
+            return
+        expands = isinstance(op, tensor.ExpandShapeOp)
+        split = _expanded(movement, op) if expands else _collapsed(movement, op)
+        if split is None:
+            return
+        groups, along, sizes = split
+        source = movement.source
+        if any(len(group) != 1 for group in groups):
+            source = rewriter.insert(_reshape(op, source, groups, sizes)).results[0]
+        made = movement.applied(op, source, along, shape)
+        rewriter.insert(made.outputs[0].owner)  # pyright: ignore[reportArgumentType]
+        rewriter.replace(op, made)
+
+
+Split = tuple[list[list[int]], list[int], list[int]]
+"""Groups of dimensions, along which dimensions of the result the new source runs, and its sizes."""
+
+
+def _expanded(movement: Movement, op: Reshape) -> Split | None:
+    """What an expansion of the result makes of the source."""
+    before, after = groups_of(op), shape_of(op.results[0])
+    groups: list[list[int]] = []
+    along: list[int] = []
+    sizes: list[int] = []
+    for place, size in zip(movement.along, shape_of(movement.source), strict=True):
+        parts = [FIXED] if place == FIXED else list(before[place])
+        groups.append([len(sizes) + n for n in range(len(parts))])
+        along += parts
+        sizes += [size] if place == FIXED else [after[d] for d in parts]
+    return groups, along, sizes
+
+
+def _collapsed(movement: Movement, op: Reshape) -> Split | None:
+    """What a collapse of the result makes of the source: None if dimensions that become one do not lie together."""
+    shape, group_of = shape_of(op.operands[0]), {d: n for n, group in enumerate(groups_of(op)) for d in group}
+    lying = [
+        (place, d) for d, place in enumerate(movement.along) if place != FIXED and shape_of(movement.source)[d] != 1
+    ]
+    runs = [(group, [*members]) for group, members in groupby(lying, lambda each: group_of[each[0]])]
+    if len({group for group, _ in runs}) != len(runs):
+        return None
+    for group, members in runs:
+        if [place for place, _ in members] != [d for d in groups_of(op)[group] if shape[d] != 1]:
+            return None
+    ends = [*(members[0][1] for _, members in runs[1:]), len(movement.along)]
+    starts = [0, *ends[:-1]]
+    if not runs:
+        return None
+    groups = [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
+    sizes = [prod(shape_of(movement.source)[d] for d in group) for group in groups]
+    return groups, [group for group, _ in runs], sizes
+
+
+def _reshape(op: Reshape, source: SSAValue, groups: Groups, sizes: Sequence[int]) -> Reshape:
+    """An operation like another one, on another tensor."""
+    made = (expand if isinstance(op, tensor.ExpandShapeOp) else collapse)(source, groups, sizes)
+    made.location = op.location
+    return made
+
+
+class ReshapeUnits(RewritePattern):
+    """Replaces a transposition that moves only dimensions of size 1 by reshapes."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter) -> None:
+        movement = Movement.of(op.results[0]) if op.results else None
+        if movement is None:
+            return
+        before, after = shape_of(op.inputs[0]), shape_of(op.results[0])
+        lying = [place for d, place in enumerate(movement.along) if before[d] != 1]
+        if lying != sorted(lying) or not lying or min(before) < 0:
+            return
+        value, kept = op.inputs[0], [[d for d, size in enumerate(shape) if size != 1] for shape in (before, after)]
+        if len(kept[0]) < len(before):
+            narrow = collapse(value, around(kept[0], len(before)), [before[d] for d in kept[0]])
+            wide = expand(narrow.result, around(kept[1], len(after)), after)
+            narrow.location = wide.location = op.location
+            value = rewriter.insert([narrow, wide])[-1].results[0]
+        rewriter.replace(op, [], [value])
+
+
+PATTERNS: tuple[RewritePattern, ...] = (ReshapeUnits(), ReshapeBeforeMoving(), ReadMoved())

@@ -1,0 +1,93 @@
+"""Operations on tensors of several results: one operation for each result that is used; and those that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import Rewriter
+
+from ...dialect.mlir.affine import loops_of
+from ...dialect.nest import Nest, generic
+from ..diagnostics import fail
+
+PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
+        tensor.CastOp, tensor.DimOp, arith.ConstantOp)  # fmt: skip
+"""Operations that do nothing but make their results, beside those of `linalg` on tensors."""
+
+
+def drop_unused(block: Block) -> None:
+    """Erases the operations of a block whose results nobody uses, and which do nothing else."""
+    for op in reversed(list(block.ops)):
+        made = isinstance(op, (LinalgStructuredOperation, *PURE))
+        if made and op.results and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)
+
+
+class OneResultEach(RewritePattern):
+    """Replaces an operation by one for each result that is used: what makes a maximum and its index makes a maximum.
+
+    Raises a located diagnostic for a result whose elements depend on those of another one.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        if len(op.results) < 2:
+            return
+        values: list[SSAValue | None] = []
+        for number, result in enumerate(op.results):
+            values.append(rewriter.insert(_alone(op, number)).results[0] if result.uses else None)
+        rewriter.replace(op, [], values)
+
+
+def _alone(op: GenericOp, number: int) -> GenericOp:
+    """What makes one result of an operation."""
+    nest = Nest.of(op)
+    needed = _needed(nest.yielded[number])
+    for other, access in enumerate(nest.writes):
+        if other != number and access.element in needed:
+            fail(
+                op,
+                f"{op.name}: result {number} depends on what result {other} has so far; expected results that depend "
+                f"on the inputs and themselves",
+            )
+    kept = [n for n, access in enumerate(nest.reads) if access.element in needed]
+    told = {loop for n in kept for loop in loops_of(nest.reads[n].map)} | set(nest.writes[number].loops)
+    if not told >= set(range(nest.loops)):
+        kept = list(range(len(nest.reads)))
+    body = op.body.clone()
+    block, end = body.block, body.block.last_op
+    if end is not None:
+        end.operands = [end.operands[number]]
+    for inner in reversed(list(block.ops)):
+        if inner.results and not any(result.uses for result in inner.results):
+            Rewriter.erase_op(inner)
+    used = {*kept, len(nest.reads) + number}
+    for argument in reversed(list(block.args)):
+        if argument.index not in used:
+            block.erase_arg(argument)
+    maps = [nest.reads[n].map for n in kept] + [nest.writes[number].map]
+    inputs, kinds = [op.inputs[n] for n in kept], [op.results[number].type]
+    return generic(op, inputs, [op.outputs[number]], body, maps, nest.summed, kinds)
+
+
+def _needed(value: SSAValue) -> Collection[SSAValue]:
+    """The values of a body that a value is made of, with itself."""
+    needed, rest = set[SSAValue](), [value]
+    while rest:
+        each = rest.pop()
+        if each not in needed:
+            needed.add(each)
+            owner = each.owner
+            rest += [] if isinstance(each, BlockArgument) or not isinstance(owner, Operation) else owner.operands
+    return needed
+
+
+def has_several(op: Operation) -> bool:
+    """Whether an operation of `linalg` on tensors has several results."""
+    return isinstance(op, GenericOp) and len(op.results) > 1 and isinstance(op.results[0].type, TensorType)

@@ -1,0 +1,173 @@
+"""`warploom prove`: a kernel computes a function for all inputs, or here is why not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..base.errors import ArgumentError
+from ..base.launch import dim3
+from ..base.sources import STDIN, is_ptx, read_source
+from .options import add_compilation, add_seed, add_target, filled, natural, schedule_options
+
+if TYPE_CHECKING:
+    from ..kernel.kernel import Kernel
+    from ..kernel.module import PtxModule
+    from ..numerics.array import Array
+    from ..proof.prove import KernelLaunch
+    from ..proof.question import Proof
+
+PROVE_TEXT = """\
+Prove that a kernel computes what a function of linalg says, for all inputs of the sizes given; or say what is wrong.
+
+FILE.ptx is launched with --grid and --block, and one --arg for each parameter: the name of an argument of the function,
+or a value as for `warploom run`. Without --arg they are the function's arguments in order. FILE.mlir is compiled, and
+proven against itself. With --against OTHER.ptx two kernels are compared on arrays that --in describes; options of the
+second one begin with --other.
+
+The exit code is 0 for a proof, 1 otherwise. docs/prove.md says what is proven, and what is assumed.
+"""
+
+PROVE_EXAMPLES = """\
+examples:
+  warploom prove matmul.mlir --target sm_80
+  warploom prove matmul.ptx --against matmul.mlir --grid 3,4 --block 128
+  warploom prove split.ptx --against product.ptx --in A=random:f16:64x64 --in C=zeros:f32:64x64 --arg A --arg C \\
+    --grid 1 --block 32 --other-arg A --other-arg C --other-grid 2 --other-block 64
+"""
+
+
+def add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the subcommand to the parser."""
+    parser = commands.add_parser(
+        "prove",
+        help="prove that a kernel computes a function",
+        description=PROVE_TEXT,
+        epilog=PROVE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=_run)
+    parser.add_argument("file", metavar="FILE", help="a .ptx file with a kernel, or an .mlir file with a function")
+    parser.add_argument(
+        "--against", type=filled, metavar="FILE", help="an .mlir file with the function, or a .ptx file"
+    )
+    for prefix in ("", "other-"):
+        _add_launch(parser, prefix)
+    parser.add_argument(
+        "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
+        help="an argument of the function as for `warploom run`; of two kernels an array, such as A=random:f16:64x64",
+    )  # fmt: skip
+    add_target(parser, "the file's own, else sm_90a")
+    add_compilation(parser)
+    add_seed(parser)
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+
+
+def _add_launch(parser: argparse.ArgumentParser, prefix: str) -> None:
+    of = "of the kernel --against" if prefix else "of FILE.ptx"
+    parser.add_argument(f"--{prefix}kernel", type=filled, metavar="NAME", help=f"the kernel {of}, if it has several")
+    parser.add_argument(f"--{prefix}grid", type=filled, metavar="X[,Y[,Z]]", help=f"blocks of the grid {of}")
+    parser.add_argument(f"--{prefix}block", type=filled, metavar="X[,Y[,Z]]", help=f"threads of a block {of}")
+    parser.add_argument(f"--{prefix}shared", type=natural, metavar="BYTES", help=f"dynamic shared memory {of}")
+    parser.add_argument(f"--{prefix}arg", action="append", default=[], metavar="VALUE", help=f"an argument {of}")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from ..kernel.module import PtxModule
+
+    text = read_source(args.file)
+    if not is_ptx(args.file, text):
+        return _report(args, _compiled(args, text))
+    if args.against is None:
+        raise ArgumentError("a kernel is proven against a function or a kernel; give a file with --against")
+    other = read_source(args.against)
+    module = PtxModule(text, args.file)
+    if is_ptx(args.against, other):
+        return _report(args, _kernels(args, module, PtxModule(other, args.against)))
+    return _report(args, _against_function(args, module, other))
+
+
+def _compiled(args: argparse.Namespace, text: str) -> Proof:
+    """An .mlir file, compiled and proven against itself or another."""
+    from ..kernel.compile import compile
+
+    options = {"tf32": args.tf32, "tuned": args.tuned, "file": args.file}
+    kernel = compile(text, args.target, args.function, **options, **schedule_options(args.schedule))
+    against = text if args.against is None else read_source(args.against)
+    return prove_kernel(kernel, against, args.inputs, args.seed, args.function)
+
+
+def prove_kernel(kernel: Kernel, text: str, inputs: list[str], seed: int, function: str | None = None) -> Proof:
+    """A kernel against the function of a text that it was compiled from, on arguments as the command line has them."""
+    from ..proof.prove import prove
+    from .inputs import arrays
+
+    drawn = arrays(kernel.function, inputs, seed)
+    named = {p.name: array for p, array in zip(kernel.function.parameters, drawn, strict=True)}
+    return prove(kernel, text, named, function=function, seed=seed)
+
+
+def _against_function(args: argparse.Namespace, module: PtxModule, text: str) -> Proof:
+    from ..kernel.lowering import parse, without_tensors
+    from ..plan import host
+    from ..proof.prove import prove
+    from .inputs import arrays
+
+    meant = parse(text, args.against)
+    without_tensors(meant)
+    signature = host.signature(host.choose(meant, args.function))
+    drawn = arrays(signature, args.inputs, args.seed)
+    named: dict[str, Array] = {p.name: array for p, array in zip(signature.parameters, drawn, strict=True)}
+    launch = _launch(args, module, "", list(named))
+    return prove(launch, meant, named, function=args.function, seed=args.seed)
+
+
+def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Proof:
+    from ..proof.prove import prove
+    from .inputs import binding, kernel_argument
+
+    named: dict[str, Array] = {}
+    for number, text in enumerate(args.inputs):
+        bound = binding(text)
+        made = kernel_argument(bound.value, args.seed, number)
+        if bound.name is None or not hasattr(made, "dtype"):
+            raise ArgumentError(f"--in: expected NAME=WORD:TYPE:SIZES, such as A=random:f16:64x64, got '{text}'")
+        named[bound.name] = made  # pyright: ignore[reportArgumentType]
+    sides = [_launch(args, module, prefix, list(named)) for module, prefix in ((left, ""), (right, "other_"))]
+    return prove(sides[0], sides[1], named, seed=args.seed)
+
+
+def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: list[str]) -> KernelLaunch:
+    """The launch that options of a prefix describe."""
+    from ..proof.prove import KernelLaunch
+    from .inputs import kernel_argument
+
+    given = vars(args)
+    for option in ("grid", "block"):
+        if given[prefix + option] is None:
+            raise ArgumentError(f"{module.name}: a kernel is launched with --{prefix.replace('_', '-')}{option}")
+    name = given[f"{prefix}kernel"]
+    if name is None and len(module.kernels) != 1:
+        listed = ", ".join(module.kernels) or "none"
+        raise ArgumentError(f"{module.name}: expected --{prefix.replace('_', '-')}kernel, one of {listed}")
+    texts = given[f"{prefix}arg"] or names
+    passed = [t if t in names else kernel_argument(t, args.seed, i) for i, t in enumerate(texts)]
+    grid, block = (_dim3(given[prefix + option], option) for option in ("grid", "block"))
+    return KernelLaunch(module, name or next(iter(module.kernels)), grid, block, passed, given[f"{prefix}shared"])
+
+
+def _dim3(text: str, what: str) -> tuple[int, int, int]:
+    try:
+        return dim3([int(size) for size in text.replace("x", ",").split(",")], what)
+    except ValueError:
+        raise ArgumentError(f"--{what}: expected one to three sizes, such as 4 or 4,2,1, got '{text}'") from None
+
+
+def _report(args: argparse.Namespace, proof: Proof) -> int:
+    name = "standard input" if args.file == STDIN else Path(args.file).name
+    print(json.dumps(asdict(proof)) if args.json else f"{name}: {proof}")
+    return 0 if proof else 1

@@ -1,0 +1,274 @@
+"""The launches of a plan with their parameters packed once, for arrays of any addresses.
+
+Source: CUDA Driver API, sections Execution Control and Tensor Map Object Management.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ...dialect.ptx.text.syntax import Function, Variable, instructions
+from ..arguments.arrays import Argument
+from ..arguments.launch_values import LaunchValue, Packed, Scalar, alignment, check_alignment, pack
+from ..base.errors import ArgumentError, CudaError
+from ..base.launch import Launch, Mapped, Passed, Shifted, Word
+from .driver import Gpu, LoadedKernel, call, encode_tensor_map, encoded_map, explain
+
+PROMOTION = 128
+"""Bytes that L2 reads at once for the tensor maps of our own launches."""
+
+
+REMEMBERED = 1024
+"""Launches whose parameters a module keeps."""
+
+
+class _Pointer(NamedTuple):
+    """Where an address goes in the parameters: that of the array at a position, so many bytes further, which the kernel
+    wants to be a multiple of `alignment`."""
+
+    word: ctypes.c_uint64
+    position: int
+    bytes: int
+    alignment: int
+    parameter: Variable
+
+
+@dataclass
+class _Map:
+    """A tensor map among the parameters: the driver's own object, which moves with the array."""
+
+    gpu: Gpu
+    place: Mapped
+    encoded: Any
+    address: int
+
+    def point(self, addresses: Sequence[int]) -> None:
+        """Lets it begin at the array's present address.
+
+        Raises:
+            CudaError: if the driver refuses that.
+        """
+        address = addresses[self.place.position] + self.place.bytes
+        if address != self.address:
+            code = self.gpu.driver.cuTensorMapReplaceAddress(self.encoded, address)
+            call(f"moving a tensor map to {address:#x}", (*code, None))
+            self.address = address
+
+
+@dataclass(frozen=True)
+class _Enqueue:
+    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive;
+    `pointers` and `maps` follow the arrays; `config` is there where the driver is told more than sizes."""
+
+    kernel: LoadedKernel
+    launch: Launch
+    parameters: int
+    storage: object
+    pointers: tuple[_Pointer, ...]
+    maps: tuple[_Map, ...]
+    config: Any = None
+
+    def __call__(self, driver: Any, stream: int) -> Any:
+        """Enqueues it; what the driver says."""
+        launch, handle = self.launch, self.kernel.handle
+        if self.config is None:
+            grid, block = launch.grid, launch.block
+            return driver.cuLaunchKernel(handle, *grid, *block, launch.shared, stream, self.parameters, 0)[0]
+        self.config.hStream = stream
+        return driver.cuLaunchKernelEx(self.config, handle, self.parameters, 0)[0]
+
+
+class Launches:
+    """The launches of a plan with their parameters packed, for arrays of any addresses.
+
+    They are enqueued one after the other by one thread at a time: the driver copies parameters as it enqueues.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        ptx: str,
+        functions: Mapping[str, Function],
+        launches: Sequence[Launch],
+        values: Sequence[LaunchValue],
+    ) -> None:
+        module = gpu.load(ptx)
+        self.gpu, self._lock = gpu, Lock()
+        self.queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, values) for x in launches)
+        self._pointers = tuple(one for item in self.queue for one in item.pointers)
+        self._maps = tuple(one for item in self.queue for one in item.maps)
+        self._addresses: Sequence[int] = ()
+        self._context = int(gpu.context)
+
+    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+        """Enqueue the launches on a CUDA stream handle, on arrays at these addresses, which are 0 for other values.
+
+        Raises:
+            ArgumentError: for an address that is not aligned as a kernel wants it to be.
+            CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
+        """
+        driver = self.gpu.driver
+        current = int(driver.cuCtxGetCurrent()[1]) == self._context
+        if not current:
+            driver.cuCtxPushCurrent(self.gpu.context)
+        try:
+            with self._lock:
+                if addresses != self._addresses:
+                    self._point(addresses)
+                for item in self.queue:
+                    code = item(driver, stream)
+                    if int(code) != 0:
+                        raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
+        finally:
+            if not current:
+                driver.cuCtxPopCurrent()
+
+    def _point(self, addresses: Sequence[int]) -> None:
+        """Puts addresses into the parameters."""
+        self._addresses = ()
+        for word, position, bytes_, aligned, parameter in self._pointers:
+            address = addresses[position] + bytes_
+            if address % aligned:
+                check_alignment(parameter, address, position)
+            word.value = address
+        for one in self._maps:
+            one.point(addresses)
+        self._addresses = list(addresses)
+
+    def wait(self, stream: int) -> None:
+        """Wait until everything on the stream is done.
+
+        Raises:
+            CudaError: naming the kernels, if one of them failed.
+        """
+        with self.gpu.current():
+            (code,) = self.gpu.driver.cuStreamSynchronize(stream)
+        if int(code) != 0:
+            names = "; ".join(_describe(item) for item in self.queue)
+            raise CudaError(f"{names} failed on {self.gpu.device}: {explain(code)}")
+
+
+def launches_of(
+    gpu: Gpu, ptx: str, functions: Mapping[str, Function], launches: tuple[Launch, ...], values: Sequence[LaunchValue]
+) -> Launches:
+    """The launches for these values, packed anew only where numbers are others than in earlier calls."""
+    if any(isinstance(value, Packed) for value in values):
+        return Launches(gpu, ptx, functions, launches, values)
+    kept = gpu.load(ptx).enqueued
+    key = (launches, *map(_identity, values))
+    if (packed := cast("Launches | None", kept.get(key))) is None:
+        if len(kept) >= REMEMBERED:
+            kept.clear()
+        packed = kept[key] = Launches(gpu, ptx, functions, launches, values)
+    return packed
+
+
+def _describe(item: _Enqueue) -> str:
+    launch = item.launch
+    return f"kernel {launch.kernel} (grid {launch.grid}, block {launch.block}, {launch.shared} bytes shared)"
+
+
+def _identity(value: LaunchValue) -> object:
+    """What tells a value from others that are passed as other bytes: numbers of either zero are equal."""
+    if isinstance(value, Argument):
+        return None
+    bits = value.tobytes() if isinstance(value, np.generic) else value.hex() if isinstance(value, float) else value
+    return type(value), bits
+
+
+def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: Sequence[LaunchValue]) -> _Enqueue:
+    kernel.reserve(launch.block, launch.shared)
+    _check_cluster(function, launch)
+    storage, pointers, maps, words = list[object](), list[_Pointer](), list[_Map](), list[int]()
+    for parameter, passed in zip(function.parameters, launch.arguments, strict=True):
+        if isinstance(passed, Mapped):
+            fields = replace(passed.fields, address=address_of(values[passed.position]) + passed.bytes)
+            encoded = encoded_map(kernel.gpu, fields, PROMOTION)
+            maps.append(_Map(kernel.gpu, passed, encoded, fields.address))
+            storage.append(encoded)
+            words.append(int(encoded.getPtr()))
+            continue
+        place = passed if isinstance(passed, Shifted) else None if isinstance(passed, Word) else Shifted(passed, 0)
+        if place is not None and isinstance(values[place.position], Argument):
+            word = ctypes.c_uint64()
+            pointers.append(_Pointer(word, place.position, place.bytes, alignment(parameter), parameter))
+        else:
+            data = _number(kernel.gpu, parameter, passed, values)
+            word = ctypes.create_string_buffer(data, len(data))
+        storage.append(word)
+        words.append(ctypes.addressof(word))
+    table = (ctypes.c_void_p * max(1, len(words)))(*words)
+    config = _configuration(kernel, function, launch)
+    return _Enqueue(kernel, launch, ctypes.addressof(table), (storage, table), tuple(pointers), tuple(maps), config)
+
+
+def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[LaunchValue]) -> bytes:
+    """The bytes of a parameter that is no address: a number, or a struct whose pointers and maps are put in now."""
+    if isinstance(passed, Word):
+        return pack(parameter, passed.value)
+    value = cast("Scalar | Packed", values[cast(int, passed)])
+    if isinstance(value, Packed):
+        return value.filled(lambda at: address_of(values[at]), partial(encode_tensor_map, gpu))
+    return pack(parameter, value)
+
+
+def _waits(function: Function) -> bool:
+    """Whether a kernel waits by itself for what was launched before it, as it then may start before that ends."""
+    return any(instruction.opcode == "griddepcontrol.wait" for instruction in instructions(function.body or ()))
+
+
+def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> Any:
+    """What a launch asks for beside its sizes, if anything: clusters that the kernel does not name itself, and that it
+    may start before those before it in its stream end. CUDA driver API, `CUlaunchAttributeID`."""
+    driver, attributes = kernel.gpu.driver, list[Any]()
+    if kernel.waits is None:
+        kernel.waits = _waits(function)
+    if launch.cluster is not None and not _own_clusters(function):
+        attribute = _attribute(driver, "CLUSTER_DIMENSION", attributes)
+        attribute.clusterDim.x, attribute.clusterDim.y, attribute.clusterDim.z = launch.cluster
+    if kernel.waits:
+        _attribute(driver, "PROGRAMMATIC_STREAM_SERIALIZATION", attributes).programmaticStreamSerializationAllowed = 1
+    if not attributes:
+        return None
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes, config.attrs, config.numAttrs = launch.shared, attributes, len(attributes)
+    return config
+
+
+def _attribute(driver: Any, name: str, among: list[Any]) -> Any:
+    """The value of one more attribute."""
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    among.append(attribute)
+    return attribute.value
+
+
+def address_of(value: LaunchValue) -> int:
+    """Where an array lies; 0 for other values."""
+    return value.address if isinstance(value, Argument) else 0
+
+
+def _own_clusters(function: Function) -> str:
+    """The directive by which a kernel names its clusters; empty if it does not."""
+    return next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
+
+
+def _check_cluster(function: Function, launch: Launch) -> None:
+    """The driver takes the clusters from the kernel's own directive, where there is one."""
+    written = _own_clusters(function)
+    sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
+    if launch.cluster is not None and written and sizes != launch.cluster:
+        raise ArgumentError(
+            f"kernel {launch.kernel}: on a GPU a launch has the clusters that .reqnctapercluster asks for, {sizes}, "
+            f"got {launch.cluster}"
+        )

@@ -1,0 +1,331 @@
+"""Products of the fifth generation's tensor cores: `tcgen05.mma`. PTX ISA 9.7.16.10.
+
+They are executed in the order in which a thread issued them, when somebody looks at the object that a commit of the
+thread arrives at: what is in shared and tensor memory then is what they take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....dialect.isa.form import IN_BYTES
+from ....dialect.isa.row import Bindings
+from ....dialect.isa.tensor_product import (
+    InstructionDescriptorError,
+    Opcode,
+    TensorProduct,
+    opcode_of,
+)
+from ....dialect.isa.types import ElementType
+from ....dialect.layouts.tensor_memory import LANES
+from ....dialect.ptx.text.syntax import Address, Immediate, Operand
+from ...numerics.array import Array
+from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ..machine.decode import Context, meaning
+from ..machine.events import Selection
+from ..machine.memory import FaultError
+from ..machine.state import Action, Source, State, acting
+from ..machine.tensor_memory import address
+from .bulk import one_by_one
+from .tensor_operands import (
+    PackedMatrix,
+    SharedMatrices,
+    codes,
+    cta_of,
+    halves,
+    left_operand,
+    nibbles_of,
+    of_result,
+    scale_operand,
+    tell,
+)
+
+# Products
+
+
+@meaning("tcgen05.mma")
+def product(ctx: Context, bound: Bindings) -> Action:
+    """D = A * B + D, later."""
+    instruction = _Instruction.of(ctx, bound)
+
+    def step(state: State, values: dict[str, Any], sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            given = {name: _value(read, one, thread) for name, read in values.items()}
+            issued = _Issued(instruction, state, thread, given)
+            issued.begin()
+            state.tensor.products.issue(np.array([thread]), lambda _, issued=issued: issued.execute())
+
+    return acting(step, instruction.bind)
+
+
+def _value(read: Any, one: Selection, thread: int) -> Any:
+    """What one thread gives: an address, a word, or several."""
+    if isinstance(read, list):
+        return [int(word[thread]) for word in read]
+    return int(read(one)[0]) if callable(read) else int(read[thread])
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """One product decoded: its operands by name, as they are bound to a state; `negated` is its predicate."""
+
+    pc: int
+    target: str
+    opcode: Opcode
+    sources: dict[str, Callable[[State], Any]]
+    constants: dict[str, int]
+    negated: bool
+    in_memory: bool
+
+    @staticmethod
+    def of(ctx: Context, bound: Bindings) -> _Instruction:
+        named = dict(zip((slot.name for slot in ctx.row.signatures_of(bound)[0]), ctx.operands, strict=False))
+        predicate, constants, negated = named.pop("p"), {}, False
+        sources: dict[str, Callable[[State], Any]] = {n: _source(ctx, n, o) for n, o in named.items() if n != "s"}
+        if isinstance(predicate, Immediate):
+            constants["p"] = ctx.integer(predicate)
+        else:
+            sources["p"], negated = ctx.predicate(predicate)
+        if "s" in named:
+            constants["s"] = ctx.integer(named["s"])
+        if bound.get("A"):
+            constants["ashift"] = 1
+        return _Instruction(ctx.pc, ctx.target, opcode_of(bound), sources, constants, negated,
+                            isinstance(named["x"], Address))  # fmt: skip
+
+    def bind(self, state: State) -> dict[str, Any]:
+        """The operands of a state."""
+        return {name: source(state) for name, source in self.sources.items()}
+
+
+def _source(ctx: Context, name: str, operand: Operand) -> Callable[[State], Any]:
+    if isinstance(operand, Address):
+        return ctx.address(operand, np.uint32)
+    if name == "m":
+        words = [ctx.source(item, "b32") for item in ctx.items(operand)]
+        return lambda state: [word(state) for word in words]
+    wide = name in ("x", "b", "z")
+    source: Source = ctx.source(operand, "b64" if wide else "b32")
+    return source
+
+
+@lru_cache(512)
+def _decoded(opcode: Opcode, word: int) -> TensorProduct:
+    return TensorProduct.decode(opcode, word)
+
+
+@lru_cache(512)
+def _compute(target: str, product: TensorProduct) -> MatrixProduct:
+    return MatrixProduct.on(target, product)
+
+
+class _Issued:
+    """One product on its way: of one thread, for one or two CTAs."""
+
+    def __init__(self, instruction: _Instruction, state: State, thread: int, given: dict[str, Any]) -> None:
+        self.instruction, self.state, self.thread, self.given = instruction, state, thread, given
+        try:
+            self.product = _decoded(instruction.opcode, given["i"])
+            self.compute = _compute(instruction.target, self.product)
+        except InstructionDescriptorError as error:
+            raise FaultError(str(error), thread) from None
+        except ValueError as error:
+            raise FaultError(f"cannot be run: {error}", thread) from None
+        self.ctas = state.tensor.pair(cta_of(state, thread), instruction.opcode.group)
+        self.shared = SharedMatrices(state, instruction.pc, thread)
+        self.constants = instruction.constants
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether D is added to."""
+        if "p" in self.constants:
+            return self.constants["p"] == 1
+        return bool(self.given["p"]) ^ self.instruction.negated
+
+    @property
+    def d(self) -> tuple[Array, Array]:
+        """The lanes and columns of D."""
+        lanes, places = of_result(self.product)
+        lane, column = address(self.given["a"])
+        return lanes + lane, places + column
+
+    def operands(self) -> Iterator[tuple[str, PackedMatrix, int]]:
+        """What is read from tensor memory besides D: the names in messages, and the addresses."""
+        if self.instruction.in_memory:
+            yield "A", left_operand(self.product), self.given["x"]
+        if self.product.scale is not None:
+            yield "the scales of A", scale_operand(self.product, "a"), self.given["sa"]
+            yield "the scales of B", scale_operand(self.product, "b"), self.given["sb"]
+        if self.product.metadata is not None:
+            yield "the metadata", nibbles_of(self.product), self._metadata_address
+
+    @property
+    def _metadata_address(self) -> int:
+        word, selector = self.given["e"], self.product.selector
+        return word if not selector else (word & ~1) + selector
+
+    def begin(self) -> None:
+        """Checks where the operands lie, and tells of them.
+
+        Raises:
+            FaultError: if they lie where they cannot.
+        """
+        state, pc, thread = self.state, self.instruction.pc, self.thread
+        lane, _ = address(self.given["a"])
+        halves = self.product.result.extent("h") > 1
+        if lane not in ((0, 16) if halves else (0,)):
+            raise FaultError(
+                f"expected D at lane 0{' or 16' if halves else ''} of tensor memory, got lane {lane}", thread
+            )
+        self.places = {role: self._places(role) for role in self._in_shared}
+        for cta in self.ctas:
+            for role in self.places:
+                padded = not self._packed and self.product.element(role).bits < 8
+                self.shared.tell(cta, self.places[role], self.product.element(role).bits if padded else 8)
+            for name, operand, base in self.operands():
+                lanes, places = operand.at(base)
+                if int(lanes.max()) >= LANES:
+                    raise FaultError(
+                        f"{name} reach lane {int(lanes.max())} of tensor memory, which has {LANES}", thread
+                    )
+                state.tensor.check(cta, np.unique(places), thread, f"takes {name} from")
+                tell(state, pc, "fetch", cta, lanes, places, thread)
+            lanes, places = self.d
+            state.tensor.check(cta, np.unique(places), thread, "adds to" if self.adds else "writes")
+            if self.adds:
+                tell(state, pc, "fetch", cta, lanes, places, thread)
+            kept = self._kept(cta)
+            tell(
+                state,
+                pc,
+                "copy",
+                cta,
+                lanes[kept] if kept is not None else lanes,
+                places[kept] if kept is not None else places,
+                thread,
+            )
+
+    @property
+    def _in_shared(self) -> str:
+        return "b" if self.instruction.in_memory else "ab"
+
+    # Operands
+
+    def _places(self, role: str) -> Array:
+        """Where A, the part of a CTA, or B, lies in shared memory."""
+        product, name = self.product, {"a": "x", "b": "b"}[role]
+        element, packed = product.element(role), self._packed
+        depth = (product.stored_k if role == "a" else product.shape.k) // (2 if packed else 1)
+        extent = product.rows if role == "a" else product.shape.n // product.opcode.group
+        size = max(1, element.bits // 8)
+        return self.shared.places(self.given[name], (depth, extent), size, product.along_mn["ab".index(role)], name)
+
+    @property
+    def _packed(self) -> bool:
+        """Whether two elements share a byte in shared memory."""
+        return self.product.a.bits == 4 and self.product.kind not in IN_BYTES
+
+    def _matrix(self, role: str, cta: int) -> Array:
+        """A or B of a CTA as words (k, rows or columns)."""
+        places, element = self.places[role], self.product.element(role)
+        if self._packed:
+            return halves(self.shared.read(cta, places, 1))
+        if element.bits < 8:
+            return codes(lambda where: self.shared.read(cta, where, 1), places, element.bits)
+        return self.shared.read(cta, places, element.bits // 8)
+
+    def _signed(self, matrix: Array, role: str) -> Array:
+        if not self.product.negated["ab".index(role)]:
+            return matrix
+        return matrix ^ matrix.dtype.type(1 << _sign(self.product, self.product.element(role)))
+
+    def _kept(self, cta: int) -> Array | None:
+        """Which elements of D are written (rows, n); None for all."""
+        if "m" not in self.given:
+            return None
+        words = self.given["m"][4 * self.ctas.index(cta) :][:4]
+        bits = np.array([words[lane // 32] >> lane % 32 & 1 for lane in range(LANES)], np.bool_)
+        return ~bits[self.d[0]]
+
+    def execute(self) -> None:
+        """D = A * B + D in each of the CTAs."""
+        product, tensor = self.product, self.state.tensor
+        right = np.concatenate([self._matrix("b", cta) for cta in self.ctas], axis=1)
+        right = self._signed(self._without_columns(right), "b")
+        lanes, places = self.d
+        for cta in self.ctas:
+            left = (
+                left_operand(product).read(tensor, cta, self.given["x"])
+                if self.instruction.in_memory
+                else self._matrix("a", cta)
+            )
+            if "ashift" in self.constants:
+                left = np.concatenate([left[:, :1], left[:, :-1]], axis=1)
+            left = self._signed(left, "a")
+            old = tensor.words[cta, lanes, places]
+            c = self._addend(old if product.d.bits == 32 else old.astype(np.uint16))
+            found = self.compute(left[..., None], right[..., None], c[..., None], self._extras(cta))[..., 0]
+            kept = self._kept(cta)
+            new = found.astype(np.uint32)
+            tensor.words[cta, lanes, places] = new if kept is None else np.where(kept, new, old)
+
+    def _addend(self, words: Array) -> Array:
+        """D as it is added to: scaled down, where a scale is given; zeros, where it is not added to."""
+        if not self.adds:
+            return np.zeros_like(words)
+        scale = self.constants.get("s", 0)
+        if not scale:
+            return words
+        kind = np.float32 if words.dtype == np.uint32 else np.float16
+        return np.ldexp(words.view(kind), -scale).astype(kind).view(words.dtype)
+
+    def _without_columns(self, matrix: Array) -> Array:
+        """B with zeros in the columns that a mask names."""
+        mask = self.given.get("z", 0)
+        if not mask >> 39 & 1:
+            return matrix
+        result = np.zeros_like(matrix)
+        for start, count in _read_columns(mask, matrix.shape[1]):
+            result[:, start : start + count] = matrix[:, start : start + count]
+        return result
+
+    def _extras(self, cta: int) -> SideOperands | None:
+        product, tensor = self.product, self.state.tensor
+        where, scale_a, scale_b = None, None, None
+        if product.metadata is not None:
+            nibbles = nibbles_of(product)
+            base = self._metadata_address
+            lane, column = address(base)
+            words = np.roll(tensor.words[cta], -lane, axis=0)[:, column : column + 2].astype(np.uint64)
+            joined = words[:, 0] | (words[:, -1] << np.uint64(32) if int(nibbles.words.max()) else np.uint64(0))
+            try:
+                where = columns(product, joined[:, None], 0)
+            except NibbleError as error:
+                raise FaultError(f"{error} (CTA {cta})", self.thread) from error
+        if product.scale is not None:
+            scale_a = scale_operand(product, "a").read(tensor, cta, self.given["sa"])[..., None]
+            scale_b = scale_operand(product, "b").read(tensor, cta, self.given["sb"])[..., None]
+        return SideOperands(where, scale_a, scale_b)
+
+
+def _sign(product: TensorProduct, element: ElementType) -> int:
+    """The bit of an element's word that is its sign."""
+    return 5 if element.bits < 8 and product.kind in IN_BYTES else element.bits - 1
+
+
+def _read_columns(mask: int, count: int) -> Iterator[tuple[int, int]]:
+    """The columns of B that a zero-column mask leaves: first ones and numbers. PTX ISA 9.7.16.4.3"""
+    ones, zeros = (mask >> 40 & 0xFF) + 1, (mask >> 48 & 0xFF) + 1
+    starts = mask & 0xFFFFFFFF
+    at, reads, gone = 0, not mask >> 32 & 1, starts & 0xFF
+    while at < count:
+        size = (zeros if reads else ones) - gone
+        gone = 0
+        if reads and size > 0:
+            yield at, min(size, count - at)
+        at, reads = at + max(size, 0), not reads

@@ -1,0 +1,130 @@
+"""Calls with torch's tensors on a GPU: a call is checked and packed once for all tensors that lie alike.
+
+Later calls look at what tells tensors apart, put the addresses in, and enqueue the launches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ..arguments.arrays import Argument
+from ..base.errors import ArgumentError
+from ..base.launch import ScratchBuffer
+from .binding import bind, launch_values
+from .module import LaunchPlace, choose_place
+
+if TYPE_CHECKING:
+    from ..cuda.launches import Launches
+    from .kernel import Kernel
+
+Key: TypeAlias = tuple[object, ...]
+
+REMEMBERED = 256
+"""Calls that a kernel remembers."""
+
+ALIGNED = 256
+"""Bytes: a call depends on addresses only by what is left of them modulo this."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that was checked.
+
+    - `makers`: what makes the outputs that are left out, by position.
+    - `overlaps`: positions of a written array and another, each with its bytes.
+    """
+
+    kernel: Kernel
+    launches: Launches
+    scratch: tuple[ScratchBuffer, ...]
+    place: LaunchPlace
+    device: int
+    makers: Mapping[int, Callable[[], object]]
+    overlaps: tuple[tuple[int, int, int, int], ...]
+
+    def __call__(self, args: Sequence[object], addresses: list[int]) -> object:
+        """Enqueue the launches on torch's current stream; `addresses` are those of the arguments.
+
+        Returns:
+            The outputs that were left out; if there are none, the `LaunchPlace`.
+
+        Raises:
+            ArgumentError: if an array that is written shares memory with another.
+        """
+        results = list[object]()
+        for i, make in self.makers.items():  # in order of positions
+            made = cast(Any, make())
+            results.append(made)
+            args = [*args[:i], made, *args[i:]]
+            addresses.insert(i, made.data_ptr())
+        for i, size, j, other in self.overlaps:
+            first, second = addresses[i], addresses[j]
+            if first < second + other and second < first + size:
+                launch_values(self.kernel.function, args)  # refuses elements in common
+        stream = cast(Any, sys.modules["torch"])._C._cuda_getCurrentRawStream(self.device)
+        from ..cuda.launch import enqueue
+
+        enqueue(self.launches, self.scratch, addresses, stream)
+        return self.place if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+def key_of(args: Sequence[object]) -> tuple[Key, list[int]] | None:
+    """What a call depends on, and the addresses of the arguments, 0 for numbers; None for an argument that is neither a
+    number nor a plain tensor of torch."""
+    torch = cast(Any, sys.modules.get("torch"))
+    if torch is None:
+        return None
+    tensor, parameter = torch.Tensor, torch.nn.Parameter
+    key, addresses = list[object](), list[int]()
+    for arg in args:
+        kind = type(arg)
+        if kind is tensor or kind is parameter:
+            one: Any = arg
+            try:
+                address = one.data_ptr()
+                key.append((
+                    one.dtype, one.shape, one.stride(), one.get_device(), one.requires_grad, one.is_neg(),
+                    address % ALIGNED,
+                ))  # fmt: skip
+            except RuntimeError:  # a tensor without memory or strides
+                return None
+            addresses.append(address)
+        elif kind is int:
+            key.append(arg)
+            addresses.append(0)
+        else:
+            return None
+    return tuple(key), addresses
+
+
+def checked(kernel: Kernel, args: Sequence[object], device: str) -> Call | None:
+    """What a call with these arguments, and any that lie alike, does; None unless all tensors lie in GPU memory.
+
+    Raises:
+        ArgumentError: naming the argument, if one does not fit its parameter.
+        DeviceUnavailableError: if the GPU does not run the target.
+    """
+    from ..cuda.launch import packed, stream_of
+
+    devices = [cast(Any, arg).get_device() for arg in args if type(arg) is not int]
+    if not devices or min(devices) < 0:
+        return None
+    function = kernel.function
+    bound = bind(function, args, {})
+    values = launch_values(function, bound.arguments)
+    plan = kernel.plan_for(values)
+    place = choose_place(device, kernel.target, values)
+    if place.gpu is None:
+        raise ArgumentError(f"{function}: tensors in GPU memory run on a GPU, which there is none of")
+    stream = stream_of(place.gpu, values)
+    launches = packed(place.gpu, kernel.ptx, kernel.binary.kernels, plan, values, stream)
+    arrays = {i: value for i, value in enumerate(values) if isinstance(value, Argument)}
+    overlaps = tuple(
+        (i, arrays[i].nbytes, j, other.nbytes) for i in sorted(function.written & arrays.keys())
+        for j, other in arrays.items() if i != j
+    )  # fmt: skip
+    ordinal = place.gpu.device.ordinal
+    return Call(kernel, launches, plan.scratch, place, ordinal, bound.makers, overlaps)

@@ -1,0 +1,293 @@
+"""Numbers as elements of finite fields: sums, products and quotients are exact, other functions agree on arguments.
+
+A number is a residue modulo each of two primes p, and modulo the two primes q = (p - 1) / 2 of exponents. Polynomials
+with integer coefficients that differ have different residues, but for a share of at most (degree / p) of all arguments
+in each field (Schwartz 1980, Zippel 1979). An exponential is a power of a generator of the subgroup of order q, whose
+exponent is the residue modulo q: so exp(a + b) = exp(a) exp(b), as in Mirage (Wu et al., OSDI 2025). Behind an
+exponential the residues modulo q mean nothing any more, which `exact` says; a second one takes an exponent that depends
+on the residues modulo p alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ..numerics.array import Array
+
+PRIMES = (1073740439, 1073740127)
+"""Two primes p below 2^30 for which (p - 1) / 2 is prime as well: sums of 16 products of residues fit 64 bits."""
+ORDERS = tuple((p - 1) // 2 for p in PRIMES)
+MODULI = np.array([*PRIMES, *ORDERS], np.uint64)
+GENERATOR = 4
+"""A square, and so of order q."""
+TERMS = 16
+"""Products of two residues that 64 bits can sum."""
+
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+class Numbers(NamedTuple):
+    """Residues (4, ...) modulo the two p and the two q, and which numbers the latter mean something for."""
+
+    residues: Array
+    exact: Array
+
+    def __getitem__(self, index: object) -> Numbers:
+        """Some of the numbers, as numpy indexes the axes behind the first."""
+        at = index if isinstance(index, tuple) else (index,)
+        return Numbers(self.residues[(slice(None), *at)], self.exact[at])
+
+    @property
+    def key(self) -> Array:
+        """The residues modulo the two p as one word."""
+        return self.residues[0] << np.uint64(30) | self.residues[1]
+
+
+def moduli(residues: Array) -> Array:
+    """The moduli, to be broadcast over residues."""
+    return MODULI.reshape(-1, *[1] * (residues.ndim - 1))
+
+
+def _joined(residues: Array, *of: Numbers) -> Numbers:
+    exact = of[0].exact
+    for other in of[1:]:
+        exact = exact & other.exact
+    return Numbers(residues, np.broadcast_to(exact, residues.shape[1:]))
+
+
+def aligned(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
+    """Both with as many axes: a lone number stands beside any."""
+    if a.residues.ndim == b.residues.ndim:
+        return a, b
+    axes = max(a.residues.ndim, b.residues.ndim)
+    padded = (n.residues.reshape(4, *[1] * (axes - n.residues.ndim), *n.residues.shape[1:]) for n in (a, b))
+    return Numbers(next(padded), a.exact), Numbers(next(padded), b.exact)
+
+
+def add(a: Numbers, b: Numbers) -> Numbers:
+    a, b = aligned(a, b)
+    total = a.residues + b.residues
+    return _joined(total % moduli(total), a, b)
+
+
+def negate(a: Numbers) -> Numbers:
+    m = moduli(a.residues)
+    return Numbers((m - a.residues) % m, a.exact)
+
+
+def subtract(a: Numbers, b: Numbers) -> Numbers:
+    return add(a, negate(b))
+
+
+def multiply(a: Numbers, b: Numbers) -> Numbers:
+    a, b = aligned(a, b)
+    product = a.residues * b.residues
+    return _joined(product % moduli(product), a, b)
+
+
+def power(base: Array, exponent: Array) -> Array:
+    """Powers modulo the moduli, with exponents below 2^30."""
+    m = moduli(base)
+    result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), np.uint64)
+    for bit in range(30):
+        odd = (exponent >> np.uint64(bit) & np.uint64(1)) == 1
+        result = np.where(odd, result * base % m, result)
+        base = base * base % m
+    return result
+
+
+def reciprocal(a: Numbers) -> Numbers:
+    """1 / a by Fermat; of 0 it is 0."""
+    return Numbers(power(a.residues, moduli(a.residues) - np.uint64(2)), a.exact)
+
+
+def divide(a: Numbers, b: Numbers) -> Numbers:
+    return multiply(a, reciprocal(b))
+
+
+def hashed(tag: str, *of: Array) -> Numbers:
+    """An unknown function of words: residues that depend on the name and the words alone."""
+    seed = sum(ord(c) * 1000003**i for i, c in enumerate(tag, 1)) & 0xFFFFFFFFFFFFFFFF
+    state = np.full(np.broadcast_shapes(*(words.shape for words in of)), seed, np.uint64)
+    for words in of:
+        state = _mixed(state ^ words)
+    found = np.stack([_mixed(state + np.uint64(i)) for i in range(1, 5)])
+    return Numbers(found % moduli(found), np.ones(state.shape, np.bool_))
+
+
+def _mixed(words: Array) -> Array:
+    """Words whose every bit depends on all (the finaliser of splitmix64)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ words >> np.uint64(30)) * _MIX[0]
+    words = (words ^ words >> np.uint64(27)) * _MIX[1]
+    return words ^ words >> np.uint64(31)
+
+
+def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
+    """Uniform random numbers."""
+    found = generator.integers(0, 1 << 62, (4, *shape), np.uint64)
+    return Numbers(found % moduli(found), np.ones(shape, np.bool_))
+
+
+# Products of matrices, and sums.
+
+
+def total(a: Numbers) -> Numbers:
+    """Sums along the last axis, which is cut into parts whose sums fit."""
+    part = a.residues
+    while part.shape[-1] > 1:
+        part = np.add.reduceat(part, np.arange(0, part.shape[-1], 1 << 20), axis=-1)
+        part %= moduli(part)
+    found = part[..., 0] if part.shape[-1] else np.zeros(part.shape[:-1], np.uint64)
+    return Numbers(found, a.exact.all(axis=-1))
+
+
+def matmul(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
+    """C + A B of A (..., m, k), B (..., k, n) and C (..., m, n)."""
+    found, m = c.residues, moduli(c.residues)
+    for k in range(0, a.residues.shape[-1], TERMS):
+        part = a.residues[..., k : k + TERMS] @ b.residues[..., k : k + TERMS, :]
+        found = (found + part % m) % m
+    exact = c.exact & a.exact.all(axis=-1)[..., None] & b.exact.all(axis=-2)[..., None, :]
+    return Numbers(found, exact)
+
+
+# Numbers of the program: floating-point values are fractions; those that stand for others, rounded, are taken for them.
+
+LOG2_E = 1.4426950408889634
+UNIT = 2.0**-22
+"""How far a constant may be from what it stands for, relative to it."""
+PLAIN_BITS, DENOMINATOR, COUNT = 12, 64, 1 << 16
+
+
+@cache
+def _log2_e() -> tuple[int, ...]:
+    """log2(e) is a number of which nothing is known but that it is one."""
+    found = hashed("log2(e)", np.zeros(1, np.uint64)).residues[:, 0]
+    return tuple(int(r) for r in found)
+
+
+@cache
+def constant(value: float) -> tuple[int, ...]:
+    """The residues of a constant.
+
+    A constant of few bits is itself. Others are taken for the simplest of these that they are a rounding of, to f32:
+    a fraction with a small denominator, 1 / n, or such a number times log2(e) or ln(2). The rest are what they are.
+    """
+    plain = _plain(value)
+    if plain is not None:
+        return _residues(plain)
+    logarithm = _log2_e()
+    for factor, by in ((LOG2_E, logarithm), (1 / LOG2_E, _inverse(logarithm))):
+        near = _near(value / factor)
+        if near is not None:
+            return tuple(r * b % int(m) for r, b, m in zip(_residues(near), by, MODULI, strict=True))
+    return _residues(Fraction(value))
+
+
+def _plain(value: float) -> Fraction | None:
+    exact = Fraction(value)
+    if abs(exact.numerator).bit_length() <= PLAIN_BITS or exact.denominator == 1:
+        return exact
+    for limit in (DENOMINATOR, COUNT):
+        near = exact.limit_denominator(limit)
+        simple = limit == DENOMINATOR or abs(near.numerator) == 1
+        if simple and near and np.float32(float(near)) == np.float32(value):
+            return near
+    return None
+
+
+def _near(value: float) -> Fraction | None:
+    """A plain number within the unit, if there is one: of few bits, a fraction, or a root of one."""
+    exact = Fraction(value)
+    mantissa, exponent = np.frexp(value)
+    dyadic = Fraction(round(float(mantissa) * 2**8), 2**8) * Fraction(2) ** int(exponent)
+    for near in (dyadic, exact.limit_denominator(DENOMINATOR)):
+        if near and abs(float(near) / value - 1) < UNIT:
+            return near
+    return None
+
+
+def _residues(value: Fraction) -> tuple[int, ...]:
+    return tuple(value.numerator * pow(value.denominator, -1, m) % m for m in map(int, MODULI))
+
+
+def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(pow(r, -1, int(m)) for r, m in zip(residues, MODULI, strict=True))
+
+
+def embedded(values: Array) -> Numbers:
+    """Floating-point values as numbers. Infinities and NaN are names of their own."""
+    each, which = np.unique(np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78), return_inverse=True)
+    table = np.array([constant(float(v)) for v in each], np.uint64).reshape(-1, 4)
+    found = table[which.reshape(values.shape)]
+    return Numbers(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
+
+
+# Functions.
+
+
+def exp(a: Numbers) -> Numbers:
+    """e^a: a power whose exponent is a's residue modulo q, or depends on a's residues modulo p."""
+    unknown = hashed("exponent", a.key).residues[2:]
+    exponent = np.where(a.exact, a.residues[2:], unknown)
+    base = np.full(a.residues.shape, GENERATOR, np.uint64)
+    residues = power(base, np.concatenate([exponent, np.zeros_like(exponent)]))
+    return Numbers(residues, np.zeros(a.exact.shape, np.bool_))
+
+
+def _scaled(a: Numbers, by: tuple[int, ...]) -> Numbers:
+    factor = np.array(by, np.uint64).reshape(4, *[1] * (a.residues.ndim - 1))
+    return multiply(a, Numbers(factor, np.ones(factor.shape[1:], np.bool_)))
+
+
+def exp2(a: Numbers) -> Numbers:
+    return exp(_scaled(a, _inverse(_log2_e())))
+
+
+def unknown(name: str) -> Callable[[Numbers], Numbers]:
+    """A function of which nothing is known but that equal arguments give equal results."""
+    return lambda a: hashed(name, a.key)
+
+
+def _one(a: Numbers) -> Numbers:
+    return Numbers(np.ones(a.residues.shape, np.uint64), np.ones(a.exact.shape, np.bool_))
+
+
+def tanh(a: Numbers) -> Numbers:
+    """2 / (1 + exp(-2 a)) - 1."""
+    one, minus = _one(a), negate(a)
+    inverse = reciprocal(add(one, exp(add(minus, minus))))
+    return subtract(add(inverse, inverse), one)
+
+
+def erf(a: Numbers) -> Numbers:
+    """An unknown odd function."""
+    minus = negate(a)
+    flipped = a.key > minus.key
+    smaller = Numbers(np.where(flipped, minus.residues, a.residues), a.exact)
+    found = hashed("erf", smaller.key)
+    return Numbers(np.where(flipped, negate(found).residues, found.residues), found.exact)
+
+
+def log2(a: Numbers) -> Numbers:
+    return _scaled(unknown("log")(a), _log2_e())
+
+
+FUNCTIONS: Mapping[str, Callable[[Numbers], Numbers]] = {
+    "exp": exp,
+    "exp2": exp2,
+    "log": unknown("log"),
+    "log2": log2,
+    "tanh": tanh,
+    "erf": erf,
+    "sqrt": unknown("sqrt"),
+    "rsqrt": lambda a: reciprocal(unknown("sqrt")(a)),
+    **{name: unknown(name) for name in ("sin", "cos", "floor", "ceil", "roundeven", "trunc")},
+}
+"""Functions of one number by name."""

@@ -1,0 +1,313 @@
+"""The shadow of a machine: planes of registers and memory, in which instructions move codes as they move data.
+
+Each plane is a state of its own, with the geometry, the addresses and the control flow of the machine. An instruction
+that moves bytes is executed in each plane, with the registers that hold addresses as they are in the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, members
+from ..interp.machine.copies import CopyQueue, OperationGroups, SharedWindow
+from ..interp.machine.decode import Context, Multiply, meaning_of
+from ..interp.machine.events import BoundStep, Geometry, Selection
+from ..interp.machine.kernel import Decoded, DecodedKernel, align
+from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects
+from ..interp.machine.memory import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+    Buffer,
+    MemorySpaces,
+    ParameterWindow,
+    Window,
+)
+from ..interp.machine.names import NameScope
+from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout
+from ..numerics.array import Array
+from .values import PLANES
+
+
+class PlaneMemory:
+    """The planes of everything in global memory, by where the data lie: views of one array have views of its planes.
+
+    Data are kept alive, so that nothing else comes to lie there.
+    """
+
+    def __init__(self) -> None:
+        self._regions: list[tuple[int, int, Array, Array]] = []
+
+    def of(self, data: Array) -> Array:
+        """The planes (planes, bytes) of bytes."""
+        start = int(data.ctypes.data)
+        for first, end, _, planes in self._regions:
+            if first <= start and start + data.size <= end:
+                return planes[:, start - first : start - first + data.size]
+        planes = np.zeros((PLANES, data.size), np.uint8)
+        self._regions.append((start, start + data.size, data, planes))
+        return planes
+
+
+class Landings:
+    """Stands for the mbarrier objects of a plane: keeps the copies that an instruction sends."""
+
+    def __init__(self) -> None:
+        self.sent: list[BulkCopy] = []
+
+    def complete_later(self, copy: BulkCopy, one: Selection) -> None:
+        self.sent.append(copy)
+
+
+class MirroredCopies(CopyQueue):
+    """The copies in flight, and those of the planes, which land with them."""
+
+    def __init__(self, threads: int, real: CopyQueue) -> None:
+        super().__init__(threads, real.observer)
+        self.planes = [CopyQueue(threads) for _ in range(PLANES)]
+
+    def commit(self, sel: Selection) -> None:
+        for queue in (super(), *self.planes):
+            queue.commit(sel)
+
+    def wait(self, sel: Selection, keep: int | None) -> None:
+        for queue in (super(), *self.planes):
+            queue.wait(sel, keep)
+
+    def complete(self, before: int, sel: Selection) -> None:
+        for queue in (super(), *self.planes):
+            queue.complete(before, sel)
+
+
+class MirroredObjects(MbarrierObjects):
+    """The mbarrier objects; what a plane was sent lands there when the copy itself does."""
+
+    planes: Sequence[Landings]
+
+    def complete_later(self, copy: BulkCopy, one: Selection) -> None:
+        mine = [plane.sent.pop(0) for plane in self.planes if plane.sent]
+
+        def landed() -> None:
+            for sent in mine:
+                _land(sent)
+
+        copy.landed = landed
+        super().complete_later(copy, one)
+
+
+def _land(copy: BulkCopy) -> None:
+    if isinstance(copy.start, int):
+        copy.buffer.data[copy.start : copy.start + copy.data.size] = copy.data
+    else:
+        copy.buffer.view(8, 2)[copy.start // 16] = copy.data.view(np.uint64).reshape(-1, 2)
+
+
+class MirroredProducts(OperationGroups):
+    """The products of warpgroups in flight; `begun` takes what an instruction is about to issue, and gives what is to
+    be done in its place."""
+
+    begun: Callable[[Callable[[Array], None]], Callable[[Array], None]] | None = None
+
+    def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
+        if self.begun is not None:
+            execute, self.begun = self.begun(execute), None
+        super().issue(agents, execute)
+
+
+class Issued(OperationGroups):
+    """Stands for the products in flight of a plane: keeps what is to be executed."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.executes: list[Callable[[Array], None]] = []
+
+    def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
+        self.executes.append(execute)
+
+
+class Mirror:
+    """The planes of the CTAs in flight. `banks` are the planes of registers by their bits: (registers, planes,
+    threads); `probe` is one more state, whose registers anything may use."""
+
+    def __init__(self, real: State, layout: StorageLayout, memory: PlaneMemory) -> None:
+        self.real = real
+        slots, threads = layout.slots.items(), real.threads
+        kinds = {bits: bank.dtype for bits, bank in real.banks.items()}
+        self.banks = {bits: np.zeros((n, PLANES, threads), kinds.get(bits, np.uint32)) for bits, n in slots}
+        self.shared = np.zeros((PLANES, real.memory.shared.buffer.size), np.uint8)
+        self.local = np.zeros((PLANES, real.memory.local.buffer.size), np.uint8)
+        self.memory = memory
+        self.buffers: dict[int, Array] = {}
+        copies = real.copies = MirroredCopies(threads, real.copies)
+        objects = MirroredObjects(real.memory.shared.buffer.view(8), real.flow, copies)
+        real.mbarriers = objects
+        self.products = real.warpgroups = MirroredProducts(real.warpgroups.count)
+        self.planes = [self._plane(k, copies.planes[k]) for k in range(PLANES)]
+        objects.planes = [plane.mbarriers for plane in self.planes]  # pyright: ignore[reportAttributeAccessIssue]
+        self.probe = self._state(real.memory, {bits: np.zeros((n, threads), kinds.get(bits, np.uint32))
+                                              for bits, n in slots})  # fmt: skip
+
+    def _state(self, memory: MemorySpaces, banks: dict[int, Array]) -> State:
+        state = State(self.real.geometry, {}, memory, self.real.addresses)
+        state.banks, state.flow = banks, self.real.flow
+        state.warpgroups, state.bulk_groups = Issued(self.real.warpgroups.count), OperationGroups(state.threads)
+        state.prints = Prints()
+        return state
+
+    def _plane(self, k: int, copies: CopyQueue) -> State:
+        real = self.real.memory
+        geometry = self.real.geometry
+        shared = Buffer("shadow of shared memory", self.shared[k])
+        stride = align(real.shared.size, 128)
+        own, cluster = (SharedWindow(shared, geometry, stride, real.shared.size, remote) for remote in (False, True))
+        local = Window("local", Buffer("shadow of local memory", self.local[k]), real.local.base, real.local.size)
+        param = ParameterWindow(real.param.buffer, real.param.base, real.param.size, local)
+        memory = real.memory.mirrored(lambda buffer: Buffer(buffer.name, self._of(buffer)[k], buffer.writable))
+        memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
+        spaces = MemorySpaces(memory, own, cluster, local, param)
+        state = self._state(spaces, {bits: bank[:, k] for bits, bank in self.banks.items()})
+        state.copies = copies
+        state.mbarriers = Landings()  # pyright: ignore[reportAttributeAccessIssue]
+        return state
+
+    def _of(self, buffer: Buffer) -> Array:
+        """The planes of a buffer; those of a copy of tensor maps, which instructions read, are its bytes."""
+        found = self.memory.of(buffer.data)
+        if "tensor map" in buffer.name:
+            found[...] = buffer.data
+        self.buffers[id(buffer)] = found
+        return found
+
+    def words(self, slot: RegisterSlot) -> Array:
+        """The planes (planes, threads) of a register."""
+        return self.banks[slot.bits][slot.index]
+
+    def memory_of(self, buffer: Buffer) -> Array:
+        """The planes of a buffer in any space."""
+        if buffer is self.real.memory.shared.buffer:
+            return self.shared
+        if buffer is self.real.memory.local.buffer:
+            return self.local
+        return self.buffers[id(buffer)]
+
+    def bind(self, action: Action, state: State) -> BoundStep:
+        """A step of an action in a state, of which nobody is told."""
+        return action(state)
+
+    def run(self, steps: Sequence[BoundStep], sel: Selection, control: Iterable[RegisterSlot]) -> None:
+        """Executes an instruction in each plane, with control registers as they are in the machine."""
+        slots = tuple(control)
+        for k, step in enumerate(steps):
+            with_control(self.banks, k, self.real, slots, lambda step=step: step(sel))
+
+
+def with_control(
+    banks: Mapping[int, Array], k: int, real: State, slots: Sequence[RegisterSlot], act: Callable[[], object]
+) -> None:
+    """Does something while registers of a plane are as in the machine."""
+    rows = [banks[slot.bits][slot.index, k] for slot in slots]
+    before = [row.copy() for row in rows]
+    for row, slot in zip(rows, slots, strict=True):
+        row[...] = real.banks[slot.bits][slot.index]
+    act()
+    for row, old in zip(rows, before, strict=True):
+        row[...] = old
+
+
+# Instructions decoded once more, for the planes.
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The registers of an instruction by what they are for: `control` decide where and how, `data` are moved or
+    computed with, `results` are written."""
+
+    control: tuple[RegisterSlot, ...]
+    data: tuple[RegisterSlot, ...]
+    results: tuple[RegisterSlot, ...]
+
+
+CONTROL: Mapping[str, tuple[int, ...]] = {
+    "cp.async": (2, 3),
+    "wmma.load": (2,),
+    "wmma.store": (2,),
+}
+"""Operands, by their place, that say how much or how, of instructions whose other registers are addresses or data."""
+
+ALL_CONTROL = ("cp.async.bulk", "tensor.load", "tensor.store", "st.bulk", "cp.reduce.async.bulk")
+PRODUCT_CONTROL = ("e", "a_desc", "scale_d")
+
+
+def operands_of(decoded: Decoded) -> Operands:
+    """The registers of an instruction that moves bytes of memory, or multiplies matrices."""
+    control: list[RegisterSlot] = []
+    data: list[RegisterSlot] = []
+    written = set(decoded.writes)
+    means = decoded.row.means
+    for number, operand in enumerate(decoded.source.operands):
+        held = isinstance(operand, Address | Indexed) or number in CONTROL.get(means, ()) or means in ALL_CONTROL
+        for slot in _slots(decoded, operand):
+            if held or (slot.bits == 64 and means == "wgmma.mma_async") or slot.bits == 1:
+                control.append(slot)
+            elif slot not in written or slot in decoded.reads:
+                data.append(slot)
+    if means in ("mma", "wgmma.mma_async") and "e" in (named := decoded.named()):
+        metadata = _slots(decoded, named["e"])
+        control += metadata
+        data = [slot for slot in data if slot not in metadata]
+    return Operands(tuple(dict.fromkeys(control)), tuple(dict.fromkeys(data)), decoded.writes)
+
+
+def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
+    found: list[RegisterSlot] = []
+    for member in members(operand):
+        base = member.base if isinstance(member, Address) else member
+        for item in member.items if isinstance(member, Indexed) else (base,):
+            inner = item.items if isinstance(item, Vector) else (item,)
+            found += [slot for one in inner if (slot := decoded.slot(one)) is not None]
+    return found
+
+
+def context_of(
+    decoded: Decoded, pc: int, kernel: DecodedKernel, target: str, layout: StorageLayout,
+    multiply: Multiply | None = None, *, blank: bool = False,
+) -> Context:  # fmt: skip
+    """What is needed to decode an instruction again; `blank` puts 0 for each literal that is data."""
+    source = _blank(decoded.source) if blank else decoded.source
+    registers = {slot.name: slot for slot in (*decoded.reads, *decoded.writes) if slot.name}
+    symbols = [name for operand in source.operands for name in _symbols(operand)]
+    places = dict(zip(dict.fromkeys(symbols), dict.fromkeys(decoded.places), strict=False))
+    context = Context(source, NameScope(None, registers, places), layout, pc, target, multiply=multiply)
+    context.row = decoded.row
+    return context
+
+
+def action_of(context: Context, decoded: Decoded) -> Action:
+    """What an instruction does, decoded again."""
+    return meaning_of(decoded.row.means)(context, decoded.traits.bindings)
+
+
+def _blank(source: Instruction) -> Instruction:
+    if source.root != "st":
+        return source
+    return replace(source, operands=tuple(map(_without_literals, source.operands)))
+
+
+def _without_literals(operand: Operand) -> Operand:
+    if isinstance(operand, Immediate):
+        return Immediate("0f00000000" if isinstance(operand.value, float) else "0")
+    if isinstance(operand, Vector):
+        return replace(operand, items=tuple(map(_without_literals, operand.items)))
+    return operand
+
+
+def _symbols(operand: Operand) -> list[str]:
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        return [operand.base.name]
+    return [member.name for member in members(operand) if isinstance(member, Symbol) and member.name != "_"]
+
+
+__all__ = ["Geometry", "Mirror", "Operands", "PlaneMemory", "action_of", "context_of", "operands_of", "with_control"]

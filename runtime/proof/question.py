@@ -1,0 +1,264 @@
+"""Whether a kernel computes a function: both are evaluated in the fields, and every output is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects import func
+
+from ..arguments.arrays import borrow
+from ..arguments.dtypes import element_of
+from ..arguments.signature import describe
+from ..interp.machine.kernel import Observer
+from ..interp.machine.memory import InterpreterError
+from ..interp.watch.checks import CheckError
+from ..numerics.array import Array
+from . import field as fields
+from .diagnose import Changed, Search
+from .functions import Functions
+from .mirror import PlaneMemory
+from .reference import FieldEvaluation
+from .rules import elements
+from .shadow import Shadow
+from .values import PLANES, Table, codes_of, planes_of
+
+PROVEN, REFUTED, UNDECIDED = "proven", "refuted", "undecided"
+
+KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
+         "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
+"""The element types whose elements are followed as numbers, and what instructions call them."""
+
+Run: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
+"""Runs launches on arrays, watched by an observer and by the checks of these names."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An output that differs: the argument, the index of the element, and what is wrong with it."""
+
+    argument: str
+    index: tuple[int, ...]
+    count: int
+    reason: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.argument}[{', '.join(map(str, self.index))}]"
+        others = f" (and {self.count - 1} more elements differ)" if self.count > 1 else ""
+        return f"{place} {self.reason or 'differs'}{others}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A verdict: `outcome` is "proven", "refuted" or "undecided"; `text` says exactly what holds, or why not."""
+
+    outcome: str
+    text: str
+    differences: tuple[Difference, ...] = ()
+    compared: tuple[int, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.text}"
+
+    def __bool__(self) -> bool:
+        return self.outcome == PROVEN
+
+
+class Trial:
+    """One run of a kernel and of a function on the same numbers: those of the arrays' floating-point elements are drawn
+    from a seed, and changed as asked."""
+
+    def __init__(self, arrays: Sequence[Array], seed: int, changed: Changed | None = None) -> None:
+        self.checks: Sequence[str] = ()
+        self.functions = Functions()
+        self.compared: set[int] = set()
+        self.arrays = [_copied(array) for array in arrays]
+        self.table = Table()
+        self.fault: CheckError | None = None
+        generator = np.random.default_rng([seed, 77])
+        self.index: list[Array | None] = []
+        for i, array in enumerate(self.arrays):
+            kind = followed(array)
+            if kind is None:
+                self.index.append(None)
+                continue
+            numbers = fields.drawn(generator, array.shape)
+            if changed is not None and (factors := changed.factors[i]) is not None:
+                numbers = fields.multiply(numbers, factors)
+            if changed is not None and (zeros := changed.zeros[i]) is not None:
+                numbers.residues[:, zeros] = 0
+                array[zeros] = 0
+            self.index.append(self.table.add(numbers, kind, array.astype(np.float64)))
+
+    def of_kernel(self, run: Run, target: str) -> list[Array]:
+        """The keys of all elements as the kernel leaves them."""
+        memory = PlaneMemory()
+        shadow = Shadow(self.table, memory, target, self.functions)
+        mine = [_copied(array) for array in self.arrays]
+        for array, index in zip(mine, self.index, strict=True):
+            if array.ndim:
+                planes = memory.of(borrow(array).array())
+                if index is not None:
+                    _scatter(planes, array, planes_of(index, array.itemsize))
+        try:
+            run(mine, shadow, self.checks)
+        except CheckError as error:  # The launches ran to their end.
+            self.fault = error
+        self.compared |= shadow.compared
+        return [self._left(array, memory) for array in mine]
+
+    def _left(self, array: Array, memory: PlaneMemory) -> Array:
+        if followed(array) is None:
+            return fields.embedded(array.astype(np.float64)).key
+        words = _gather(memory.of(borrow(array).array()), array)
+        codes = codes_of(words)
+        raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
+        (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
+        key = self.table.numbers_or(codes.value, shown.reshape(array.shape)).key
+        return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
+
+    def of_function(self, function: func.FuncOp) -> list[Array]:
+        """The keys of all elements as the function leaves them."""
+        given: list[Array] = []
+        for array, index in zip(self.arrays, self.index, strict=True):
+            integer = array.dtype.kind in "iu" and not array.ndim
+            made = fields.embedded(array.astype(np.float64))
+            given.append(array if integer else index if index is not None
+                         else self.table.add(made, "bits", array.astype(np.float64)))  # fmt: skip
+        found = FieldEvaluation(self.table, self.functions).run(function, given, [array.dtype for array in self.arrays])
+        return [self.table.numbers(index).key for index in found]
+
+
+def followed(array: Array) -> str | None:
+    """The type of elements that are followed as numbers; None for others, and for scalars."""
+    return KINDS.get(element_of(array.dtype)) if array.ndim else None
+
+
+def _copied(array: Array) -> Array:
+    """An array of its own with the same strides."""
+    if not array.ndim:
+        return array
+    made = borrow(array)
+    if made.contiguous:
+        return array.copy()
+    flat = made.array().copy()
+    return np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)
+
+
+def _offsets(array: Array) -> Array:
+    """The first byte of each element."""
+    found = np.zeros(array.shape, np.int64)
+    for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+        found += (np.arange(size) * stride).reshape([-1 if a == axis else 1 for a in range(array.ndim)])
+    return found
+
+
+def _scatter(planes: Array, array: Array, words: Array) -> None:
+    at = _offsets(array)[..., None] + np.arange(array.itemsize)
+    planes[:, at] = np.ascontiguousarray(words).view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
+
+
+def _gather(planes: Array, array: Array) -> Array:
+    at = _offsets(array)[..., None] + np.arange(array.itemsize)
+    return np.ascontiguousarray(planes[:, at]).view(f"u{array.itemsize}").reshape(PLANES, *array.shape)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
+    those that both fill before they read them."""
+
+    names: Sequence[str]
+    arrays: Sequence[Array]
+    outputs: Sequence[int]
+    filled: frozenset[int]
+    left: Side
+    right: Side
+    seed: int = 0
+
+    def decide(self) -> Proof:
+        """Proves or refutes that both sides leave the same in the arrays."""
+        try:
+            trial, got, wanted = self._compare(None)
+        except InterpreterError as error:
+            return Proof(UNDECIDED, str(error))
+        lines = tuple(sorted(trial.compared))
+        differences: list[Difference] = []
+        for i in self.outputs:
+            bad = np.argwhere(got[i] != wanted[i])
+            if bad.size:
+                index = tuple(int(n) for n in bad[0])
+                reason = "" if differences else self._reason(i, index)
+                differences.append(Difference(self.names[i], index, len(bad), reason))
+        if differences:
+            return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
+        if trial.fault is not None:
+            return Proof(UNDECIDED, str(trial.fault), (), lines)
+        return Proof(PROVEN, self._theorem(lines, trial.functions), (), lines)
+
+    def _compare(self, changed: Changed | None) -> tuple[Trial, list[Array], list[Array]]:
+        """What both sides leave in the arrays."""
+        trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
+        trial.checks = ("races",) if changed is None else ()
+        wanted = self.right(trial)
+        return trial, self.left(trial), wanted
+
+    def _reason(self, argument: int, index: tuple[int, ...]) -> str:
+        """What is wrong with an output."""
+        inputs = [None if followed(a) is None or i in self.filled else a.shape for i, a in enumerate(self.arrays)]
+
+        def evaluate(changed: Changed) -> tuple[Array, Array]:
+            _, got, wanted = self._compare(changed)
+            low = np.uint64((1 << 30) - 1)
+            one, other = (keys[argument][index] for keys in (got, wanted))
+            return (np.array([one >> np.uint64(30), one & low]), np.array([other >> np.uint64(30), other & low]))
+
+        return Search(self.names, inputs, evaluate).reason()
+
+    def _theorem(self, lines: Sequence[int], functions: Functions) -> str:
+        """What holds."""
+        sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
+        count = sum(prod(self.arrays[i].shape) for i in self.outputs)
+        given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
+        outcome = "; comparisons of data had the outcomes of this run" if lines else "; no comparison depends on data"
+        if functions.uses:
+            outcome += f"; functions computed otherwise were the same within {functions.deviation:.1e} in this run"
+        integers = f"; {', '.join(f'%{n}' for n in given)} as given" if given else ""
+        return (
+            f"for {sizes}, and all values of the floating-point elements, the {count} outputs are equal as real "
+            f"functions, but with a probability of at most (d / 2^29)^2 for each, d being its degree, given that "
+            f"roundings are ignored; no branch, address or predicate of a store depends on data; nothing races in "
+            f"the order of this run{outcome}{integers}"
+        )
+
+
+def _described(array: Array) -> str:
+    strides = "" if borrow(array).contiguous or not array.ndim else ", strided"
+    return describe(array.shape, element_of(array.dtype)) + strides
+
+
+Side: TypeAlias = "Callable[[Trial], list[Array]]"
+"""Evaluates one side on the numbers of a trial: the keys of all elements as it leaves them."""
+
+
+def of_launches(run: Run, target: str) -> Side:
+    """The side of launches of kernels."""
+    return lambda trial: trial.of_kernel(run, target)
+
+
+def of_function(function: func.FuncOp) -> Side:
+    """The side of a host function."""
+    return lambda trial: trial.of_function(function)
+
+
+def _small(array: Array) -> Array:
+    """Floating-point elements near 0, so that no sum leaves the range of its type."""
+    if element_of(array.dtype) not in KINDS or array.dtype.itemsize == 1 or not array.ndim:
+        return array
+    made = _copied(array)
+    values = np.nan_to_num(made.astype(np.float64), nan=0.5)
+    made[...] = (values * 0.3).astype(made.dtype)
+    return made

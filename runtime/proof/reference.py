@@ -1,0 +1,354 @@
+"""A host function in the fields: its nests evaluated as float64 ones are, element by element, on values by number.
+
+`runtime.reference` walks the function, sees arrays otherwise and reads them along loops; here its arrays hold the
+indices of values in place of floating-point numbers, 0 for the number 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from ...dialect.mlir.contraction import METADATA
+from ...dialect.nest import Combination, Nest
+from ...passes.diagnostics import place_of
+from ..arguments.dtypes import DTYPES, DType, rounded
+from ..base.errors import HostError
+from ..numerics.array import Array
+from ..plan.constants import elements_of
+from ..reference import elements
+from ..reference.functions import Evaluation
+from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, dense, sizes_of
+from ..reference.product import ACCUMULATORS, Reference
+from . import field
+from .field import FUNCTIONS, Numbers
+from .functions import Functions
+from .values import Table
+
+CHUNK = 1 << 19
+"""Elements of a nest that are evaluated at once."""
+
+
+class Elements(NamedTuple):
+    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each
+    is computed from, 0 for constants; `function` says whether a function of `math` is on the way."""
+
+    numbers: Numbers
+    shown: Array
+    root: Array | None = None
+    function: bool = False
+
+
+def constants(values: Array) -> Elements:
+    """Numbers of the program."""
+    return Elements(field.embedded(values), values)
+
+
+def _pick(condition: Array, yes: Elements, no: Elements) -> Elements:
+    one, other = field.aligned(yes.numbers, no.numbers)
+    residues = np.where(condition, one.residues, other.residues)
+    exact = np.where(condition, one.exact, other.exact)
+    return Elements(Numbers(residues, exact), np.where(condition, yes.shown, no.shown))
+
+
+def _both(of: Callable[[Numbers, Numbers], Numbers], shown: Callable[..., Array]) -> Callable[..., Elements]:
+    return lambda a, b: Elements(of(a.numbers, b.numbers), shown(a.shown, b.shown))
+
+
+_add, _subtract = _both(field.add, np.add), _both(field.subtract, np.subtract)
+_multiply = _both(field.multiply, np.multiply)
+
+
+def _larger(a: Elements, b: Elements) -> Elements:
+    return _pick(a.shown >= b.shown, a, b)
+
+
+def _smaller(a: Elements, b: Elements) -> Elements:
+    return _pick(a.shown <= b.shown, a, b)
+
+
+def _negate(a: Elements) -> Elements:
+    return Elements(field.negate(a.numbers), -a.shown)
+
+
+COMPUTED: Mapping[str, Callable[..., Elements]] = {
+    **dict.fromkeys(("arith.addf", "arith.addi"), _add),
+    **dict.fromkeys(("arith.subf", "arith.subi"), _subtract),
+    **dict.fromkeys(("arith.mulf", "arith.muli"), _multiply),
+    "arith.divf": _both(field.divide, np.divide),
+    "math.fma": lambda a, b, c: _add(_multiply(a, b), c),
+    "arith.negf": _negate,
+    "math.absf": lambda a: _pick(a.shown >= 0, a, _negate(a)),
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), _larger),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
+    "arith.select": lambda c, a, b: _pick(c.shown != 0, a, b),
+}
+CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
+SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.index_cast")
+UNSIGNED = ("arith.extui", "arith.uitofp")
+
+
+class FieldEvaluation(Evaluation):
+    """Evaluates a function on arrays of indices of values in a table."""
+
+    def __init__(self, table: Table, functions: Functions) -> None:
+        super().__init__(ACCUMULATORS["f32"])
+        self.table = table
+        self.functions = functions
+
+    def run(self, function: func.FuncOp, arguments: Sequence[Array], dtypes: Sequence[DType]) -> list[Array]:
+        """The arguments as the function leaves them: indices of values; scalars that are integers are numbers.
+
+        Raises:
+            HostError: naming the first operation that has no meaning here.
+        """
+        parameters = function.body.block.args
+        for parameter, array, dtype in zip(parameters, arguments, dtypes, strict=True):
+            value = array.astype(np.float64)
+            self.scope[parameter] = Reference(value, np.zeros_like(value), dtype)
+        with np.errstate(all="ignore"):
+            self.all(function.body)
+        return [self.scope[parameter].value.astype(np.int64) for parameter in parameters]
+
+    def computes(self, op: Operation) -> bool:
+        """Evaluates an operation that makes elements; whether it is one."""
+        match op:
+            case arith.ConstantOp():
+                return super().computes(op)
+            case FillOp():
+                self._put(op, 0, self._kept(self._scalar(op.inputs[0]), self.scope[op.outputs[0]].value.shape))
+            case LinalgStructuredOperation():
+                self._nest(op)
+            case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
+                shape = self.shape(op)
+                numbers = field.drawn(np.random.default_rng([self.table.size, 1]), tuple(shape))
+                value = self.table.add(numbers, "bits").astype(np.float64)
+                kind = DTYPES[str(op.memref.type.element_type)]
+                self.scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+            case memref.GetGlobalOp():
+                found = elements_of(op)
+                made = constants(found.astype(np.float64))
+                value = self._kept(made, found.shape)
+                self.scope[op.memref] = Reference(value, np.zeros_like(value), found.dtype)
+            case _:
+                return False
+        return True
+
+    def _kept(self, made: Elements, shape: Sequence[int]) -> Array:
+        """The indices of new values."""
+        index = self.table.add(made.numbers, "bits", made.shown)
+        return np.broadcast_to(index, shape).astype(np.float64)
+
+    def _scalar(self, value: SSAValue) -> Elements:
+        """A number from outside: a constant, or an argument."""
+        known = self.scope[value].value
+        argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
+        return self._read(known) if argument else constants(known)
+
+    def _read(self, index: Array) -> Elements:
+        found = index.astype(np.int64)
+        numbers = self.table.numbers(found)
+        return Elements(numbers, self.table.shown(found), numbers.key)
+
+    def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
+        held = self.scope[op.outputs[at]]
+        if op.results:
+            self.scope[op.results[at]] = Reference(index, np.zeros_like(index), held.dtype)
+        else:
+            held.value[...] = index
+
+    # Nests
+
+    def _nest(self, op: LinalgStructuredOperation) -> None:
+        nest = Nest.of(op)
+        if nest.is_elementwise:
+            for at, (written, value) in enumerate(zip(nest.writes, nest.yielded, strict=True)):
+                self._put(op, at, self._over(op, nest, written.loops, lambda part, value=value: part(value)))
+            return
+        how = nest.combination
+        known = (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
+        if how is None or how.by.name not in known:
+            raise HostError(f"{place_of(op)}no proof for {op.name}: it reduces in a way that is not known")
+        (written,) = nest.writes
+        old = self._read(self.scope[written.value].value)
+        terms = self._over(op, nest, written.loops, lambda part: self._combined(nest, how, part(how.value)))
+        self._put(op, 0, self._joined(how, old, self._read(terms)))
+
+    def _over(
+        self, op: LinalgStructuredOperation, nest: Nest, order: Sequence[int], make: Callable[..., Elements]
+    ) -> Array:
+        """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
+        its first loop at a time."""
+        sizes = sizes_of(nest, self.scope)
+        inputs = self._inputs(op, nest, sizes)
+        loop = order[0] if order else None
+        turns = sizes[loop] if loop is not None else 1
+        each = max(1, CHUNK * turns // max(1, int(np.prod(sizes, dtype=np.int64))))
+        parts: list[Array] = []
+        for first in range(0, turns, each):
+            some = slice(first, min(turns, first + each))
+            own = [some.stop - some.start if at == loop else size for at, size in enumerate(sizes)]
+            mine = {value: _part(held, loop, some) for value, held in inputs.items()}
+            made = make(lambda value, mine=mine, own=own: _whole(self._body(nest, value, mine), own))
+            kept = [own[at] if made.shown.shape[at] > 1 or own[at] == 1 else 1 for at in range(len(own))]
+            index = self.table.add(made.numbers, "bits", made.shown).reshape(kept)
+            parts.append(index.transpose([*order, *(at for at in range(len(own)) if at not in order)]))
+        found = np.concatenate(parts, axis=0) if order else parts[0]
+        return found.reshape([sizes[at] for at in order]).astype(np.float64)
+
+    def _inputs(
+        self, op: LinalgStructuredOperation, nest: Nest, sizes: Sequence[int]
+    ) -> dict[SSAValue, Elements | Array]:
+        """What a body reads: indices of elements along all loops, or numbers."""
+        inputs: dict[SSAValue, Elements | Array] = {}
+        for value in nest.captured:
+            inputs[value] = self._scalar(value)
+        for access in nest.used:
+            held = self.scope[access.value]
+            if METADATA in op.attributes and access.value is op.inputs[0]:
+                held = dense(op, access, self.scope)
+            if not held.value.ndim:
+                inputs[access.element] = self._scalar(access.value)
+            else:
+                inputs[access.element] = along_all(op, held.value, access.map, sizes)
+        for index, loop in nest.indices.items():
+            shape = [-1 if other == loop else 1 for other in range(len(sizes))]
+            inputs[index] = constants(np.arange(sizes[loop], dtype=np.float64).reshape(shape))
+        return inputs
+
+    def _body(self, nest: Nest, wanted: SSAValue, inputs: Mapping[SSAValue, Elements | Array]) -> Elements:
+        known = {v: i if isinstance(i, Elements) else self._read(i) for v, i in inputs.items()}
+        for op in nest.body.ops:
+            if wanted in known:
+                break
+            if op.results and op.results[0] not in known:
+                made = self._operation(op, known)
+                if op.name not in CHOICES:
+                    made = _settled(made, [known[v] for v in op.operands if v in known])
+                known[op.results[0]] = self._rooted(op, made, known)
+        if wanted not in known:
+            known[wanted] = self._scalar(wanted)
+        return known[wanted]
+
+    def _rooted(self, op: Operation, made: Elements, known: Mapping[SSAValue, Elements]) -> Elements:
+        """A result with the number that it is computed from; a function of one is learnt."""
+        operands = [known[v] for v in op.operands if v in known]
+        roots = [o.root for o in operands if o.root is not None]
+        if not roots or op.name in SAME:
+            return made
+        shape = np.broadcast_shapes(*(root.shape for root in roots), made.shown.shape)
+        first = np.broadcast_to(roots[0], shape)
+        if not all(np.array_equal(first, np.broadcast_to(root, shape)) for root in roots[1:]):
+            return Elements(made.numbers, made.shown, np.broadcast_to(made.numbers.key, shape))
+        function = op.name.startswith("math.") or any(o.function for o in operands)
+        if function:
+            self.functions.learn(first, made.numbers, made.shown, odd=op.name in ("math.tanh", "math.erf"))
+        return Elements(made.numbers, made.shown, first, function)
+
+    def _operation(self, op: Operation, known: Mapping[SSAValue, Elements]) -> Elements:
+        if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
+            return constants(_constant(op))
+        operands = [known[v] if v in known else self._outside(v) for v in op.operands]
+        name = op.name.removeprefix("math.")
+        if op.name in COMPUTED:
+            return COMPUTED[op.name](*operands)
+        if op.name in SAME:
+            return operands[0]
+        if op.name in UNSIGNED:
+            kind = op.operands[0].type
+            bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
+            span = constants(np.array(2.0**bits))
+            return _pick(operands[0].shown < 0, _add(operands[0], span), operands[0])
+        if op.name.startswith("math.") and name in FUNCTIONS and op.name in elements.FUNCTIONS:
+            return Elements(FUNCTIONS[name](operands[0].numbers), elements.FUNCTIONS[op.name][0](operands[0].shown))
+        bounded = [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands]
+        if op.name in ("arith.cmpf", "arith.cmpi", "arith.divsi", "arith.remsi", "arith.trunci"):
+            made = elements.evaluate_one(op, bounded)
+            return constants(made)
+        raise HostError(f"{place_of(op)}no proof for {op.name} in an elementwise operation")
+
+    def _outside(self, value: SSAValue) -> Elements:
+        if isinstance(value.owner, arith.ConstantOp):
+            return constants(_constant(value.owner))
+        return self._scalar(value)
+
+    def _combined(self, nest: Nest, how: Combination, terms: Elements) -> Elements:
+        """All terms along the loops that are reduced."""
+        axes, kept = list(nest.summed), [loop for loop in range(nest.loops) if loop not in nest.summed]
+        shape = [terms.shown.shape[loop] for loop in kept]
+
+        def rowed(array: Array, lead: int) -> Array:
+            moved = np.moveaxis(array, [axis + lead for axis in axes], range(-len(axes), 0))
+            return moved.reshape(*array.shape[:lead], *shape, -1)
+
+        moved = (rowed(terms.numbers.residues, 1), rowed(terms.numbers.exact, 0), rowed(terms.shown, 0))
+        rows = Elements(Numbers(moved[0], moved[1]), moved[2])
+        found = self._reduced(how, rows)
+        full = [terms.shown.shape[loop] if loop in kept else 1 for loop in range(nest.loops)]
+        numbers = Numbers(found.numbers.residues.reshape(4, *full), found.numbers.exact.reshape(full))
+        return Elements(numbers, found.shown.reshape(full))
+
+    def _reduced(self, how: Combination, rows: Elements) -> Elements:
+        name = how.by.name
+        if name in (*SUMS, SUBTRACTED):
+            return Elements(field.total(rows.numbers), rows.shown.sum(axis=-1))
+        if name in EXTREMES:
+            chosen = rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1)
+            residues = np.take_along_axis(rows.numbers.residues, chosen[None, ..., None], axis=-1)[..., 0]
+            exact = np.take_along_axis(rows.numbers.exact, chosen[..., None], axis=-1)[..., 0]
+            return Elements(
+                Numbers(residues, exact), np.take_along_axis(rows.shown, chosen[..., None], axis=-1)[..., 0]
+            )
+        found = rows[0][..., 0]
+        for i in range(1, rows.shown.shape[-1]):
+            found = field.multiply(found, rows.numbers[..., i])
+        return Elements(found, rows.shown.prod(axis=-1))
+
+    def _joined(self, how: Combination, old: Elements, terms: Elements) -> Array:
+        made = COMPUTED[how.by.name](old, terms)
+        return self._kept(made, made.shown.shape)
+
+
+def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
+    """A result; what infinities give, and infinities, are numbers of the program."""
+    finite = np.isfinite(made.shown)
+    for operand in operands:
+        finite = finite & np.isfinite(operand.shown)
+    if finite.all():
+        return made
+    shape = np.broadcast_shapes(finite.shape, made.shown.shape)
+    shown = np.broadcast_to(made.shown, shape)
+    chosen = _pick(np.broadcast_to(finite, shape), made, constants(shown))
+    return Elements(chosen.numbers, shown, made.root, made.function)
+
+
+def _constant(op: arith.ConstantOp) -> Array:
+    value = np.array(float(op.value.value.data)) if isinstance(op.value, FloatAttr | IntegerAttr) else np.array(0.0)
+    kind = str(op.result.type)
+    return rounded(value, DTYPES[kind]) if kind in DTYPES else value
+
+
+def _part(held: Elements | Array, loop: int | None, some: slice) -> Elements | Array:
+    """What some turns of a loop read."""
+    if loop is None:
+        return held
+    shape = held.shown.shape if isinstance(held, Elements) else held.shape
+    if len(shape) <= loop or shape[loop] == 1:
+        return held
+    index = (*[slice(None)] * loop, some)
+    return Elements(held.numbers[index], held.shown[index]) if isinstance(held, Elements) else held[index]
+
+
+def _whole(made: Elements, sizes: Sequence[int]) -> Elements:
+    """Elements with every loop's extent."""
+    residues = made.numbers.residues
+    residues = residues.reshape(4, *[1] * (len(sizes) + 1 - residues.ndim), *residues.shape[1:])
+    residues = np.broadcast_to(residues, (4, *sizes))
+    return Elements(Numbers(residues, np.broadcast_to(made.numbers.exact, sizes)), np.broadcast_to(made.shown, sizes))

@@ -1,0 +1,138 @@
+"""The values that a run makes, by number; and how the bytes of registers and memory say which value they are part of.
+
+A shadow word stands beside each word of data. Byte j of a value of number n has the code 8 n + j, of 32 bits; one that
+belongs to no value has 0, and is what it is. A code is kept in four planes of a byte each: so each plane has as many
+bytes as the data, and what moves data moves the planes alike.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..numerics.array import Array
+from .field import Numbers, embedded
+
+PLANES = 4
+_STEP = 8
+"""Codes of a value: it has at most so many bytes."""
+
+
+class Table:
+    """Numbers by index, from 1 on; index 0 stands for no value.
+
+    `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that one
+    was computed from alone, or itself.
+    """
+
+    def __init__(self) -> None:
+        self.size = 1
+        self._residues = np.zeros((1024, 4), np.uint32)
+        self._exact = np.ones(1024, np.bool_)
+        self._kind = np.zeros(1024, np.uint8)
+        self._root = np.zeros(1024, np.int64)
+        self._shown = np.zeros(1024, np.float64)
+
+    def add(self, numbers: Numbers, kind: str, shown: Array | float = np.nan, root: Array | None = None) -> Array:
+        """Values for numbers of any shape; `shown` is what they are in the run. Returns their indices."""
+        shape = numbers.exact.shape
+        count = numbers.exact.size
+        first, self.size = self.size, self.size + count
+        self._grow()
+        span = slice(first, self.size)
+        self._residues[span] = numbers.residues.reshape(4, -1).T
+        self._exact[span] = numbers.exact.reshape(-1)
+        self._kind[span] = KINDS.index(kind)
+        self._shown[span] = np.broadcast_to(shown, shape).reshape(-1)
+        own = np.arange(first, self.size)
+        self._root[span] = own if root is None else np.where(root.reshape(-1) > 0, root.reshape(-1), own)
+        return own.reshape(shape)
+
+    def _grow(self) -> None:
+        if self.size <= len(self._exact):
+            return
+        capacity = max(self.size, 2 * len(self._exact))
+        for name in ("_residues", "_exact", "_kind", "_root", "_shown"):
+            old: Array = getattr(self, name)
+            new = np.zeros((capacity, *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+    def numbers(self, index: Array) -> Numbers:
+        """The numbers of values."""
+        found = self._residues[index].astype(np.uint64)
+        return Numbers(np.ascontiguousarray(np.moveaxis(found, -1, 0)), self._exact[index])
+
+    def numbers_or(self, index: Array, concrete: Array) -> Numbers:
+        """The numbers of values and, where there is none, those of floating-point values."""
+        found, none = self.numbers(index), index == 0
+        if none.any():
+            plain = embedded(concrete[none])
+            found.residues[:, none], exact = plain.residues, found.exact.copy()
+            exact[none] = True
+            return Numbers(found.residues, exact)
+        return found
+
+    def is_kind(self, index: Array, kind: str) -> Array:
+        """Which values were made in a type."""
+        return self._kind[index] == KINDS.index(kind)
+
+    def root(self, index: Array) -> Array:
+        return self._root[index]
+
+    def shown(self, index: Array) -> Array:
+        """What values are in the run."""
+        return self._shown[index]
+
+
+KINDS = ("bits", "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "ue8m0", "ue4m3", "s32")
+
+
+# Codes in planes.
+
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _ones(width: int) -> int:
+    return int.from_bytes(b"\1" * width, "little")
+
+
+def _ramp(width: int) -> int:
+    return int.from_bytes(bytes(range(width)), "little")
+
+
+def planes_of(index: Array, width: int) -> Array:
+    """The words (planes, ...) of values of `width` bytes."""
+    kind = _WORDS[width]
+    code = index.astype(np.uint64) * np.uint64(_STEP)
+    found = np.empty((PLANES, *index.shape), kind)
+    for k in range(PLANES):
+        found[k] = (code >> np.uint64(8 * k) & np.uint64(0xFF)).astype(kind) * kind(_ones(width))
+    found[0] += np.where(index > 0, kind(_ramp(width)), kind(0))
+    return found
+
+
+class Codes(NamedTuple):
+    """What words are: the index of the value each is, 0 for none; at which of its bytes it begins; and which words are
+    parts of several values, or several parts of one."""
+
+    value: Array
+    first: Array
+    mixed: Array
+
+
+def codes_of(planes: Array) -> Codes:
+    """What words are, by their planes (planes, ...)."""
+    width = planes.dtype.itemsize
+    kind = _WORDS[width]
+    code = np.zeros(planes.shape[1:], np.uint64)
+    whole = np.ones(planes.shape[1:], np.bool_)
+    present = (planes != 0).any(axis=0)
+    for k in range(PLANES):
+        low = planes[k] & kind(0xFF)
+        code |= low.astype(np.uint64) << np.uint64(8 * k)
+        ramp = np.where(present, kind(_ramp(width)), kind(0)) if k == 0 else kind(0)
+        whole &= planes[k] == low * kind(_ones(width)) + ramp
+    index = (code >> np.uint64(3)).astype(np.int64)
+    return Codes(np.where(whole, index, 0), np.where(whole, code & np.uint64(7), 0).astype(np.int64), present & ~whole)

@@ -1,0 +1,101 @@
+"""Words through which CTAs tell each other, in all orders that the memory model allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted import check_found, line_of, run
+from problems import problem
+from products import Product, Types
+
+from warploom.runtime.interp.machine.memory import Finding
+
+PASSING = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 flag, .param .u64 out)
+{
+    .reg .pred %p, %first; .reg .b32 %t, %c, %v, %w; .reg .b64 %data, %flag, %out, %x;
+    ld.param.u64 %data, [data]; ld.param.u64 %flag, [flag]; ld.param.u64 %out, [out];
+    mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mul.wide.u32 %x, %t, 4; setp.eq.u32 %first, %t, 0;
+    setp.ne.u32 %p, %c, 0;
+    @%p bra READ;
+    add.s64 %x, %data, %x; add.u32 %v, %t, 7;
+    st.global.u32 [%x], %v;
+    {before}
+    @%first {store} [%flag], 1;
+    bra END;
+READ:
+    @!%first bra MEET;
+SPIN:
+    {load} %v, [%flag];
+    setp.eq.u32 %p, %v, 0;
+    @%p bra SPIN;
+MEET:
+    {after}
+    add.s64 %data, %data, %x; add.s64 %out, %out, %x;
+    ld.global.u32 %w, [%data];
+    st.global.u32 [%out], %w;
+END:
+    ret;
+}
+"""
+"""A CTA passes 64 words to another one."""
+READ = "ld.global.u32 %w"
+BAR, FENCE = "bar.sync 0;", "fence.acq_rel.gpu;"
+OLDER = "can read the value at the beginning, and not what CTA (0, 0, 0), warp"
+
+
+def passing(store: str, load: str, before: str, after: str) -> tuple[str, tuple[Finding, ...]]:
+    """The kernel, and what is found."""
+    ptx = PASSING
+    for name, words in (("before", before), ("store", store), ("load", load), ("after", after)):
+        ptx = ptx.replace(f"{{{name}}}", words)
+    random = np.random.default_rng()
+    arrays = [random.integers(100, 200, n, np.uint32) for n in (64, 64)]
+    return ptx, run(ptx, (2, 1, 1), (64, 1, 1), [arrays[0], np.zeros(1, np.uint32), arrays[1]], checks="all-orders")
+
+
+STORE, LOAD = "st.release.gpu.global.u32", "ld.acquire.gpu.global.u32"
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "before", "after"),
+    [
+        (STORE, LOAD, BAR, BAR),
+        ("st.release.sys.global.u32", LOAD, BAR, BAR),
+        ("red.release.gpu.global.add.u32", LOAD, BAR, BAR),
+        ("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32", f"{BAR} {FENCE}", f"{FENCE} {BAR}"),
+        ("st.volatile.global.u32", "ld.volatile.global.u32", f"{BAR} membar.gl;", f"membar.gl; {BAR}"),
+    ],
+)
+def test_words_are_passed(store: str, load: str, before: str, after: str) -> None:
+    assert passing(store, load, before, after)[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "before", "after"),
+    [
+        ("st.relaxed.gpu.global.u32", LOAD, BAR, BAR),
+        (STORE, "ld.relaxed.gpu.global.u32", BAR, BAR),
+        ("st.release.cta.global.u32", LOAD, BAR, BAR),
+        (STORE, "ld.acquire.cta.global.u32", BAR, BAR),
+        (STORE, LOAD, "", BAR),  # other warps of the writer
+        (STORE, "ld.relaxed.gpu.global.u32", BAR, f"{BAR} {FENCE}"),  # fenced by others than who read
+        ("st.volatile.global.u32", "ld.volatile.global.u32", BAR, f"membar.gl; {BAR}"),
+        ("st.volatile.global.u32", "ld.volatile.global.u32", f"{BAR} membar.cta;", f"membar.gl; {BAR}"),
+        ("st.volatile.global.u32", "ld.volatile.global.u32", f"{BAR} membar.gl;", BAR),
+    ],
+)
+def test_words_that_may_not_be_seen(store: str, load: str, before: str, after: str) -> None:
+    ptx, found = passing(store, load, before, after)
+    check_found(found, "all-orders", line_of(ptx, READ), OLDER)
+
+
+@pytest.mark.parametrize("schedule", [{"split_k": 2}, {"sync": "mbarrier", "stages": 3}], ids=str)
+def test_own_products_of_warps_are_silent(schedule: dict[str, object]) -> None:
+    tile = {"cta": (32, 32, 32), "warp": (16, 16)}
+    product = Product(Types("f16", "f16", "f32"), "added", "A B", (40, 40, 136), tile | schedule)
+    kernel, given = product.compile("sm_90a"), problem(product, 5)
+    kernel(*given.arguments, device="interp", checks="all-orders")
+    assert given.wrong() == ""
