@@ -12,7 +12,6 @@ from typing import NoReturn, TypeVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     CallSiteLoc,
     FileLineColLoc,
     FusedLoc,
@@ -23,12 +22,15 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
     UnknownLoc,
+    UnregisteredOp,
 )
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from ..dialect.mlir.locations import line_of, parts_of
 
 _Element = TypeVar("_Element")
 
@@ -45,11 +47,16 @@ class LocatedError(DiagnosticException):
         return f"{self.location}: error: {self.message}"
 
 
+def name_of(op: Operation) -> str:
+    """The name of an operation, also where its dialect is not known."""
+    return op.op_name.data if isinstance(op, UnregisteredOp) else op.name
+
+
 def location_of(op: Operation) -> str | None:
     """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
     ancestor: Operation | None = op
     while ancestor is not None:
-        if (location := _in_file(ancestor.location)) is not None:
+        if (location := line_of(ancestor.location)) is not None:
             return f"{location.filename.data}:{location.line.data}:{location.column.data}"
         ancestor = ancestor.parent_op()
     return None
@@ -61,50 +68,43 @@ def place_of(op: Operation) -> str:
     return "" if location is None else f"{location}: "
 
 
-def _in_file(location: Attribute) -> FileLineColLoc | None:
-    """The line that a location names: of several that became one, the first; of a call, the line called."""
-    match location:
-        case FileLineColLoc():
-            return location
-        case NameLoc():
-            return _in_file(location.location)
-        case CallSiteLoc():
-            return _in_file(location.callee) or _in_file(location.caller)
-        case FusedLoc():
-            return next((found for one in _parts(location) if (found := _in_file(one)) is not None), None)
-        case _:
-            return None
-
-
-def _parts(location: FusedLoc) -> tuple[Attribute, ...]:
-    return cast("ArrayAttr[Attribute]", location.locations).data
-
-
 def fail(op: Operation, message: str) -> NoReturn:
     """Stop the compilation because of `op`, with its place in the user's file where that is known.
 
     For passes: an operation made from another keeps its place when given the other's `location`.
     """
-    location = location_of(op)
+    location, message = location_of(op), message.replace(UnregisteredOp.name, name_of(op))
     raise DiagnosticException(message) if location is None else LocatedError(location, message)
 
 
 _REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
+_CHOSEN: ContextVar[bool] = ContextVar("chosen", default=False)
+
+CHOSEN = "[chosen] "
+"""What a remark begins with, behind the pass, that says what was done."""
 
 
 @contextmanager
-def remarks() -> Generator[list[str]]:
-    """Collects what passes say of operations that they leave as they are: `file:line:col: remark: pass: message`."""
-    token = _REMARKS.set(found := [])
+def remarks(*, chosen: bool = False) -> Generator[list[str]]:
+    """Collects what passes say of operations that they leave as they are: `file:line:col: remark: pass: message`; with
+    `chosen`, also what they do, where there was a choice: `... remark: pass: [chosen] message`."""
+    tokens = _REMARKS.set(found := []), _CHOSEN.set(chosen)
     try:
         yield found
     finally:
-        _REMARKS.reset(token)
+        _REMARKS.reset(tokens[0])
+        _CHOSEN.reset(tokens[1])
 
 
 def remark(op: Operation, by: str, message: str) -> None:
     """Says where and why the pass `by` declines; heard by `remarks`."""
     _say(op, "remark", by, message)
+
+
+def chose(op: Operation, by: str, message: str) -> None:
+    """Says what the pass `by` makes of an operation, where there was a choice; heard by `remarks(chosen=True)`."""
+    if _CHOSEN.get():
+        _say(op, "remark", by, f"{CHOSEN}{message}")
 
 
 def warn(op: Operation, by: str, message: str) -> None:
@@ -380,6 +380,18 @@ class LocatingParser(Parser):
         if resources is not None:
             embed(module, resources.take_all())
 
+    def _parse_external_resources(self) -> None:
+        """Passes over what tools keep behind a module; `warploom-opt --run-reproducer` reads it from the text."""
+        self.parse_comma_separated_list(self.Delimiter.BRACES, self._parse_external_resource)
+
+    def _parse_external_resource(self) -> None:
+        self.parse_identifier()
+        self.parse_punctuation(":")
+        if self._current_token.kind == MLIRTokenKind.L_BRACE:
+            self._parse_external_resources()
+        elif self.parse_optional_str_literal() is None and self.parse_optional_boolean() is None:
+            self.parse_integer()
+
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
     ) -> list[_Element]:
@@ -463,7 +475,7 @@ class LocatingParser(Parser):
             case CallSiteLoc():
                 return CallSiteLoc(self._resolved(location.callee), self._resolved(location.caller))
             case FusedLoc():
-                return FusedLoc(tuple(map(self._resolved, _parts(location))), location.metadata)
+                return FusedLoc(tuple(map(self._resolved, parts_of(location))), location.metadata)
             case _:
                 return cast("LocationAttr", location)
 

@@ -293,8 +293,8 @@ class Piece:
         return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
-_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
 _FORMATS = frozenset((".b8x16", ".b6x16_p32", ".b4x16_p64"))
+_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(p\d)?(x\d)?|s2f6x2)")
 _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
                      ".param::entry", ".param::func"))  # fmt: skip
 
