@@ -363,7 +363,8 @@ NAMES = ", ".join(f"`{name}`" for name in FAMILIES if name not in roots())
 TAIL = f"""## What is not modelled
 
 These families of instructions are not modelled: {NAMES}. `warploom check` checks only their names, and the interpreter
-refuses kernels that use them. Because `tcgen05` is not modelled, products for sm_100 and later use `mma.sync`.
+refuses kernels that use them. `tcgen05` is modelled, but no pass makes it yet: products for sm_100 and later use
+`mma.sync`.
 
 ## What is not measured
 

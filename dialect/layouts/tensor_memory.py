@@ -12,7 +12,6 @@ Sources: PTX ISA 9.7.16.2, .5, .8, .9, .10; CUTLASS's traits, from which tests m
 from __future__ import annotations
 
 from functools import cache
-from math import gcd
 
 from .layout import Layout
 
@@ -115,8 +114,3 @@ def metadata(m: int, group: int, stationary: bool, bits: int) -> Layout:
     if rows == 32:
         text = text.replace("r5 r6", "x0 x1")
     return _layout(text)
-
-
-def aligned(columns: int) -> int:
-    """The greatest power of two that divides a number of columns."""
-    return gcd(columns, 1 << 16)

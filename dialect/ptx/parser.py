@@ -175,7 +175,7 @@ _STATEMENT = re.compile(
     rf"""\s*(?:
       (?P<label>{IDENTIFIER})\s*:(?!:)
     | (?:@(?P<not>!?)\s*(?P<guard>{IDENTIFIER})\s+)?
-      (?P<opcode>[a-z]\w*+(?:(?:\.|::)\w++)*+)
+      (?P<opcode>[a-z]\w*+(?:(?:\.|::)\w++(?::\d++)?)*+)
       (?P<operands>(?:\s|(?=[{{(\[%]))[^;{{}}]*+(?:\{{[^;{{}}]*+\}}[^;{{}}]*+)*+)?;
     | //(?P<comment>[^\n]*)
     | (?P<directive>\.[a-z]\w*)

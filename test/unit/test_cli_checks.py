@@ -46,7 +46,7 @@ def test_both_kinds_of_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["run", "--check=all,float64", mlir(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "against float64" in out
-    assert "races, uninitialised, barriers, bounds, wmma, wgmma: nothing found" in out
+    assert "races, uninitialised, barriers, bounds, wmma, wgmma, tensor: nothing found" in out
     assert main(["run", mlir(tmp_path), "--check=races", "--check=wmma"]) == 0
     out = capsys.readouterr().out
     assert "against float64" not in out

@@ -21,7 +21,7 @@ REFUSED = {
     "tensor.unmodelled": "im2col::w, gathered rows and pairs of CTAs it does not",
     "tensor.replace later": "which have no such field or value",
     "carry.untold": "the text does not say what it computes",
-    "tcgen05.untold": "no public text says what kind::ti16 computes",
+    "tcgen05.untold": "no public text says what it computes",
     "mul.halves": "the text does not say where it rounds",
     "fours": "the text does not say where it rounds",
     "cvt.unsigned": "what becomes of a negative number",

@@ -7,32 +7,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tensor_cores import Kernel, put
+from tensor_cores import Floats, Kernel, close, halved, padded, put, value
 
 from warploom.dialect.isa.form import BlockScale, Shape
 from warploom.dialect.isa.tensor_product import Opcode, SharedDescriptor, TensorProduct
 from warploom.dialect.isa.types import element_type
 from warploom.runtime import check_ptx
-
-Floats = NDArray[np.float64]
-
-FORMATS = {"e4m3": (4, 3), "e5m2": (5, 2), "e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1), "ue4m3": (4, 3)}
-
-
-def value(name: str, code: int) -> float:
-    """What a word of a type of at most 8 bits stands for; NaN for what is no finite number."""
-    if name == "ue8m0":
-        return 2.0 ** (code - 127) if code < 255 else float("nan")
-    if name[1:] == "8":
-        return code - 256 * (name[0] == "s" and code > 127)
-    exponent, mantissa = FORMATS[name]
-    bias, size = (1 << exponent - 1) - 1, code & (1 << exponent + mantissa) - 1
-    e, f = size >> mantissa, size & (1 << mantissa) - 1
-    top = (1 << exponent) - 1
-    if (name == "e5m2" and e == top) or (name.endswith("e4m3") and e == top and f == 7):
-        return float("nan")
-    number = (f / (1 << mantissa) + (e > 0)) * 2.0 ** (max(e, 1) - bias)
-    return -number if code >> exponent + mantissa else number
 
 
 def matrix(name: str, rows: int, k: int, random: np.random.Generator) -> tuple[Floats, NDArray[np.uint8]]:
@@ -47,19 +27,6 @@ def matrix(name: str, rows: int, k: int, random: np.random.Generator) -> tuple[F
     table = np.array([value(name, code) for code in range(1 << bits)])
     codes = random.choice(np.flatnonzero(np.isfinite(table)), (rows, k)).astype(np.uint8)
     return table[codes], codes if bits == 8 else padded(codes, bits)
-
-
-def padded(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Groups of 16 elements of `bits` bits, each padded to 16 bytes."""
-    ones = (codes[..., None] >> np.arange(bits)) & 1
-    groups = ones.reshape(len(codes), -1, 16 * bits)
-    packed = np.packbits(groups, axis=-1, bitorder="little")
-    return np.pad(packed, ((0, 0), (0, 0), (0, 16 - packed.shape[-1]))).reshape(len(codes), -1)
-
-
-def halved(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Two elements of 4 bits in each byte."""
-    return codes[:, ::2] | codes[:, 1::2] << 4
 
 
 @dataclass
@@ -191,14 +158,6 @@ def of(kind: str, m: int, n: int, a: str, b: str, d: str = "f32", group: int = 1
     k = {"f16": 16, "tf32": 8}.get(kind, 32)
     types = [element_type(name) for name in (a, b, d, d)]
     return TensorProduct.decode(op, TensorProduct(op, Shape(m, n, k), *types).encode())
-
-
-def close(found: NDArray[np.generic], a: Floats, b: Floats, c: float = 2.0**-22) -> None:
-    """Within the bound of a truncated sum."""
-    exact, size = a @ b.T, np.abs(a) @ np.abs(b.T)
-    assert np.isfinite(exact).all()
-    assert (np.abs(found.astype(np.float64) - exact) <= c * size + 1e-30).all()
-    assert np.abs(exact).max() > 0
 
 
 DENSE = [

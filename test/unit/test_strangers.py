@@ -92,7 +92,8 @@ def test_ptx_is_text_or_a_path(tmp_path: Path) -> None:
         ({"args": None}, "kernel transpose: expected a list of arguments, got NoneType"),
         ({"shared": "a"}, "kernel transpose: expected bytes of shared memory from 0 on, got 'a'"),
         ({"checks": 3},
-         "expected checks among races, uninitialised, barriers, bounds, wmma, wgmma, strict and all, got 3"),
+         "expected checks among races, uninitialised, barriers, bounds, wmma, wgmma, tensor, all-orders, strict and "
+         "all, got 3"),
         ({"args": [np.zeros((64, 64), object)] * 2},
          "kernel transpose: argument 0 (.u64 x): expected an array of numbers, got one of Python objects"),
     ],

@@ -148,6 +148,30 @@ def _scaled() -> Iterator[PatternRow]:
                     yield _row(head + _BOTH, operands, section, "mma", ptx=ptx, only=later)
 
 
+def _looked_up() -> Iterator[PatternRow]:
+    """9.7.16.10.9.1  mma whose B are indices of a table"""
+    table = ".decompress::lut::b"
+    for collectors in (_COLLECTORS, _BOTH):
+        for a in ("descriptor", "[tensor]"):
+            operands = f"a:[tensor], x:{a}, b:descriptor, l:[tensor], i:b32"
+            for number in (1, 2):
+                head = f"mma.G{{cta_group::{number}}}.K{{kind::f8f6f4}}{table}{collectors}"
+                for mask in ("", f", m:{4 * number}*b32"):
+                    yield _row(head, f"{operands}{mask}, p:flag", "10.9.1", "untold", only=SM_107F)
+            for scales, only in (("{SCALES=.block32}", SM_107F), (".SCALES{scale_vec::1X}", SM_107A)):
+                head = f"mma{_GROUP}.K{{kind::mxf8f6f4}}.block_scale{table}{scales}{collectors}"
+                yield _row(head, f"{operands}, sa:[tensor], sb:[tensor], p:flag", "10.9.1", "untold", only=only)
+
+
+def _compressed() -> Iterator[PatternRow]:
+    """9.7.16.8.3  ld whose values are made sparse"""
+    for times in (4, 8, 16, 32, 64, 128):
+        words = f".spcompress.sync.aligned.32x32b.x{times}.{{min,max}}{{.abs}}.sp::2:4.f32.b2"
+        kept = f"d:{-(-times // 32)}*b32^, dv:{times // 2}*b32^"
+        for red, more in (("", ""), (".red", ", dr:b32^")):
+            yield _row(f"ld{red}{words}", f"{kept}{more}, a:[tensor]", "8.3", "untold", only=SM_107A)
+
+
 def _stationary() -> Iterator[PatternRow]:
     """9.7.16.10.9.3, .4  mma.ws, mma.ws.sp"""
     for kind, only in (("kind::f16,kind::tf32,kind::f8f6f4", TENSOR_MEMORY), ("kind::i8", INTEGERS)):
@@ -182,6 +206,8 @@ TENSOR_CORE_ROWS: tuple[PatternRow, ...] = (
     *_copies(),
     *_products(),
     *_scaled(),
+    *_looked_up(),
+    *_compressed(),
     *_stationary(),
     *_orders(),
 )

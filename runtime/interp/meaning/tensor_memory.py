@@ -352,8 +352,8 @@ def fence(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("tcgen05.untold")
 def untold(ctx: Context, bound: Bindings) -> Action:
-    """What no public text says the arithmetic of."""
-    ctx.fail("no public text says what kind::ti16 computes")
+    """What no public text says the results of."""
+    ctx.fail("no public text says what it computes")
 
 
 @meaning("tcgen05.commit")

@@ -34,9 +34,9 @@ CHECKS = {
     "bytes that no mbarrier expects; setmaxnreg that waits for ever",
     "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
     "wmma": "fragments of wmma used as if their arrangement were known",
+    "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
     "tensor": "tensor memory that is read before it is written, used without a wait or a fence, or never freed; "
     "registers that tcgen05.ld has not brought yet",
-    "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
 }
 """What each check looks for."""
 ALL_ORDERS = "all-orders"
