@@ -14,7 +14,8 @@ from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
 from xdsl.universe import Universe
 
 from ..dialect.index import DIALECTS, PASSES, TARGETS
-from .diagnostics import LocatedError, LocatingParser
+from .diagnostics import LocatedError
+from .parser import LocatingParser
 
 # Every dialect, pass and target of the project by name, for the entry-point group `xdsl.universe`.
 #
