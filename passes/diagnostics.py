@@ -7,19 +7,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    CallSiteLoc,
-    FileLineColLoc,
-    FusedLoc,
     ModuleOp,
-    NameLoc,
     UnregisteredOp,
 )
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
+
+from ..dialect.mlir.locations import line_of
 
 
 class LocatedError(DiagnosticException):
@@ -43,7 +40,7 @@ def location_of(op: Operation) -> str | None:
     """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
     ancestor: Operation | None = op
     while ancestor is not None:
-        if (location := _in_file(ancestor.location)) is not None:
+        if (location := line_of(ancestor.location)) is not None:
             return f"{location.filename.data}:{location.line.data}:{location.column.data}"
         ancestor = ancestor.parent_op()
     return None
@@ -53,25 +50,6 @@ def place_of(op: Operation) -> str:
     """ "file:line:col: " of an operation, to start a message with; empty where it is not known."""
     location = location_of(op)
     return "" if location is None else f"{location}: "
-
-
-def _in_file(location: Attribute) -> FileLineColLoc | None:
-    """The line that a location names: of several that became one, the first; of a call, the line called."""
-    match location:
-        case FileLineColLoc():
-            return location
-        case NameLoc():
-            return _in_file(location.location)
-        case CallSiteLoc():
-            return _in_file(location.callee) or _in_file(location.caller)
-        case FusedLoc():
-            return next((found for one in parts_of(location) if (found := _in_file(one)) is not None), None)
-        case _:
-            return None
-
-
-def parts_of(location: FusedLoc) -> tuple[Attribute, ...]:
-    return cast("ArrayAttr[Attribute]", location.locations).data
 
 
 def fail(op: Operation, message: str) -> NoReturn:

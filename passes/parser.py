@@ -26,7 +26,8 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
-from .diagnostics import LocatedError, parts_of, with_notes
+from ..dialect.mlir.locations import parts_of
+from .diagnostics import LocatedError, with_notes
 
 _Element = TypeVar("_Element")
 

@@ -185,14 +185,22 @@ def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
 
 @dataclass(frozen=True)
 class PtxTarget(Target):
-    """`-t ptx`: prints the PTX module. `module` chooses one by name where there are several."""
+    """`-t ptx`: prints the PTX module. `module` chooses one by name where there are several. With `lines`, it says from
+    which lines of the MLIR the instructions come."""
 
     name = "ptx"
 
     module: str | None = None
+    lines: bool = False
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        output.write(print_ptx(self._select(module)))
+        chosen = self._select(module)
+        if self.lines:
+            from .lines import add_lines
+
+            chosen = chosen.clone()
+            add_lines(chosen)
+        output.write(print_ptx(chosen))
 
     def _select(self, module: ModuleOp) -> ptx.ModuleOp:
         if self.module is None:

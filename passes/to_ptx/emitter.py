@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.targets import Target, Version
@@ -207,6 +208,7 @@ class BodyStatement(NamedTuple):
     """An instruction; or with no opcode a label, or with opcode "//" a comment, both spelled by `form`.
 
     `since` is the PTX version it needs; one that is `unneeded` unless something reads its result may be left out.
+    `location` is that of the operation it is for.
     """
 
     opcode: str
@@ -215,6 +217,7 @@ class BodyStatement(NamedTuple):
     guard: str = ""
     unneeded: bool = False
     since: Version = (1, 0)
+    location: LocationAttr | None = None
 
 
 Key = tuple[str, str, tuple[ScalarOperand, ...]]
@@ -272,14 +275,14 @@ class Emitter:
         """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
         if guard is False:
             return
-        opcode, form, registers, _, _, since = statement = self._statement(opcode, operands)
+        opcode, form, registers, _, _, since, location = statement = self._statement(opcode, operands)
         if self._deferred:
             self._emit_deferred(registers)
         predicate, sign = (unless, "@!") if unless is not None else (guard, "@")
         if predicate is not True:
             if predicate.type != "pred":
                 self._refuse(InstructionError(f"{opcode}: expected a predicate as guard, got .{predicate.type}"))
-            statement = BodyStatement(opcode, form, (predicate, *registers), sign, False, since)
+            statement = BodyStatement(opcode, form, (predicate, *registers), sign, False, since, location)
         self._levels[-1].statements.append(statement)
 
     def compute(self, opcode: str, *sources: EmittedOperand, type: str = "") -> VirtualRegister:
@@ -330,7 +333,8 @@ class Emitter:
         found = self._known_as(opcode, written)
         if unneeded and not found.pure:
             self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
-        return BodyStatement(opcode, written.form, written.registers, "", unneeded, found.since)
+        location = None if self.operation is None else self.operation.location
+        return BodyStatement(opcode, written.form, written.registers, "", unneeded, found.since, location)
 
     def _known_as(self, opcode: str, written: Written) -> InstructionFacts:
         """What the table says of an instruction, which it must have."""
@@ -449,7 +453,10 @@ def _operation(statement: BodyStatement, values: Mapping[VirtualRegister, SSAVal
         return CommentOp(form)
     if not opcode:
         return LabelOp(form)
-    return InstOp.of(opcode, form, [values[r] for r in registers], guard)
+    made = InstOp.of(opcode, form, [values[r] for r in registers], guard)
+    if statement.location is not None:
+        made.location = statement.location
+    return made
 
 
 def _level_of(sources: Iterable[ScalarOperand]) -> int:

@@ -102,10 +102,11 @@ def _accesses(
     extra, unit = total(items, "extra"), counts[0]
     whole = total(items, unit)
     part = f"{extra:,} of them ({100 * extra / whole:.1f} %) beyond the ideal" if extra else clean
-    table = _table("instruction", "line", "kind", "requests", *counts)
+    sources = any(item.source for item in items)
+    table = _table("instruction", "line", "kind", "requests", *counts, *(("source",) if sources else ()))
     ranked = sorted(items, key=lambda item: (-item.extra, -getattr(item, unit), item.line, item.column))
     for item in ranked[:ROWS]:
-        cells = [f"{getattr(item, name):,}" for name in counts]
+        cells = [*(f"{getattr(item, name):,}" for name in counts), *((item.source,) if sources else ())]
         table.add_row(
             Text(short(item.opcode)), str(item.line), item.kind, f"{item.requests:,}", *cells,
             style="yellow" if item.extra else "",

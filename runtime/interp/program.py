@@ -11,6 +11,7 @@ import numpy as np
 
 from ...dialect.isa.targets import TARGETS
 from ...dialect.isa.tensor_map import SIZE
+from ...dialect.ptx.text.source_lines import SourceLines
 from ...dialect.ptx.text.syntax import Function, Module, Variable
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import Packed, in_memory, pack, reachable, values
@@ -132,6 +133,7 @@ class Program:
             if variable.space in ("global", "const"):
                 self._declare(variable, names)
         self._callable, self._names, self._declared = functions, names, variables
+        self._sources = SourceLines(module)
         self._functions = {f.name: f for f in module.functions.values() if f.entry}
         self._kernels: dict[str, DecodedKernel] = {}
 
@@ -156,7 +158,7 @@ class Program:
             listed = ", ".join(self._functions) or "none"
             raise InterpreterError(f"no kernel '{name}' in {self.name}; it has {listed}")
         if name not in self._kernels:
-            decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable)
+            decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable, self._sources)
             self._kernels[name] = decoder.decode(self._declared)
         return self._kernels[name]
 

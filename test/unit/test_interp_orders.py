@@ -134,11 +134,11 @@ def test_a_counterexample_is_an_order_of_warps() -> None:
     (found,) = (f for f in run(ptx) if f.check == ORDERS)
     assert found.warp == 2
     assert found.schedule == (
-        "warp 0: 9 mbarrier.init (2 times), 10 mbarrier.init (2 times), 11 bar.sync",
-        "warps 1-2: 11 bar.sync",
-        "warp 0: 19 mbarrier.try_wait (2 times), 23 mbarrier.arrive (2 times)",
-        "warp 1: 31 mbarrier.try_wait, 35 mbarrier.arrive",
-        "warp 0: 19 mbarrier.try_wait, 23 mbarrier.arrive",
+        "warp 0: line 9 mbarrier.init (2 times), line 10 mbarrier.init (2 times), line 11 bar.sync",
+        "warps 1-2: line 11 bar.sync",
+        "warp 0: line 19 mbarrier.try_wait (2 times), line 23 mbarrier.arrive (2 times)",
+        "warp 1: line 31 mbarrier.try_wait, line 35 mbarrier.arrive",
+        "warp 0: line 19 mbarrier.try_wait, line 23 mbarrier.arrive",
     )
     assert str(found).splitlines()[1:] == [f"    {step}" for step in found.schedule]
 

@@ -557,7 +557,7 @@ class TestProcess:
         known = "warploom.passes.tile.stage"
         others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.rows",
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
-                  "warploom.passes.pipelining.specialiser", "warploom.passes.tile.expand",
+                  "warploom.passes.pipelining.specialise", "warploom.passes.tile.expand",
                   "warploom.passes.linalg.bufferize", "warploom.passes.linalg.fuse_rows",
                   "warploom.passes.tile.split", "warploom.passes.schedule.version",
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.algebra",

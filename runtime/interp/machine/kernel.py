@@ -10,6 +10,7 @@ from math import prod
 from typing import NamedTuple, cast
 
 from ....dialect.isa.row import Row
+from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
     Directive,
     Function,
@@ -80,7 +81,7 @@ class ClusterBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class DecodedKernel:
-    """A decoded kernel, behind the functions it calls; it begins at `entry`.
+    """A decoded kernel, behind the functions it calls; it begins at `entry`. `sources` has the lines of its source.
 
     `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say, `register_limit` and `ctas_required` what
     `.maxnreg` and `.minnctapersm` do.
@@ -96,6 +97,7 @@ class DecodedKernel:
     cluster: ClusterBounds
     register_limit: int | None = None
     ctas_required: int | None = None
+    sources: SourceLines | None = None
 
     @property
     def multiplies_matrices(self) -> bool:
@@ -122,9 +124,15 @@ class DecodedKernel:
         address: int | None = None,
     ) -> Finding:
         """What is wrong with an instruction, at the place of a thread of a geometry if it is known."""
-        source = self.code[pc].source
+        source, lines = self.code[pc].source, self.sources
         where = (None, None, None) if geometry is None or thread is None else geometry.place(thread)
-        return Finding(check, message, self.file, source.line, source.column, self.name, *where, address)
+        text = message if lines is None else lines.annotated(message)
+        found = Finding(check, text, self.file, source.line, source.column, self.name, *where, address)
+        return replace(found, source=self.source_of(pc)) if lines is not None else found
+
+    def source_of(self, pc: int) -> str:
+        """The line of the program that an instruction was compiled from; "" where the PTX does not say."""
+        return "" if self.sources is None else self.sources.beside(self.code[pc].source.line)
 
 
 def size_of(variable: Variable) -> tuple[int, int]:
@@ -148,8 +156,16 @@ def align(offset: int, alignment: int) -> int:
 class KernelDecoder:
     """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 
-    def __init__(self, function: Function, names: NameScope, file: str, target: str, functions: Functions) -> None:
-        self.function = function
+    def __init__(
+        self,
+        function: Function,
+        names: NameScope,
+        file: str,
+        target: str,
+        functions: Functions,
+        sources: SourceLines | None = None,
+    ) -> None:
+        self.function, self.sources = function, sources
         self.file = file
         self.target = target
         self.layout = StorageLayout()
@@ -179,6 +195,7 @@ class KernelDecoder:
             self._cluster(),
             registers[0] if registers else None,
             ctas[0] if ctas else None,
+            self.sources,
         )
 
     def refused(self, module: Mapping[str, Variable]) -> list[Finding]:

@@ -26,6 +26,7 @@ class Finding:
     first time, None where there is no single one; an address is one of its own state space. `count` is how often it
     was seen, at so many `places` in the file. A note is worth knowing and no error: a launch with nothing but notes is
     right. `schedule` is an order of warps in which it happens, a line for what one of them does at a time.
+    `source` is the line of the program that the instruction was compiled from, where the PTX says so.
     """
 
     check: str
@@ -42,9 +43,10 @@ class Finding:
     places: int = 1
     severity: Literal["error", "note"] = "error"
     schedule: tuple[str, ...] = ()
+    source: str = ""
 
     def __str__(self) -> str:
-        place = [f"kernel {self.kernel}"]
+        place = [*([self.source] if self.source else ()), f"kernel {self.kernel}"]
         place += [f"CTA {self.cta}"] if self.cta is not None else []
         place += [f"warp {self.warp}"] if self.warp is not None else []
         place += [f"lane {self.lane}"] if self.lane is not None else []

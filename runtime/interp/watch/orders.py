@@ -18,7 +18,7 @@ from ....dialect.isa.wgmma import WARPS
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES
 from ..machine.machine import ranges
-from ..machine.mbarriers import Phases
+from ..machine.mbarriers import Phases, live
 from .findings import Check, Findings
 from .order_graph import Deviation, Meeting, OrderGraph, Step, merged
 
@@ -125,10 +125,19 @@ class Orders(Check):
         traits = self.kernel.code[access.pc].traits
         if traits.means == "mbarrier.init":
             for place, warp, _ in self._pairs(access.start, access.threads):
-                meeting = self.objects.setdefault(place, self.graph.meeting(warp))
-                self.graph.initialise(meeting, self.graph.step(warp, access.pc))
+                self._initialise(place, warp, access.pc)
         elif (traits.strong or traits.updates) and not (traits.on_mbarrier or traits.asynchronous):
             self._tell(access)
+
+    def _initialise(self, place: int, warp: int, pc: int) -> None:
+        """Begins an object, which must not be one already. PTX ISA 9.7.13.15.9."""
+        step, meeting = self.graph.step(warp, pc), self.objects.get(place)
+        if meeting is None:
+            meeting = self.objects[place] = self.graph.meeting(warp)
+        elif live(self.state.mbarriers.words[place // 8 : place // 8 + 1])[0]:
+            text = f"initialises {self._name(place, warp)}, which is one already: no mbarrier.inval is between them"
+            self.report(pc, text, warp, about="again")
+        self.graph.initialise(meeting, step)
 
     def defer(self, start: Array, threads: Array) -> None:
         for place, warp, which in self._pairs(start, threads):
@@ -252,8 +261,16 @@ class Orders(Check):
         return f"{'' if own else f'CTA {cta}, '}warp {warp} (line {self.line(step.pc)})"
 
     def _warps(self, warps: Iterable[int]) -> str:
-        inside = sorted({warp % self.per_cta for warp in warps})
-        return f"warp{'s' if len(inside) > 1 else ''} {ranges(inside)}"
+        """Warps of one CTA by their numbers, those of several with their CTAs."""
+        inside: dict[int, list[int]] = {}
+        for warp in sorted(set(warps)):
+            inside.setdefault(warp // self.per_cta, []).append(warp % self.per_cta)
+        geometry = self.state.geometry
+        return " and ".join(
+            f"warp{'s' if len(own) > 1 else ''} {ranges(own)}"
+            + (f" of CTA {geometry.cta_index(geometry.first + cta)}" if len(inside) > 1 else "")
+            for cta, own in inside.items()
+        )
 
     def _schedule(self, deviation: Deviation) -> tuple[str, ...]:
         """The steps with which an order begins that decides otherwise; those of one warp together."""
@@ -264,7 +281,7 @@ class Orders(Check):
         runs: list[tuple[list[int], dict[str, int]]] = []
         for step in steps:
             source = self.kernel.code[step.pc].source
-            what = f"{source.line} {'.'.join(source.opcode.split('.')[:2])}"
+            what = f"line {source.line} {'.'.join(source.opcode.split('.')[:2])}"
             if runs and runs[-1][0] == [step.warp]:
                 runs[-1][1][what] = runs[-1][1].get(what, 0) + 1
             elif runs and runs[-1][1] == {what: 1} and runs[-1][0][-1] // self.per_cta == step.warp // self.per_cta:
@@ -276,7 +293,8 @@ class Orders(Check):
             cta = f"CTA {geometry.place(warps[0])[0]}, " if several else ""
             what = [f"{deed} ({times} times)" if times > 1 else deed for deed, times in deeds.items()]
             lines.append(f"{cta}{self._warps(warps)}: {', '.join(what)}")
-        return tuple(lines)
+        sources = self.kernel.sources
+        return tuple(lines if sources is None else map(sources.annotated, lines))
 
     # Deadlocks
 
@@ -313,7 +331,8 @@ class Orders(Check):
         end = meeting.ends.get(meeting.phase - 1)
         if end is None or meeting.phase == meeting.first:
             came = {c.step.warp: c.step for c in meeting.contributions}
-            others = f"; only {', '.join(self._who(s, s) for s in came.values())} came" if came else ""
+            at = Step(waiting, 0, 0)
+            others = f"; only {', '.join(self._who(s, at) for s in came.values())} came" if came else ""
             return f"it is the first phase{others or ', to which nobody has come'}"
         here = {c.step.warp for c in meeting.contributions}
         absent = {c.step.warp: c.step for c in end.contributions if c.step.warp not in here}

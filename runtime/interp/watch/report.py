@@ -12,13 +12,14 @@ from ...base.launch import Problem
 @dataclass(frozen=True)
 class Executed:
     """One instruction of the text: how many warps executed it, and how many of their lanes, those aside for which its
-    guard does not hold."""
+    guard does not hold. `source` is the line that it was compiled from, if the text says so; of accesses too."""
 
     line: int
     column: int
     opcode: str
     warps: int
     lanes: int
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class SharedAccess:
     wavefronts: int
     ideal: int
     worst: int
+    source: str = ""
 
     @property
     def extra(self) -> int:
@@ -59,6 +61,7 @@ class GlobalAccess:
     requests: int
     sectors: int
     ideal: int
+    source: str = ""
 
     @property
     def extra(self) -> int:

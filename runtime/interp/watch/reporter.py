@@ -324,19 +324,25 @@ class Reporter(Observer):
             raise ValueError("no launch was observed")
         self._settle()
         done = tuple(self._executed(self.kernel))
-        code = [d.source for d in self.kernel.code]
+        code = [(d.source, self.kernel.source_of(pc)) for pc, d in enumerate(self.kernel.code)]
         return LaunchReport(
             self.kernel.name,
             self._grid,
             self._block,
             done,
             tuple(
-                SharedAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst)
-                for (s, kind), cost in (((code[pc], kind), cost) for (pc, kind), cost in sorted(self._shared.items()))
+                SharedAccess(
+                    s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst, beside
+                )
+                for (s, beside), kind, cost in (
+                    (code[pc], kind, cost) for (pc, kind), cost in sorted(self._shared.items())
+                )
             ),
             tuple(
-                GlobalAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal)
-                for (s, kind), cost in (((code[pc], kind), cost) for (pc, kind), cost in sorted(self._global.items()))
+                GlobalAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, beside)
+                for (s, beside), kind, cost in (
+                    (code[pc], kind, cost) for (pc, kind), cost in sorted(self._global.items())
+                )
             ),
             _products(done),
             tuple(f"line {d.line}: {d.opcode}: {OPAQUE}" for d in done if traits(d.opcode).name in _OPAQUE),
@@ -348,7 +354,7 @@ class Reporter(Observer):
             warps, lanes = self._met[pc] if self._met[pc][0] else (self._warps[pc], self._lanes[pc])
             source = decoded.source
             if warps and source.opcode != RETURN:
-                yield Executed(source.line, source.column, source.opcode, warps, lanes)
+                yield Executed(source.line, source.column, source.opcode, warps, lanes, kernel.source_of(pc))
 
 
 _OPAQUE = ("wmma.load", "wmma.store")

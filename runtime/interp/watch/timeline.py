@@ -35,8 +35,9 @@ class TraceEvent:
     """Something that a warp did or started, from cycle `start` to cycle `end`.
 
     `warp` is the number, within the CTA, of the warp that issued the instruction. `line` is the line of the instruction
-    in the PTX text. While an `asynchronous` event lasts, the warp executes other instructions. `details` has more
-    numbers: bytes, instructions, cycles in which the tensor cores are busy.
+    in the PTX text, `source` that of the program that it was compiled from, if the text says so. While an
+    `asynchronous` event lasts, the warp executes other instructions. `details` has more numbers: bytes, instructions,
+    cycles in which the tensor cores are busy.
     """
 
     cta: int
@@ -48,6 +49,7 @@ class TraceEvent:
     end: int
     asynchronous: bool = False
     details: dict[str, int] = field(default_factory=dict[str, int])
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,12 @@ def _process(launch: LaunchTrace, cta: int, pid: int, begin: int) -> Iterator[di
                 "dur": event.end - event.start,
                 "pid": pid,
                 "tid": tid,
-                "args": {"warp": event.warp, "line": event.line, **event.details},
+                "args": {"warp": event.warp, "line": event.line, **_source(event), **event.details},
             }
+
+
+def _source(event: TraceEvent) -> dict[str, str]:
+    return {"source": event.source} if event.source else {}
 
 
 def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -394,7 +400,8 @@ class Timeline(Observer):
     ) -> TraceEvent:  # fmt: skip
         cta, within = divmod(warp, self.per_cta)
         line = 0 if self.kernel is None else self.kernel.code[pc].source.line
-        return TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details)
+        source = "" if self.kernel is None else self.kernel.source_of(pc)
+        return TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details, source)
 
 
 class Traced(Observer):
