@@ -122,7 +122,7 @@ class RunOptions:
 class Timer:
     """Seconds by step, each a path of names: ("warploom", "warp-tile")."""
 
-    seconds: Counter[tuple[str, ...]] = field(default_factory=Counter[tuple[str, ...]])
+    seconds: dict[tuple[str, ...], float] = field(default_factory=dict[tuple[str, ...], float])
 
     @contextmanager
     def measure(self, *path: str) -> Generator[None]:
@@ -131,7 +131,7 @@ class Timer:
         try:
             yield
         finally:
-            self.seconds[path] += time.perf_counter() - start
+            self.seconds[path] = self.seconds.get(path, 0.0) + time.perf_counter() - start
 
     def report(self) -> str:
         """The steps as a tree: seconds, part of the total, name."""

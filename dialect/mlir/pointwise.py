@@ -312,10 +312,11 @@ XDSL_HAS = ("exp", "log", "sqrt", "add", "sub", "mul", "select")
 
 
 def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
-    title = "".join(word.capitalize() for word in kind.value.split("_"))
+    word = str(kind)
+    title = "".join(part.capitalize() for part in word.split("_"))
     fields = {
-        "name": f"linalg.{kind.value}",
-        "__doc__": f"Applies {kind.value} to each element.",
+        "name": f"linalg.{word}",
+        "__doc__": f"Applies {word} to each element.",
         "__module__": __name__,
         "__annotations__": {"KIND": ClassVar},
         "KIND": kind,
@@ -323,5 +324,8 @@ def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
     return irdl_op_definition(type(f"{title}Op", (NamedPointwiseOp,), fields))
 
 
-NAMED = [_named(kind) for kind in ElementwiseKind if kind.value not in XDSL_HAS and not kind.value.endswith("signed")]
-NAMED.append(_named(ElementwiseKind.DIV_UNSIGNED))
+NAMED = [
+    _named(kind)
+    for kind in ElementwiseKind
+    if str(kind) not in XDSL_HAS and (kind == ElementwiseKind.DIV_UNSIGNED or not str(kind).endswith("signed"))
+]
