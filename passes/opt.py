@@ -33,7 +33,17 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from ..dialect.warp.attributes import SwizzleAttr
 from . import collector
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
-from .instrument import OPTIONS, PRINTED, Runner, RunOptions, Step, UsageError, formatted, passes_of, pipeline_in
+from .instrument import (
+    OPTIONS,
+    PRINTED,
+    PipelineStep,
+    Runner,
+    RunOptions,
+    UsageError,
+    formatted,
+    passes_of,
+    pipeline_in,
+)
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
 from .universe import LAYOUT, NAMES, WARPLOOM_UNIVERSE, known_universe, parse_mlir
@@ -410,14 +420,14 @@ def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
     return ""
 
 
-def _expanded(one: ModulePass) -> Iterator[Step]:
+def _expanded(one: ModulePass) -> Iterator[PipelineStep]:
     """A pass, or those that it stands for."""
     passes = (one,)
     if one.name.startswith(PIPELINE):
         from .pipeline import Pipeline
 
         passes = one.passes() if isinstance(one, Pipeline) else passes
-    yield from (Step(each, one.name if len(passes) > 1 else "") for each in passes)
+    yield from (PipelineStep(each, one.name if len(passes) > 1 else "") for each in passes)
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -16,7 +16,8 @@ from xdsl.universe import Universe
 from xdsl.utils.hints import isa
 
 from ..dialect.index import DIALECTS, PASSES, TARGETS
-from .diagnostics import LocatedError, LocatingParser
+from .diagnostics import LocatedError
+from .parser import LocatingParser
 
 # Every dialect, pass and target of the project by name, for the entry-point group `xdsl.universe`.
 #
