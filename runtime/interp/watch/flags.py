@@ -161,8 +161,8 @@ class Flags(Check):
         tells = np.isin(threads, threads[flag[number]])
         of: defaultdict[int, set[tuple[int, bool]]] = defaultdict(set)
         some = (shared & written & ~told)[number]
-        for one, *how in zip(number[some].tolist(), pcs[some].tolist(), tells[some].tolist(), strict=True):
-            of[one].add((how[0], how[1]))
+        for one, pc, tell in np.unique(np.stack([number[some], pcs[some], tells[some]]), axis=1).T.tolist():
+            of[one].add((pc, bool(tell)))
         kinds = {tuple(sorted(found)): one for one, found in of.items()} if flag.any() else {}
         return words[flag], [int(words[one]) for one in list(kinds.values())[:_SAMPLES]]
 
