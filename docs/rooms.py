@@ -267,33 +267,31 @@ in the lists of passes and operations.
 
 OF_IDEAS = {
     "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
-    "passes/linalg/product.py passes/tile/metadata.py passes/to_ptx/memory_ops.py",
+    "passes/linalg/product.py passes/tile/fragment_products.py passes/to_ptx/memory_ops.py",
     "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
-    "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py passes/tile/store_epilogue.py",
+    "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
     "passes/tile/store_epilogue.py passes/to_ptx/fragment_ops.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
-    "passes/tile/metadata.py passes/to_ptx/products.py",
+    "passes/tile/fragment_products.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
-    "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/schedule/override.py "
+    "passes/schedule/validity.py passes/schedule/warpgroup_model.py "
     "passes/schedule/warpgroup.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
-    "passes/pipelining/tensor_copies.py passes/to_ptx/synchronisation.py runtime/plan/plan.py",
-    "producer and consumers": "passes/pipelining/specialiser.py passes/pipelining/ring.py"
-    " passes/pipelining/roles.py passes/pipelining/roles.py",
+    "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
+    "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/raster.py passes/pipelining/ring.py "
-    "passes/pipelining/tensor_copies.py passes/pipelining/ring.py",
+    "passes/pipelining/tensor_copies.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/attention.py "
     "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py dialect/warp/attention.py passes/linalg/fuse_rows.py "
-    "passes/linalg/decompose_softmax.py passes/tile/rows.py passes/tile/rows.py "
+    "passes/linalg/decompose_softmax.py passes/tile/rows.py "
     "passes/to_ptx/epilogue.py",
-    "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py "
-    "passes/tile/traversal.py passes/tile/traversal.py",
-    "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py passes/pipelining/roles.py",
+    "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py passes/tile/traversal.py",
+    "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/algebra.py dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
 }

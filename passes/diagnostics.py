@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
     UnknownLoc,
+    UnregisteredOp,
 )
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
@@ -46,6 +47,11 @@ class LocatedError(DiagnosticException):
         return f"{self.location}: error: {self.message}"
 
 
+def name_of(op: Operation) -> str:
+    """The name of an operation, also where its dialect is not known."""
+    return op.op_name.data if isinstance(op, UnregisteredOp) else op.name
+
+
 def location_of(op: Operation) -> str | None:
     """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
     ancestor: Operation | None = op
@@ -67,26 +73,38 @@ def fail(op: Operation, message: str) -> NoReturn:
 
     For passes: an operation made from another keeps its place when given the other's `location`.
     """
-    location = location_of(op)
+    location, message = location_of(op), message.replace(UnregisteredOp.name, name_of(op))
     raise DiagnosticException(message) if location is None else LocatedError(location, message)
 
 
 _REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
+_CHOSEN: ContextVar[bool] = ContextVar("chosen", default=False)
+
+CHOSEN = "[chosen] "
+"""What a remark begins with, behind the pass, that says what was done."""
 
 
 @contextmanager
-def remarks() -> Generator[list[str]]:
-    """Collects what passes say of operations that they leave as they are: `file:line:col: remark: pass: message`."""
-    token = _REMARKS.set(found := [])
+def remarks(*, chosen: bool = False) -> Generator[list[str]]:
+    """Collects what passes say of operations that they leave as they are: `file:line:col: remark: pass: message`; with
+    `chosen`, also what they do, where there was a choice: `... remark: pass: [chosen] message`."""
+    tokens = _REMARKS.set(found := []), _CHOSEN.set(chosen)
     try:
         yield found
     finally:
-        _REMARKS.reset(token)
+        _REMARKS.reset(tokens[0])
+        _CHOSEN.reset(tokens[1])
 
 
 def remark(op: Operation, by: str, message: str) -> None:
     """Says where and why the pass `by` declines; heard by `remarks`."""
     _say(op, "remark", by, message)
+
+
+def chose(op: Operation, by: str, message: str) -> None:
+    """Says what the pass `by` makes of an operation, where there was a choice; heard by `remarks(chosen=True)`."""
+    if _CHOSEN.get():
+        _say(op, "remark", by, f"{CHOSEN}{message}")
 
 
 def warn(op: Operation, by: str, message: str) -> None:
@@ -361,6 +379,18 @@ class LocatingParser(Parser):
         resources = self.ctx.get_dialect("builtin").get_interface(Resources)
         if resources is not None:
             embed(module, resources.take_all())
+
+    def _parse_external_resources(self) -> None:
+        """Passes over what tools keep behind a module; `warploom-opt --run-reproducer` reads it from the text."""
+        self.parse_comma_separated_list(self.Delimiter.BRACES, self._parse_external_resource)
+
+    def _parse_external_resource(self) -> None:
+        self.parse_identifier()
+        self.parse_punctuation(":")
+        if self._current_token.kind == MLIRTokenKind.L_BRACE:
+            self._parse_external_resources()
+        elif self.parse_optional_str_literal() is None and self.parse_optional_boolean() is None:
+            self.parse_integer()
 
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""

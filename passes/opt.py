@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO, StringIO
-from itertools import chain
-from time import perf_counter
 from typing import IO, Any, NoReturn, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass, PassPipeline, get_pass_option_infos
+from xdsl.passes import ModulePass, get_pass_option_infos
 from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern, attr_type_rewrite_pattern
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
@@ -32,48 +30,13 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from ..dialect.schedule.fields import ScheduleField, text_of
-from ..dialect.schedule.schedule import FIELDS, PARTS
 from ..dialect.warp.attributes import SwizzleAttr
 from . import collector
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
+from .instrument import OPTIONS, PRINTED, Runner, RunOptions, Step, UsageError, formatted, passes_of, pipeline_in
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
 from .universe import WARPLOOM_UNIVERSE, known_universe, parse_mlir
-
-# What `warploom-opt --help-schedule` prints: every field of a schedule, part by part.
-
-WIDTH = 100
-
-HEAD = """\
-Every choice of the lowering is a field of the product's schedule. You can set each field alone, as an option of a pass
-(-p "warploom{stages=4}", -p "warp-schedule{cta=128,128,64}"), of a command (--schedule "cta=128,128,64 stages=4"), or
-of compile(..., stages=4). The compiler then changes the fields that contradict it; --remarks lists these changes.
-"""
-
-
-def schedule_help() -> str:
-    """The fields, part by part: name, values, default, meaning."""
-    text = [HEAD]
-    for part, summary in PARTS.items():
-        text.append(f"\n{part}: {summary}\n")
-        text += [line + "\n" for field in FIELDS.values() if field.part == part for line in _lines(field)]
-    return "".join(text)
-
-
-def _lines(field: ScheduleField) -> Iterator[str]:
-    values = " or ".join(map(str, field.one_of)) or _kind(field)
-    default = f" (default {text_of(field.default)})" if not field.always else ""
-    yield f"  {field.name}={values}{default}"
-    yield from textwrap.wrap(field.meaning, WIDTH, initial_indent="      ", subsequent_indent="      ")
-
-
-def _kind(field: ScheduleField) -> str:
-    """What stands for a value: `N`, `M,N,K`, `WORD`."""
-    if field.count > 1:
-        return ",".join("MNK"[: field.count])
-    return "N" if field.kind is int else "WORD" if field.kind is str else "m16n8k16"
-
 
 # `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
 #
@@ -127,16 +90,11 @@ PIPELINE = "warploom"
 _Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
 
 
-class UsageError(Exception):
-    """The command line asks for something that does not exist; exit code 2."""
-
-
 class WarploomOptMain(xDSLOptMain):
     """xDSL's driver with this project's names registered and its own rendering of errors."""
 
     _line_offset = 0
     _stage = "starting up"
-    _started = 0.0
     _expected: ExpectedDiagnostics | None = None
     """With --verify-diagnostics, what the chunk expects."""
 
@@ -166,31 +124,50 @@ class WarploomOptMain(xDSLOptMain):
             "--help-schedule", action=_HelpSchedule, nargs=0, help="List every field of a schedule and exit"
         )
         arg_parser.add_argument(
-            "--remarks", action="store_true", help="Print where and why passes leave something as it is, on stderr"
+            "--remarks",
+            action="store_true",
+            help="Print what passes choose, and where and why they leave something as it is, on stderr",
         )
+        arg_parser.add_argument(
+            "--remarks-format",
+            choices=("text", "json", "yaml"),
+            help="Print remarks as text (the default), as a line of JSON each, or as a YAML document each",
+        )
+        for option, values in OPTIONS.items():
+            arg_parser.add_argument(option, **values)  # pyright: ignore[reportArgumentType]
         arg_parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
         for option, meaning in _HELP.items():
             arg_parser._option_string_actions[option].help = meaning  # pyright: ignore[reportPrivateUsage]
 
     def setup_pipeline(self) -> None:
         """Build the pipeline, having checked every name and option of it and of the target."""
+        if self.args.pass_pipeline is not None:
+            if self.args.passes:
+                raise UsageError("expected --pass-pipeline or -p, got both")
+            self.args.passes = passes_of(self.args.pass_pipeline)
+        if self.args.run_reproducer:
+            self.args.passes = self._reproduced()
         _check_specs("pass", parse_pipeline(self.args.passes), self.available_passes)
         _check_specs("target", [parse_spec(self.args.target)], known_universe().all_targets)
         super().setup_pipeline()
-        passes = tuple(chain.from_iterable(map(_expanded, self.pipeline.passes)))
-        self.pipeline = PassPipeline(passes, self._between)
+        steps = [step for one in self.pipeline.passes for step in _expanded(one)]
+        names = {step.one.name for step in steps} | {step.of for step in steps}
+        for option in PRINTED:
+            for name in filter(None, (getattr(self.args, option) or "").split(",")):
+                if name not in names:
+                    raise UsageError(_unknown("pass of the pipeline", name, names))
+        self._runner = Runner(tuple(steps), RunOptions.of(self.args))
 
-    def _between(self, before: ModulePass | None, module: ModuleOp, after: ModulePass | None) -> None:
-        """Verifies the module between two passes; what is printed of it and of time goes to stderr."""
-        if self.args.time_passes and before is not None:
-            print(f"// Pass {before.name} took {perf_counter() - self._started:.6f} seconds", file=sys.stderr)
-        if not self.args.disable_verify:
-            module.verify()
-        if before and after and self.args.print_between_passes:
-            print(f"// -----// IR Dump After {type(before).__name__} ({before.name}) //----- //", file=sys.stderr)
-            Printer(stream=sys.stderr).print_op(module)
-            print("\n\n", file=sys.stderr)
-        self._started = perf_counter()
+    def _reproduced(self) -> str:
+        """The passes of the reproducer that the input is."""
+        path = self.args.input_file
+        if path is None or self.args.passes:
+            raise UsageError("--run-reproducer: expected a file with its pipeline, and no other passes")
+        with open(path, "rb") as file:
+            pipeline = pipeline_in(decode(file.read(), path, "MLIR"))
+        if pipeline is None:
+            raise UsageError(f"--run-reproducer: {path} has no external_resources of mlir_reproducer")
+        return passes_of(pipeline)
 
     def run(self) -> None:
         """Read, lower and write each chunk; with --verify-diagnostics, compare what is said of it with its comments.
@@ -198,6 +175,15 @@ class WarploomOptMain(xDSLOptMain):
         Raises:
             SystemExit: 1 where they differ.
         """
+        try:
+            return self._run()
+        finally:
+            if self.args.mlir_timing:
+                print(self._runner.timer.report(), file=sys.stderr)
+            if self.args.mlir_pass_statistics:
+                print(self._runner.statistics(), file=sys.stderr)
+
+    def _run(self) -> None:
         if not self.args.verify_diagnostics:
             return super().run()
         chunks, extension = self.prepare_input()
@@ -247,7 +233,8 @@ class WarploomOptMain(xDSLOptMain):
         self._line_offset = start_offset
         self._stage = f"reading {self.get_input_name()}"
         try:
-            return super().parse_chunk(chunk, file_extension, start_offset)
+            with self._runner.timer.measure("(parse)"):
+                return super().parse_chunk(chunk, file_extension, start_offset)
         except ParseError as error:
             if self.args.verify_diagnostics or not self.args.parsing_diagnostics:
                 raise
@@ -257,20 +244,31 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with remarks() as said:
+        asked = self.args.remarks or self.args.remarks_format is not None
+        with remarks(chosen=asked and self._expected is None) as said:
             try:
                 with located(prog), collector.paused(), read_once():
-                    super().apply_passes(prog)
+                    self._lower(prog)
             finally:
-                for line in said:
-                    if self._expected is not None and (self.args.remarks or is_warning(line)):
+                for line in dict.fromkeys(said):
+                    if self._expected is not None and (asked or is_warning(line)):
                         self._expected.meet(Said.of_line(line))
-                    elif self.args.remarks or is_warning(line):
-                        print(line, file=sys.stderr)
+                    elif asked or is_warning(line):
+                        print(formatted(line, self.args.remarks_format), file=sys.stderr)
+
+    def _lower(self, prog: ModuleOp) -> None:
+        """Runs the passes; where operations of unknown dialects may be there, on all that they can be run on."""
+        if not self.args.allow_unregistered_dialect or not self._runner.steps:
+            self._runner.apply(self.ctx, prog)
+            return
+        from .partial import convert_partly
+
+        convert_partly(prog, lambda part: self._runner.apply(self.ctx, part), all_of_it=self.args.full_conversion)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
-        return super().output_resulting_program(prog)
+        with self._runner.timer.measure("(output)"):
+            return super().output_resulting_program(prog)
 
     def explain(self, error: Exception) -> str:
         """One clear message for an error that `run` let out."""
@@ -350,6 +348,7 @@ class _ListPasses(argparse.Action):
 
 class _HelpSchedule(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from .schedule.help import schedule_help
 
         print(schedule_help(), end="")
         parser.exit()
@@ -412,13 +411,14 @@ def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
     return ""
 
 
-def _expanded(one: ModulePass) -> tuple[ModulePass, ...]:
+def _expanded(one: ModulePass) -> Iterator[Step]:
     """A pass, or those that it stands for."""
-    if not one.name.startswith(PIPELINE):
-        return (one,)
-    from .pipeline import Pipeline
+    passes = (one,)
+    if one.name.startswith(PIPELINE):
+        from .pipeline import Pipeline
 
-    return one.passes() if isinstance(one, Pipeline) else (one,)
+        passes = one.passes() if isinstance(one, Pipeline) else passes
+    yield from (Step(each, one.name if len(passes) > 1 else "") for each in passes)
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -10,6 +13,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+_COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
+
+
+@contextmanager
+def counted(counts: Counter[str]) -> Generator[None]:
+    """Counts the operations that each pattern rewrites, by the pattern's name."""
+    token = _COUNTS.set(counts)
+    try:
+        yield
+    finally:
+        _COUNTS.reset(token)
 
 
 def apply_patterns(patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False) -> None:
@@ -28,6 +43,8 @@ def _apply_first(patterns: Sequence[RewritePattern], op: Operation) -> None:
     for pattern in patterns:
         pattern.match_and_rewrite(op, rewriter)
         if rewriter.has_done_action or op.parent is None:
+            if (counts := _COUNTS.get()) is not None:
+                counts[type(pattern).__name__] += 1
             return
 
 

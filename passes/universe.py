@@ -28,7 +28,7 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu")},
+    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm")},
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )
@@ -50,6 +50,9 @@ MEMREF: Callable[[], Dialect] = _lazy(DIALECTS["memref"])
 ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
 """xDSL's `arith` with the flags and the rounding mode that MLIR has for conversions; as for `linalg`."""
 
+LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
+"""xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
+
 
 # What the compiler knows, and how text becomes a module; the driver and the Python API share both.
 
@@ -60,7 +63,7 @@ def _builtin() -> Dialect:
     return builtin()
 
 
-OWN = {"arith": ARITH, "builtin": _builtin, "gpu": GPU, "linalg": LINALG, "memref": MEMREF}
+OWN = {"arith": ARITH, "builtin": _builtin, "gpu": GPU, "linalg": LINALG, "llvm": LLVM, "memref": MEMREF}
 """The dialects that stand in place of xDSL's of these names."""
 
 

@@ -39,7 +39,7 @@ def outputs(count: int, dtype: str) -> Array:
     return np.full(count * np.dtype(dtype).itemsize, POISON, np.uint8).view(dtype)
 
 
-def apply(instructions: str, result: str, *operands: Array, keep: str = "") -> Array:
+def apply(instructions: str, result: str, *operands: Array, keep: str = "", target: str = "sm_90a") -> Array:
     """Runs instructions once per element: they read %a, %b, ... and write %d, of numpy type `result`.
 
     The registers have the width of the elements. `keep` is declared in addition.
@@ -67,7 +67,7 @@ def apply(instructions: str, result: str, *operands: Array, keep: str = "") -> A
         ]
     )
     arrays = [np.ascontiguousarray(v) for v in operands]
-    program(body, parameters).launch("k", (-(-count // 64), 1, 1), (64, 1, 1), [out, count, *arrays])
+    program(body, parameters, target).launch("k", (-(-count // 64), 1, 1), (64, 1, 1), [out, count, *arrays])
     return out
 
 

@@ -61,10 +61,12 @@ SPACES = ("const", "global", "local", "param", "shared", "shared::cta", "shared:
 
 def is_type(word: str) -> bool:
     """Whether a qualifier names a type."""
-    return re.fullmatch(r"pred|t?b?f\d+(x\d)?|[bsu]\d+(x\d)?|u?e\dm\d(x\d)?", word) is not None
+    return re.fullmatch(r"pred|t?b?f\d+(x\d)?|[bsu]\d+(x\d)?|u?e\dm\d(p\d)?(x\d)?|s2f6x2", word) is not None
 
 
-KINDS: tuple[Callable[[str], bool], ...] = (is_type, SPACES.__contains__)
+FORMATS = ("b8x16", "b6x16_p32", "b4x16_p64")
+
+KINDS: tuple[Callable[[str], bool], ...] = (is_type, SPACES.__contains__, FORMATS.__contains__)
 """Words that keep their order among their like."""
 
 

@@ -22,7 +22,8 @@ class Kernel:
     """A CTA of four warps: an image of shared memory, columns of tensor memory, what thread 0 issues, and the results.
 
     `issue` and `read` are statements; `%r1` is the address of the columns, `%r2` with the lanes of the warp, `%r3` the
-    object that products arrive at, `%r4` shared memory.
+    object that products arrive at, `%r4` shared memory. Of what is read `stored` registers come out,
+    with `halves` those of the first half of each warp.
     """
 
     image: NDArray[np.uint8]
@@ -34,13 +35,18 @@ class Kernel:
     target: str = "sm_100a"
     version: str = "8.7"
     group: int = 1
+    stored: int = 0
+    halves: bool = False
     parts: dict[str, str] = field(default_factory=dict[str, str])
 
     def text(self) -> str:
         """The module. `parts` replaces statements by their text."""
-        size = self.image.size
+        size = self.image.size // self.group
         read = self.read or [f"tcgen05.ld.sync.aligned.32x32b.x{self.outputs}.b32 {registers(self.outputs)}, [%r2];"]
-        stores = [f"st.global.b32 [%q3+{4 * i}], %r{32 + i};" for i in range(self.outputs)]
+        guard = "@%p6 " if self.halves else ""
+        stores = [f"{guard}st.global.b32 [%q3+{4 * i}], %r{32 + i};" for i in range(self.stored or self.outputs)]
+        if self.halves:
+            stores.insert(0, "and.b32 %r8, %r10, 16; setp.eq.u32 %p6, %r8, 0;")
         g = f"cta_group::{self.group}"
         pair = self.group == 2
         rank = "mov.u32 %r9, %cluster_ctarank;" if pair else "mov.u32 %r9, 0;"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 OLDEST = 22
@@ -15,3 +17,27 @@ def mlir_opt() -> str | None:
     names = ["mlir-opt", *(f"mlir-opt-{version}" for version in range(30, OLDEST - 1, -1))]
     wheel = Path(sysconfig.get_paths()["platlib"], "mlir", "bin", "mlir-opt")
     return next(filter(None, map(shutil.which, [*names, str(wheel)])), None)
+
+
+def tool(name: str) -> str | None:
+    """Another program of LLVM, beside `mlir-opt`, or of the same wheels."""
+    opt = mlir_opt()
+    if opt is None:
+        return None
+    suffix = Path(opt).name.removeprefix("mlir-opt")
+    wheels = Path(sysconfig.get_paths()["platlib"])
+    places = [
+        name + suffix,
+        str(Path(opt).with_name(name + suffix)),
+        *(str(wheels / w / "bin" / name) for w in ("mlir", "llvm")),
+    ]
+    return next(filter(None, map(shutil.which, places)), None)
+
+
+def piped(text: str, *commands: Sequence[str]) -> str:
+    """What the last of several commands prints, each given what the one before it does."""
+    for name, *options in commands:
+        done = subprocess.run([tool(name) or name, *options], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{name}: {done.stderr[:2000]}"
+        text = done.stdout
+    return text

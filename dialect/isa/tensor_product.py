@@ -369,5 +369,5 @@ def opcode_of(bindings: Bindings) -> Opcode:
     kind = bindings["K"].removeprefix("kind::")
     vector = {"mxf8f6f4": 1, "mxf4": 2}.get(kind, 0)
     if kind == "mxf4nvf4":
-        vector = VECTORS[bindings["V"]]
+        vector = VECTORS[bindings["SCALES"]]
     return Opcode(kind, int(bindings["G"][-1]), bool(bindings.get("Z")), bool(bindings.get("W")), vector)

@@ -37,7 +37,7 @@ from .affine import is_plain, loops_of
 from .bodies import Factor, product_body, weighted
 from .generic import GenericOp, SoftmaxOp, TypeFn, TypeFnAttr, parse_operands, parse_results, print_operands
 from .packs import PackOp, UnPackOp
-from .pointwise import ElementwiseKindAttr, ElementwiseOp, MapOp
+from .pointwise import NAMED, ElementwiseKindAttr, ElementwiseOp, MapOp
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
@@ -397,7 +397,7 @@ LINALG_BASE = Dialect(
     [
         *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
         *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
-        *(ContractOp, SoftmaxOp, PackOp, UnPackOp),
+        *(ContractOp, SoftmaxOp, PackOp, UnPackOp, *NAMED),
     ],
     [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
 )

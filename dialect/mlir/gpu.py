@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseArrayBase,
     FunctionType,
     IndexType,
@@ -18,7 +19,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyOf,
     attr_def,
@@ -79,10 +80,34 @@ class ModuleOp(gpu.ModuleOp):
     """Kernels that are loaded together: `gpu.module @kernels { ... }`."""
 
     name = "gpu.module"
-    assembly_format = "$sym_name attr-dict-with-keyword $body"
-
     body = region_def("single_block")
     sym_name = prop_def(SymbolNameConstraint())
+    targets = opt_prop_def(ArrayAttr)
+
+    def verify_(self) -> None:
+        """Nothing more than the definition; what would be inherited knows of no targets."""
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ModuleOp:
+        properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
+        targets = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
+        if targets is not None:
+            properties["targets"] = ArrayAttr(targets)
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_region()
+        if not body.blocks:
+            body.add_block(Block())
+        return cls.create(regions=[body], properties=properties, attributes=attributes.data if attributes else {})
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        if self.targets is not None:
+            printer.print_string(" ")
+            printer.print_attribute(self.targets)
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body)
 
 
 @irdl_op_definition

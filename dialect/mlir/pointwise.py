@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from enum import auto
-from typing import Self
+from typing import ClassVar, Self
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, math
@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
     ShapedType,
     TensorType,
 )
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.abstract_ops import ElementwiseOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import EnumAttribute
@@ -57,6 +57,7 @@ class ElementwiseKind(StrEnum):
     FLOOR = auto()
     NEGF = auto()
     RECIPROCAL = auto()
+    ROUND = auto()
     SQRT = auto()
     RSQRT = auto()
     SQUARE = auto()
@@ -66,8 +67,12 @@ class ElementwiseKind(StrEnum):
     SUB = auto()
     MUL = auto()
     DIV = auto()
+    DIV_UNSIGNED = auto()
     MAX_SIGNED = auto()
     MIN_SIGNED = auto()
+    MAX_UNSIGNED = auto()
+    MIN_UNSIGNED = auto()
+    POWF = auto()
     SELECT = auto()
 
 
@@ -94,6 +99,7 @@ UNARY: Mapping[ElementwiseKind, Callable[[SSAValue], Operation]] = {
     ElementwiseKind.CEIL: math.CeilOp,
     ElementwiseKind.FLOOR: math.FloorOp,
     ElementwiseKind.NEGF: arith.NegfOp,
+    ElementwiseKind.ROUND: math.RoundOp,
     ElementwiseKind.SQRT: math.SqrtOp,
     ElementwiseKind.RSQRT: math.RsqrtOp,
     ElementwiseKind.TANH: math.TanhOp,
@@ -101,13 +107,17 @@ UNARY: Mapping[ElementwiseKind, Callable[[SSAValue], Operation]] = {
 }
 """Functions of one float."""
 
-BINARY: Mapping[ElementwiseKind, tuple[Callable[..., Operation], Callable[..., Operation]]] = {
+BINARY: Mapping[ElementwiseKind, tuple[Callable[..., Operation] | None, Callable[..., Operation] | None]] = {
     **{ElementwiseKind(name): pair for name, pair in ARITHMETIC.items()},
     ElementwiseKind.DIV: (arith.DivfOp, arith.DivSIOp),
     ElementwiseKind.MAX_SIGNED: (arith.MaximumfOp, arith.MaxSIOp),
     ElementwiseKind.MIN_SIGNED: (arith.MinimumfOp, arith.MinSIOp),
+    ElementwiseKind.DIV_UNSIGNED: (None, arith.DivUIOp),
+    ElementwiseKind.MAX_UNSIGNED: (None, arith.MaxUIOp),
+    ElementwiseKind.MIN_UNSIGNED: (None, arith.MinUIOp),
+    ElementwiseKind.POWF: (math.PowFOp, None),
 }
-"""Operations on two floats, and on two integers."""
+"""Operations on two floats, and on two integers; None where there is none."""
 
 
 class PointwiseOp(LinalgStructuredOperation, ABC):
@@ -242,14 +252,26 @@ def _short_body(parser: Parser, name: str, inputs: Sequence[SSAValue], output: S
 
 
 def _body_of(parser: Parser, kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
-    """The body of a kind, on elements extended to the result's type."""
+    """The body of a kind, as `body_of` makes it."""
+    try:
+        return body_of(kind, inputs, output)
+    except ValueError as error:
+        parser.raise_error(str(error), start)
+
+
+def body_of(kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue) -> Region:
+    """The body of a kind, on elements extended to the result's type.
+
+    Raises:
+        ValueError: for another number of inputs, or elements that the kind does not have.
+    """
     target = _element(output)
     block = Block(arg_types=[*map(_element, inputs), target])
     wanted = 3 if kind == ElementwiseKind.SELECT else 2 if kind in BINARY else 1
-    if len(inputs) != wanted or not (isinstance(target, AnyFloat) or (isa(target, IntegerType) and wanted > 1)):
-        parser.raise_error(
-            f"expected {wanted} inputs of {kind.value} to a number, got {len(inputs)} to {target}", start
-        )
+    number = isinstance(target, AnyFloat) or (isa(target, IntegerType) and wanted > 1)
+    of_type = BINARY[kind][0 if isinstance(target, AnyFloat) else 1] if kind in BINARY else _computed
+    if len(inputs) != wanted or not number or of_type is None:
+        raise ValueError(f"expected {wanted} inputs of {kind.value} to a number, got {len(inputs)} to {target}")
     with ImplicitBuilder(block):
         skipped = 1 if kind == ElementwiseKind.SELECT else 0
         values = [v if i < skipped else converted(v, target) for i, v in enumerate(block.args[:-1])]
@@ -262,11 +284,44 @@ def _computed(kind: ElementwiseKind, values: Sequence[SSAValue]) -> Operation:
     number = values[-1].type
     if kind == ElementwiseKind.SELECT:
         return arith.SelectOp(*values)
-    if kind in BINARY:
-        return BINARY[kind][0 if isinstance(number, AnyFloat) else 1](*values)
+    if (of_type := BINARY.get(kind, (None, None))[0 if isinstance(number, AnyFloat) else 1]) is not None:
+        return of_type(*values)
     if kind == ElementwiseKind.SQUARE:
         return arith.MulfOp(values[0], values[0])
     if kind == ElementwiseKind.RECIPROCAL:
         one = arith.ConstantOp(FloatAttr(1.0, number))  # pyright: ignore[reportArgumentType, reportCallIssue]
         return arith.DivfOp(one.result, values[0])
     return UNARY[kind](values[0])
+
+
+# `linalg.tanh` and the others that xDSL lacks: a name for each kind.
+
+
+class NamedPointwiseOp(ElementwiseOperation, ABC):
+    """An operation that its name names, on elements of one shape."""
+
+    KIND: ClassVar[ElementwiseKind]
+
+    @classmethod
+    def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
+        return body_of(cls.KIND, inputs, outputs[0])
+
+
+XDSL_HAS = ("exp", "log", "sqrt", "add", "sub", "mul", "select")
+"""Kinds that xDSL has an operation for; and both kinds that compare as signed numbers, under names of their own."""
+
+
+def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
+    title = "".join(word.capitalize() for word in kind.value.split("_"))
+    fields = {
+        "name": f"linalg.{kind.value}",
+        "__doc__": f"Applies {kind.value} to each element.",
+        "__module__": __name__,
+        "__annotations__": {"KIND": ClassVar},
+        "KIND": kind,
+    }
+    return irdl_op_definition(type(f"{title}Op", (NamedPointwiseOp,), fields))
+
+
+NAMED = [_named(kind) for kind in ElementwiseKind if kind.value not in XDSL_HAS and not kind.value.endswith("signed")]
+NAMED.append(_named(ElementwiseKind.DIV_UNSIGNED))

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from ..isa import families
 from ..isa.row import Bindings, Row
 from ..isa.targets import Target
-from .rows import arithmetic, copies, data, synchronisation, tcgen05
+from .rows import arithmetic, conversions, copies, data, synchronisation, tcgen05
 from .rows.grammar import PatternRow, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
@@ -118,7 +118,7 @@ ROWS: tuple[PatternRow, ...] = (
     *arithmetic.FLOATING_ROWS,
     *arithmetic.COMPARISON_ROWS,
     *data.MOVE_ROWS,
-    *data.CONVERSION_ROWS,
+    *conversions.CONVERSION_ROWS,
     *data.MEMORY_ROWS,
     *copies.ASYNCHRONOUS_ROWS,
     *synchronisation.CONTROL_ROWS,

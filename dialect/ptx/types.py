@@ -49,9 +49,10 @@ PACKED_BITS = {
     "f32x2": 64,
     "u16x2": 32,
     "s16x2": 32,
-    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4"), 16),
-    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), 32),
-    "e2m1x2": 8,
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "ue5m3x2", "s2f6x2", "e2m1x4"), 16),
+    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1p4x4", "ue8m0x4", "u8x4", "s8x4"), 32),
+    **dict.fromkeys(("e2m1x2", "ue8m0"), 8),
+    "rbits": 32,
 }
 """Instruction types that no register has: they live in `.b` registers (ISA 5.2.3)."""
 

@@ -31,7 +31,7 @@ from ..isa.targets import NAMED, Target, Version
 from .instructions import family, find, nearest
 from .text.special import SPECIAL_REGISTERS
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import REGISTER_BITS, alike, bits_of, compatible
+from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
 
 # Where addresses may point, and what may hold them. Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3.
 #
@@ -420,6 +420,8 @@ def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
     if isinstance(operand, Symbol):
         operand = Immediate(str(WARP_SIZE[operand.name]))
     floating = isinstance(operand.value, float)
+    if slot.type in PACKED_BITS:
+        return f"a .{slot.type} operand cannot be a literal: move it into a register first"
     if slot.type in ("f32", "f64"):
         if not floating:
             return f"expected a floating-point literal such as 0f3F800000 for .{slot.type}"

@@ -22,7 +22,7 @@ from ...dialect.warp.attention import AttentionOp, D, E, M, N
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
-from ..diagnostics import remark
+from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (
     ROUNDED,
@@ -404,6 +404,7 @@ class FuseAttention(RewritePattern):
             return
         try:
             AttentionMatch(op).replace()
+            chose(op, FuseAttentionPass.name, "two products and the softmax between them are one kernel")
             rewriter.has_done_action = True
         except NotFusedError as declined:
             if reason := str(declined):

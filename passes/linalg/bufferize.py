@@ -29,23 +29,24 @@ def bufferize(module: ModuleOp) -> None:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
             from .tensor_function import TensorFunction  # 6 ms, with xDSL's dialect of tensors
 
-            _simplify(function)
+            if len(function.body.blocks) == 1:
+                _simplify(function)
             TensorFunction(function).rewrite()
 
 
 def _simplify(function: func.FuncOp) -> None:
     """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import moved_operands, several_results, unit_dimensions
+    from . import diamonds, moved_operands, several_results, unit_dimensions
 
     apply_patterns((several_results.OneResultEach(),), function)
     several_results.drop_unused(function.body.block)
-    for pattern in (*unit_dimensions.PATTERNS, *moved_operands.PATTERNS):
+    for pattern in (*unit_dimensions.PATTERNS, *moved_operands.PATTERNS, diamonds.FuseDiamond()):
         apply_patterns((pattern,), function)
     several_results.drop_unused(function.body.block)
 
 
 def _types(function: func.FuncOp) -> Iterator[Attribute]:
-    yield from (a.type for a in function.body.block.args)
+    yield from (a.type for block in function.body.blocks for a in block.args)
     yield from (r.type for op in function.body.walk() for r in op.results)
 
 

@@ -28,7 +28,7 @@ from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
-from ..diagnostics import remark
+from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
 from .element_expressions import decline
 from .elementwise import Elementwise, read_elementwise
@@ -66,6 +66,7 @@ class FoldFill(RewritePattern):
         elif value is None:
             _decline(op, filled, None, "what it fills with is no constant")
         elif _overwrites(product, filled):
+            chose(op, FoldFillPass.name, "the product starts from it")
             rewriter.replace(product, product.like(start=value), [])
             rewriter.erase(op)
 
@@ -101,7 +102,7 @@ def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason:
     while following is not None and not (isinstance(following, MatmulOp) and _overwrites(following, memory)):
         following = following.next_op
     if following is not None:
-        why = reason or f"{between.name if between else 'nothing'} stands between them"
+        why = reason or f"{name_of(between) if between else 'nothing'} stands between them"
         remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {why}")
 
 
@@ -328,6 +329,7 @@ class FuseEpilogue(RewritePattern):
         if match is not None:
             temporary = match.temporary
             match.fuse()
+            chose(op, FuseEpiloguePass.name, f"{op.name} is part of the product whose result it reads")
             if temporary != match.elementwise.output:
                 drop_unused(temporary)
             rewriter.has_done_action = True
@@ -406,7 +408,7 @@ class Replacement:
             if op not in self.dead:
                 found = touched(op)
                 if found is None:
-                    return f"{op.name} stands between its operations, and may touch any memory"
+                    return f"{name_of(op)} stands between its operations, and may touch any memory"
                 if found[1] & self.read:
                     return f"{op.name} between its operations writes what it reads"
                 if root(self.result) in found[0] | found[1]:

@@ -24,7 +24,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
-from ..diagnostics import remark
+from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (
     ROUNDED,
@@ -139,6 +139,7 @@ class FuseRows(RewritePattern):
             try:
                 match = RowsMatch(op, kept)
                 match.replace()
+                chose(op, FuseRowsPass.name, f"{len(match.replaced.used)} operations on the same rows are one kernel")
                 _tell_products(op, match.element)
                 rewriter.has_done_action = True
                 return

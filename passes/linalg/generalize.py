@@ -2,8 +2,9 @@
 
 Calls of functions of the module are replaced by what these do; `linalg.broadcast`, `linalg.reduce` and `memref.copy`
 become `linalg.generic` and `linalg.copy`, `linalg.softmax` four of the former; a constant tensor of one value becomes
-a number or `linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `bufferization.alloc_tensor` a `tensor.empty`
-or a copy, `linalg.pack` and `linalg.unpack` a `linalg.transpose` of another shape.
+a number or `linalg.fill`, `tensor.pad` that and a `tensor.insert_slice`, `tensor.concat` several of these,
+`bufferization.alloc_tensor` a `tensor.empty` or a copy, `linalg.pack` and `linalg.unpack` a `linalg.transpose` of
+another shape.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ..diagnostics import fail
 from ..patterns import apply_patterns
 from .constants import contents, is_splat, spread_number
 
-TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "linalg.pack", "linalg.unpack")
+TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
 """What `tensors.py` replaces."""
 
 GENERALIZED = (

@@ -47,7 +47,7 @@ from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
-from ..diagnostics import fail, remark
+from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from . import contraction
 from .contraction import along_loops, length
@@ -200,6 +200,8 @@ class RaiseProduct(RewritePattern):
                 Rewriter.erase_op(made)
             unroll(op)
         else:
+            kinds = " x ".join(raised.multiplied)
+            chose(op, RaiseMatmulPass.name, f"{op.name} is a product of {kinds} on tensor cores")
             _replace(op, raised)
         rewriter.has_done_action = True
 

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     TensorType,
+    UnregisteredOp,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
@@ -122,6 +123,8 @@ class TensorFunction:
             self._insert(op)
         elif isinstance(op, LinalgStructuredOperation):
             self._structured(op)
+        elif isinstance(op, UnregisteredOp):
+            self._unknown(op)
         elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
             fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
 
@@ -135,6 +138,24 @@ class TensorFunction:
             builder.insert(CopyOp([memory], [found], [])).location = op.location
         self.buffers[op.result] = memory
         self.done.append(op)
+
+    def _unknown(self, op: UnregisteredOp) -> None:
+        """An operation of an unknown dialect stays on tensors: of memory as it is there, and its results become
+        memory."""
+        from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
+
+        before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
+        for number, value in enumerate(op.operands):
+            if value in self.buffers:
+                op.operands[number] = before.insert(ToTensorOp(self.buffers[value], restrict=True)).tensor
+            elif isinstance(value.owner, tensor.EmptyOp):
+                op.operands[number] = before.insert(value.owner.clone()).tensor
+        for result in op.results:
+            if _is_tensor(result.type):
+                made = ToBufferOp.create(operands=[result], result_types=[_memory(result.type)])
+                self.buffers[result] = behind.insert(made).results[0]
+                if (argument := self.returned.get(result)) is not None:
+                    behind.insert(CopyOp([made.results[0]], [argument], [])).location = op.location
 
     def _size(self, op: tensor.DimOp) -> None:
         source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
@@ -198,10 +219,10 @@ class TensorFunction:
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
         source, held = self._read(op, op.source), self.buffers.get(op.dest)
-        if held is None:
+        if held is None and not isinstance(op.dest.owner, tensor.EmptyOp):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
-        if held != target:
+        if held is not None and held != target:
             builder.insert(CopyOp([held], [target], [])).location = op.location
         part = builder.insert(_part(op, target, memory_of(source).get_shape()))
         builder.insert(CopyOp([source], [part.result], [])).location = op.location

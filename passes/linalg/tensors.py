@@ -23,6 +23,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.packs import PackOp, UnPackOp
+from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 
 
@@ -194,4 +195,25 @@ class Unpack(RewritePattern):
         rewriter.replace(op, [], [whole])
 
 
-PATTERNS: tuple[RewritePattern, ...] = (FillAllocated(), FillPadded(), Pack(), Unpack())
+class Concatenate(RewritePattern):
+    """Replaces tensors behind one another by a tensor that each is put into.
+
+    Raises a located diagnostic for sizes along their dimension that are not known.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
+        kind, along, start = op.result.type, op.dim.value.data, 0
+        shapes = [shape_of(value) for value in op.inputs]
+        if min(kind.get_shape(), default=0) < 0 or any(min(shape, default=0) < 0 for shape in shapes):
+            fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
+        value = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        for source, shape in zip(op.inputs, shapes, strict=True):
+            offsets = [start if d == along else 0 for d in range(len(shape))]
+            put = tensor.InsertSliceOp.from_static_parameters(source, value, offsets, shape)
+            put.location = op.location
+            value, start = rewriter.insert(put).result, start + shape[along]
+        rewriter.replace(op, [], [value])
+
+
+PATTERNS: tuple[RewritePattern, ...] = (FillAllocated(), FillPadded(), Pack(), Unpack(), Concatenate())

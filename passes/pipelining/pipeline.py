@@ -25,8 +25,7 @@ from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from ..patterns import PatternPass
 from ..tile.tiling import schedule_around
-from .copy_loop import CopyLoop, DeclinedError, Step, copied_once, copies_of, decline, read
-from .ring import Ring, with_stages
+from .ring import CopyLoop, DeclinedError, Ring, Step, copied_once, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
 #

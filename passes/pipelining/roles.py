@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -23,8 +24,7 @@ from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder, constant_value
-from .copy_loop import decline, is_load
-from .ring import Ring
+from .ring import Ring, decline, is_load
 from .tensor_copies import Placed, StagedLoads, TensorCopy
 
 # What the producer makes of a loop over K: it waits until stages have been read, and starts copies to them.
@@ -47,7 +47,7 @@ class Producer:
         """All copies; the stage and the parity that follow on the last."""
         if self.tiles is None:
             if self.once is not None:
-                self.once.start(index, {}, self._is_inside, 0, 1)
+                self.once.start(index, lambda value: value, 0, 1)
             return self._tile(index, [0, 1], {})
         initial = index.values([0, 1] * (1 if self.once is None else 2))
         body = Block(arg_types=[IndexType()] * (1 + len(initial)))
@@ -55,7 +55,7 @@ class Producer:
         inside = index.at(Builder(InsertPoint.at_end(body)))
         known: dict[SSAValue, SSAValue] = {self.tiles.body.block.args[0]: tile}
         if self.once is not None:
-            self.once.start(inside, known, self._is_inside, *state[2:])
+            self.once.start(inside, partial(inside.again, known=known, inside=self._is_inside), *state[2:])
         after = self._tile(inside, list(state[:2]), known)
         after += [] if self.once is None else self.once.ring.next(inside, *state[2:])
         inside.insert(scf.YieldOp(*inside.values(after)))
@@ -74,7 +74,7 @@ class Producer:
         inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), known | {self.loop.body.block.args[0]: k}
         self.ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
-            copy.start(inside, in_loop, self._is_inside, stage, self.ring)
+            copy.start(inside, partial(inside.again, known=in_loop, inside=self._is_inside), stage, self.ring)
         inside.insert(scf.YieldOp(*inside.values(self.ring.next(inside, stage, parity))))
         first, end, step = (index.again(each, in_loop, self._is_inside) for each in self.loop.operands[:3])
         after = list[Index](index.insert(scf.ForOp(first, end, step, index.values(state), body)).results)
@@ -362,18 +362,11 @@ class Once(NamedTuple):
     def tiles(self) -> list[SSAValue]:
         return [copy.copy.destination for copy in self.copies]
 
-    def start(
-        self,
-        index: IndexBuilder,
-        known: dict[SSAValue, SSAValue],
-        inside: Callable[[Operation], bool],
-        stage: Index,
-        parity: Index,
-    ) -> None:
+    def start(self, index: IndexBuilder, again: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
         """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
         self.ring.step(index, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
-            copy.start(index, known, inside, stage, self.ring)
+            copy.start(index, again, stage, self.ring)
 
 
 # Consumers with tiles of their own: each multiplies every second tile of a CTA, while the other stores its last one.

@@ -52,8 +52,7 @@ from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
 from ..patterns import PatternPass
 from ..tile.tiling import LaunchedKernel, LaunchPattern
-from .copy_loop import DeclinedError, copies_of, decline, is_load
-from .ring import CtaCluster, Ring, Share, with_stages
+from .ring import CtaCluster, DeclinedError, Ring, Share, copies_of, decline, is_load, with_stages
 from .roles import ConsumerLoop, Once, OwnTiles, Producer
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 

@@ -48,8 +48,7 @@ from ..linalg import operand
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
-from .copy_loop import decline
-from .ring import Ring, Share
+from .ring import Ring, Share, decline
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
@@ -153,13 +152,12 @@ class TensorCopy(NamedTuple):
     def start(
         self,
         index: IndexBuilder,
-        known: dict[SSAValue, SSAValue],
-        inside: Callable[[Operation], bool],
+        again: Callable[[SSAValue], SSAValue],
         stage: Index,
         ring: Ring,
     ) -> None:
-        """Starts the copy of the tile to a stage of a ring, from a place that is computed again here."""
-        row, column = (index.again(i, known, inside) for i in self.copy.indices)
+        """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
+        row, column = map(again, self.copy.indices)
         tile, panels = self.copy.destination, self.panels
         down: Index = 0
         left: Index = 0
@@ -171,7 +169,7 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where = self.tensor.coordinates(index.add(row, down), place, lambda v: index.again(v, known, inside))
+            where = self.tensor.coordinates(index.add(row, down), place, again)
             to = index.values([stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(

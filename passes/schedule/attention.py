@@ -15,7 +15,7 @@ from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .override import asked_of
+from .validity import asked_of
 from .warpgroup import ROLES, why_not
 
 HALF = 2

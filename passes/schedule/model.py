@@ -146,6 +146,15 @@ def row_bytes(operand: MatrixOperand) -> int:
     return -(-operand.shape[1] * operand.memory_bits // 8)
 
 
+def not_packed(operand: MatrixOperand) -> str:
+    """Why an operand cannot be packed; empty if it can."""
+    if not operand.is_compact:
+        return f"packing takes a single matrix of static size without gaps, got {operand.type}"
+    if (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
+        return f"rows of {operand.name} have {length} bytes, packing takes rows of at least {SHORTEST_PACKED_ROW}"
+    return ""
+
+
 def roles(pack: str) -> str:
     """The operands that a schedule packs: "", "a", "b" or "ab"."""
     return "" if pack == "none" else pack
@@ -170,9 +179,7 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
         "b": _copy_cycles(product.b, down * product.matrices) / sms,
     }
     useful = [
-        role
-        for role, operand in (("a", product.a), ("b", product.b))
-        if rows_cost[role] and operand.is_compact and row_bytes(operand) >= SHORTEST_PACKED_ROW
+        role for role, operand in (("a", product.a), ("b", product.b)) if rows_cost[role] and not not_packed(operand)
     ]
     for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
         packed = roles(pack)

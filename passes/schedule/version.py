@@ -45,7 +45,7 @@ from ..linalg.product import Product, read
 from .candidates import default_schedule, products
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
 from .needs import warpgroup_rows
-from .override import key_of
+from .validity import key_of
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import LEAST_PACKED
 

@@ -15,13 +15,13 @@ from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
-from ..diagnostics import fail, remark
+from ..diagnostics import chose, fail, remark
 from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .candidates import default_schedule, products
-from .override import Tuned, asked_of, followed, key_of, one_group, override
+from .validity import Tuned, asked_of, followed, key_of, one_group, override
 from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
@@ -80,7 +80,8 @@ class SchedulePass(ScheduleOptions):
         raise_products(op)
         for matmul in list(products(op)):
             if ScheduleAttr.name not in matmul.attributes:
-                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(self._choose(matmul, tuned))
+                matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
+                chose(matmul, self.name, str(schedule))
         for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
             attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 

@@ -18,7 +18,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
-from .model import SHORTEST_PACKED_ROW, roles, row_bytes
+from .model import not_packed, roles
 from .warpgroup_model import LINE, GroupTile, cost, k_of, panel_of_b, tile_count, tiles_of
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
@@ -225,8 +225,8 @@ def prepared(product: Product, role: str) -> dict[str, str]:
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
     """Whether tensor copies can move an operand that is packed before."""
-    whole = operand.element.memory_bits >= BYTE and row_bytes(operand) >= SHORTEST_PACKED_ROW
-    return whole and operand.is_compact and product.metadata is None and not product.dynamic
+    whole = operand.element.memory_bits >= BYTE and not not_packed(operand)
+    return whole and product.metadata is None and not product.dynamic
 
 
 def _packed(product: Product) -> str:

@@ -22,6 +22,7 @@ from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumS
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
 from ..patterns import PatternPass
+from .tiling import kernel_of
 
 # What sums over warps and over CTAs have in common.
 
@@ -43,9 +44,7 @@ def warps_around(op: Operation) -> int:
     """The warps that execute an operation: those of the kernel that it is in, or of a region for some of them."""
     if (some := some_warps(op)) is not None:
         return some
-    kernel = op.parent_op()
-    while kernel is not None and not isinstance(kernel, gpu.FuncOp):
-        kernel = kernel.parent_op()
+    kernel = kernel_of(op)
     size = kernel.known_block_size if kernel is not None else None
     if size is None:
         fail(op, f"{op.name} is expanded in kernels with gpu.known_block_size")

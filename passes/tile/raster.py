@@ -63,12 +63,9 @@ class KTurns(NamedTuple):
         if 0 in (self.span, *self.sizes):
             return {"k": index.add(turn, self.span)} | {axis(loop): 0 for loop in range(len(self.sizes))}
         last = index.sub(reduce(index.mul, self.sizes, 1), 1)
-        rest = number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
-        found: dict[str, Index] = {"k": index.sub(turn, index.mul(number, self.span))}
-        for loop in range(len(self.sizes) - 1, 0, -1):
-            found[axis(loop)] = index.rem(rest, self.sizes[loop])
-            rest = index.div(rest, self.sizes[loop])
-        return found | {axis(0): rest}
+        number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
+        k = index.sub(turn, index.mul(number, self.span))
+        return {"k": k} | {axis(loop): at for loop, at in enumerate(batch_index(index, self.sizes, number))}
 
 
 def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:

@@ -177,11 +177,17 @@ def schedule_of(op: Operation) -> Schedule:
     return attribute.data
 
 
+def kernel_of(op: Operation) -> gpu.FuncOp | None:
+    """The kernel that an operation is in."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, gpu.FuncOp):
+        around = around.parent_op()
+    return around
+
+
 def schedule_around(op: Operation) -> Schedule | None:
     """The schedule of the kernel that an operation is in; None of a kernel that has none."""
-    kernel = op.parent_op()
-    while kernel is not None and not isinstance(kernel, gpu.FuncOp):
-        kernel = kernel.parent_op()
+    kernel = kernel_of(op)
     attribute = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
     return attribute.data if isinstance(attribute, ScheduleAttr) else None
 

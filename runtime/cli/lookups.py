@@ -85,6 +85,7 @@ examples:
   warploom layout ldmatrix.m8n8.x4.trans D
   warploom layout mma.m16n8k16.f32 C --to mma.m16n8k16.f16 A
   warploom layout wgmma.mma_async.m64n64k16.f16 B --swizzle 128
+  warploom layout tcgen05.mma.cta_group::1.kind::f16.m64.f16 D
 """
 
 
@@ -137,6 +138,10 @@ def _picture(args: argparse.Namespace) -> Picture:
         from ..lookup.pictures import find_shared, shared_picture
 
         return shared_picture(find_shared(args.instruction, args.operand, args.swizzle, args.mn_major))
+    if args.instruction.startswith("tcgen05"):
+        from ..lookup.tensor_memory import tensor_picture
+
+        return tensor_picture(args.instruction, args.operand)
     from ..lookup.fragments import find
     from ..lookup.pictures import picture
 
@@ -156,16 +161,19 @@ def _show_ways(args: argparse.Namespace) -> int:
 # `warploom explain`: the fields of a matrix descriptor or of a tensor map.
 
 EXPLAIN_TEXT = """\
-Print the fields of a matrix descriptor of wgmma, or of a tensor map, and their meanings.
+Print the fields of a matrix descriptor of wgmma or tcgen05, of an instruction descriptor of tcgen05, or of a tensor
+map, and their meanings.
 
 VALUE is a descriptor of 64 bits, such as 0x4000004000010000; a tensor map as 256 hexadecimal digits, in the order of
-its bytes in memory, or as 32 words of 32 bits in quotes; or a file of 8 or 128 bytes.
+its bytes in memory, or as 32 words of 32 bits in quotes; the opcode of a tcgen05.mma and its instruction descriptor,
+in quotes; or a file of 8 or 128 bytes.
 """
 
 EXPLAIN_EXAMPLES = """\
 examples:
   warploom explain 0x4000004000010000
   warploom explain map.bin
+  warploom explain "tcgen05.mma.cta_group::1.kind::f16 0x08100010"
 """
 
 

@@ -1,31 +1,40 @@
-"""What the bits of a matrix descriptor and of a tensor map say, field by field."""
+"""What the bits of matrix and instruction descriptors, and of a tensor map, say, field by field."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from ...dialect.isa.row import Bindings
 from ...dialect.isa.tensor_map import SIZE, PixelBox, TensorMapError, TensorMapFields
 from ...dialect.isa.wgmma import UNIT, DescriptorError, MatrixDescriptor
 from ..base.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from ...dialect.isa.tensor_product import TensorProduct
+
 _HEX = re.compile(r"(0x)?[0-9a-fA-F_]+")
 _DESCRIPTOR_BYTES = 8
+_PRODUCT = "tcgen05.mma"
 
 
 def explain(value: int | bytes | str) -> str:
-    """The fields of a matrix descriptor of `wgmma` (a number, or 8 bytes) or of a tensor map (128 bytes), one a line.
+    """The fields of a matrix descriptor of `wgmma` or `tcgen05` (a number, or 8 bytes), of an instruction descriptor,
+    or of a tensor map (128 bytes), one a line.
 
-    A string is a number as in `0x4000004000010000`; 256 hexadecimal digits, byte by byte as in memory; 32 words of 32
-    bits with spaces between; or the name of a file of 8 or 128 bytes.
+    A string is a number as in `0x4000004000010000`; the opcode of a `tcgen05.mma` and its instruction descriptor; 256
+    hexadecimal digits, byte by byte as in memory; 32 words of 32 bits with spaces between; or the name of a file of 8
+    or 128 bytes.
 
     Raises:
         ArgumentError: for anything else, and for reserved bits that are set.
     """
     if not isinstance(cast("object", value), int | bytes | str):
         raise ArgumentError(f"expected a number, bytes or a string, got {type(value).__name__}")
+    if isinstance(value, str) and value.startswith(_PRODUCT):
+        return "\n".join(_instruction(value))
     if isinstance(value, str):
         value = _read(value)
     try:
@@ -37,7 +46,7 @@ def explain(value: int | bytes | str) -> str:
         word = value if isinstance(value, int) else int.from_bytes(value, "little")
         if not 0 <= word < 1 << 64:
             raise ArgumentError(f"expected a matrix descriptor of 64 bits, got {word:#x}")
-        return "\n".join(_descriptor(word))
+        return "\n".join(_shared_descriptor(word) if word >> 46 & 7 else _descriptor(word))
     except (DescriptorError, TensorMapError) as error:
         raise ArgumentError(str(error)) from None
 
@@ -112,6 +121,64 @@ def _meaning(how: MatrixDescriptor) -> Iterator[str]:
             f"inside the pattern of the swizzle: the matrix begins in row {how.row_of_pattern} of it; expected an "
             f"address that is a multiple of {8 * how.span}, or a base offset that says where the pattern begins"
         )
+
+
+# Descriptors of products in tensor memory
+
+
+def _shared_descriptor(word: int) -> Iterator[str]:
+    """A matrix in shared memory, for `tcgen05`. Its constant tells it from one of `wgmma`."""
+    from ...dialect.isa.tensor_product import SharedDescriptor
+
+    how = SharedDescriptor.decode(word)
+    moved = f", which moves {how.atom} bytes together" if how.atom != UNIT else ""
+    yield f"shared-memory descriptor of tcgen05 {word:#018x}"
+    for bits, name, what in (
+        ("13:0", "start address", f"{how.address:#x}"),
+        ("29:16", "leading offset", f"{how.leading} bytes"),
+        ("45:32", "stride offset", f"{how.stride} bytes"),
+        ("48:46", "constant", "0b001"),
+        ("51:49", "base offset", f"{how.base_offset}"),
+        ("63:61", "swizzle", f"{how.swizzle} bytes{moved}" if how.swizzle else "none"),
+    ):
+        yield f"  {bits:>5}  {name:<14} {what}"
+    yield from (f"  {line}" for line in _meaning(how))
+
+
+def _instruction(text: str) -> Iterator[str]:
+    """The opcode of a product, and its instruction descriptor."""
+    from ...dialect.isa.tensor_product import InstructionDescriptorError, TensorProduct, opcode_of
+    from ...dialect.ptx.instructions import find
+
+    opcode, _, number = text.partition(" ")
+    rows = find(opcode)
+    if not rows or not _HEX.fullmatch(number.strip()):
+        raise ArgumentError(f"expected the opcode of a tcgen05.mma and a number, got {text[:80]!r}")
+    bindings: Bindings = rows[0][1]
+    word = int(number, 10 if number.strip().isdecimal() else 16)
+    try:
+        found = TensorProduct.decode(opcode_of(bindings), word)
+    except InstructionDescriptorError as error:
+        raise ArgumentError(str(error)) from None
+    yield f"instruction descriptor {word:#010x} of {found.opcode}"
+    fields = [("shape", str(found.shape))]
+    fields += [(name, _operand(kind.name, found, i)) for i, (name, kind) in enumerate((("A", found.a), ("B", found.b)))]
+    fields.append(("D", found.d.name))
+    if found.scale is not None:
+        first, second = found.scale_ids
+        what = f"{found.scale.vector} a row of {found.scale.type.name}"
+        fields.append(("scales", f"{what}, from byte {first} of the words of A and {second} of B"))
+    if found.granularity is not None:
+        fields.append(("sparse", f"{found.granularity}, selector {found.selector}"))
+    if found.satfinite:
+        fields.append(("saturate", "yes"))
+    yield from (f"  {name:<9} {what}" for name, what in (*fields, ("lanes", f"D lies as [{found.result}]")))
+
+
+def _operand(name: str, found: TensorProduct, number: int) -> str:
+    """The type of A or B, its sign, and how it lies."""
+    sign = ", negated" if found.negated[number] else ""
+    return f"{name}{sign}, {'MN' if found.along_mn[number] else 'K'}-major"
 
 
 # Tensor maps

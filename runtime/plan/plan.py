@@ -22,7 +22,7 @@ from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
 from ...dialect.warp.views import dynamic_parts, strides_of
-from ...passes.diagnostics import place_of
+from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
 from ...passes.linalg.overlap import overlap
 from ..arguments.elements import ELEMENT_NAMES, map_element, memory_bytes
@@ -156,8 +156,8 @@ class _Reading:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
                     f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
-                    f"scf.if that carry no values, gpu.launch_func and an empty func.return, got {op.name}; has the "
-                    f"module been lowered?"
+                    f"scf.if that carry no values, gpu.launch_func and an empty func.return, got "
+                    f"{name_of(op)}; has the module been lowered?"
                 )
 
     def _buffer(self, wanted: ScratchBuffer) -> int:

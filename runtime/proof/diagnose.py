@@ -8,6 +8,7 @@ the inputs to zero.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ import numpy as np
 from ..numerics.array import Array
 from .field import Numbers
 
-ROUNDS = 24
-"""How often inputs are halved at most."""
+ROUNDS, SECONDS = 24, 20.0
+"""How often inputs are halved at most, and for how long a single product is looked for."""
 
 
 class Changed(NamedTuple):
@@ -50,8 +51,10 @@ class Search:
         """What is wrong, in words; "" if no single product says it."""
         from .field import PRIMES
 
-        self.modulus = PRIMES[0]
+        self.modulus, end = PRIMES[0], time.monotonic() + SECONDS
         for _ in range(ROUNDS):
+            if time.monotonic() > end:
+                break
             difference = self._difference(self.ones)
             if not difference:
                 return ""

@@ -60,7 +60,17 @@ def _joined(residues: Array, *of: Numbers) -> Numbers:
     return Numbers(residues, np.broadcast_to(exact, residues.shape[1:]))
 
 
+def aligned(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
+    """Both with as many axes: a lone number stands beside any."""
+    if a.residues.ndim == b.residues.ndim:
+        return a, b
+    axes = max(a.residues.ndim, b.residues.ndim)
+    padded = (n.residues.reshape(4, *[1] * (axes - n.residues.ndim), *n.residues.shape[1:]) for n in (a, b))
+    return Numbers(next(padded), a.exact), Numbers(next(padded), b.exact)
+
+
 def add(a: Numbers, b: Numbers) -> Numbers:
+    a, b = aligned(a, b)
     total = a.residues + b.residues
     return _joined(total % moduli(total), a, b)
 
@@ -75,6 +85,7 @@ def subtract(a: Numbers, b: Numbers) -> Numbers:
 
 
 def multiply(a: Numbers, b: Numbers) -> Numbers:
+    a, b = aligned(a, b)
     product = a.residues * b.residues
     return _joined(product % moduli(product), a, b)
 

@@ -120,8 +120,8 @@ class MirroredProducts(OperationGroups):
 class Issued(OperationGroups):
     """Stands for the products in flight of a plane: keeps what is to be executed."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
         self.executes: list[Callable[[Array], None]] = []
 
     def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
@@ -153,7 +153,7 @@ class Mirror:
     def _state(self, memory: MemorySpaces, banks: dict[int, Array]) -> State:
         state = State(self.real.geometry, {}, memory, self.real.addresses)
         state.banks, state.flow = banks, self.real.flow
-        state.warpgroups, state.bulk_groups = Issued(), OperationGroups(state.threads)
+        state.warpgroups, state.bulk_groups = Issued(self.real.warpgroups.count), OperationGroups(state.threads)
         state.prints = Prints()
         return state
 

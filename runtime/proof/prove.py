@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..arguments.launch_values import values
@@ -135,7 +136,7 @@ def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> 
         if name not in [p.name for p in signature.parameters]:
             raise ArgumentError(f"@{signature.name} has no argument {name}")
     texts = [f"{name}=random:{'x'.join(map(str, a.shape))}" for name, a in arrays.items() if a.ndim]
-    found = drawn(signature, texts, seed)
+    found = [a if a.ndim or a.dtype.kind in "iu" else np.array(abs(a), a.dtype) for a in drawn(signature, texts, seed)]
     return [arrays.get(p.name, array) for p, array in zip(signature.parameters, found, strict=True)]
 
 

@@ -19,6 +19,7 @@ from ..interp.watch.checks import CheckError
 from ..numerics.array import Array
 from . import field as fields
 from .diagnose import Changed, Search
+from .functions import Functions
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
 from .rules import elements
@@ -72,6 +73,7 @@ class Trial:
 
     def __init__(self, arrays: Sequence[Array], seed: int, changed: Changed | None = None) -> None:
         self.checks: Sequence[str] = ()
+        self.functions = Functions()
         self.compared: set[int] = set()
         self.arrays = [_copied(array) for array in arrays]
         self.table = Table()
@@ -94,7 +96,7 @@ class Trial:
     def of_kernel(self, run: Run, target: str) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
-        shadow = Shadow(self.table, memory, target)
+        shadow = Shadow(self.table, memory, target, self.functions)
         mine = [_copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:
@@ -126,7 +128,7 @@ class Trial:
             made = fields.embedded(array.astype(np.float64))
             given.append(array if integer else index if index is not None
                          else self.table.add(made, "bits", array.astype(np.float64)))  # fmt: skip
-        found = FieldEvaluation(self.table).run(function, given, [array.dtype for array in self.arrays])
+        found = FieldEvaluation(self.table, self.functions).run(function, given, [array.dtype for array in self.arrays])
         return [self.table.numbers(index).key for index in found]
 
 
@@ -195,13 +197,14 @@ class Question:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
         if trial.fault is not None:
             return Proof(UNDECIDED, str(trial.fault), (), lines)
-        return Proof(PROVEN, self._theorem(lines), (), lines)
+        return Proof(PROVEN, self._theorem(lines, trial.functions), (), lines)
 
     def _compare(self, changed: Changed | None) -> tuple[Trial, list[Array], list[Array]]:
         """What both sides leave in the arrays."""
         trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
         trial.checks = ("races",) if changed is None else ()
-        return trial, self.left(trial), self.right(trial)
+        wanted = self.right(trial)
+        return trial, self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
         """What is wrong with an output."""
@@ -215,12 +218,14 @@ class Question:
 
         return Search(self.names, inputs, evaluate).reason()
 
-    def _theorem(self, lines: Sequence[int]) -> str:
+    def _theorem(self, lines: Sequence[int], functions: Functions) -> str:
         """What holds."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
         given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
         outcome = "; comparisons of data had the outcomes of this run" if lines else "; no comparison depends on data"
+        if functions.uses:
+            outcome += f"; functions computed otherwise were the same within {functions.deviation:.1e} in this run"
         integers = f"; {', '.join(f'%{n}' for n in given)} as given" if given else ""
         return (
             f"for {sizes}, and all values of the floating-point elements, the {count} outputs are equal as real "

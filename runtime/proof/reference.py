@@ -29,6 +29,7 @@ from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, d
 from ..reference.product import ACCUMULATORS, Reference
 from . import field
 from .field import FUNCTIONS, Numbers
+from .functions import Functions
 from .values import Table
 
 CHUNK = 1 << 19
@@ -36,10 +37,13 @@ CHUNK = 1 << 19
 
 
 class Elements(NamedTuple):
-    """Elements of a body: their numbers, and what they are in the run."""
+    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each is
+    computed from, 0 for constants; `function` says whether a function of `math` is on the way."""
 
     numbers: Numbers
     shown: Array
+    root: Array | None = None
+    function: bool = False
 
 
 def constants(values: Array) -> Elements:
@@ -48,8 +52,9 @@ def constants(values: Array) -> Elements:
 
 
 def _pick(condition: Array, yes: Elements, no: Elements) -> Elements:
-    residues = np.where(condition, yes.numbers.residues, no.numbers.residues)
-    exact = np.where(condition, yes.numbers.exact, no.numbers.exact)
+    one, other = field.aligned(yes.numbers, no.numbers)
+    residues = np.where(condition, one.residues, other.residues)
+    exact = np.where(condition, one.exact, other.exact)
     return Elements(Numbers(residues, exact), np.where(condition, yes.shown, no.shown))
 
 
@@ -85,6 +90,7 @@ COMPUTED: Mapping[str, Callable[..., Elements]] = {
     **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
     "arith.select": lambda c, a, b: _pick(c.shown != 0, a, b),
 }
+CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
 SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.index_cast")
 UNSIGNED = ("arith.extui", "arith.uitofp")
 
@@ -92,9 +98,10 @@ UNSIGNED = ("arith.extui", "arith.uitofp")
 class FieldEvaluation(Evaluation):
     """Evaluates a function on arrays of indices of values in a table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, functions: Functions) -> None:
         super().__init__(ACCUMULATORS["f32"])
         self.table = table
+        self.functions = functions
 
     def run(self, function: func.FuncOp, arguments: Sequence[Array], dtypes: Sequence[DType]) -> list[Array]:
         """The arguments as the function leaves them: indices of values; scalars that are integers are numbers.
@@ -147,7 +154,8 @@ class FieldEvaluation(Evaluation):
 
     def _read(self, index: Array) -> Elements:
         found = index.astype(np.int64)
-        return Elements(self.table.numbers(found), self.table.shown(found))
+        numbers = self.table.numbers(found)
+        return Elements(numbers, self.table.shown(found), numbers.key)
 
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
         held = self.scope[op.outputs[at]]
@@ -221,10 +229,28 @@ class FieldEvaluation(Evaluation):
             if wanted in known:
                 break
             if op.results and op.results[0] not in known:
-                known[op.results[0]] = self._operation(op, known)
+                made = self._operation(op, known)
+                if op.name not in CHOICES:
+                    made = _settled(made, [known[v] for v in op.operands if v in known])
+                known[op.results[0]] = self._rooted(op, made, known)
         if wanted not in known:
             known[wanted] = self._scalar(wanted)
         return known[wanted]
+
+    def _rooted(self, op: Operation, made: Elements, known: Mapping[SSAValue, Elements]) -> Elements:
+        """A result with the number that it is computed from; a function of one is learnt."""
+        operands = [known[v] for v in op.operands if v in known]
+        roots = [o.root for o in operands if o.root is not None]
+        if not roots or op.name in SAME:
+            return made
+        shape = np.broadcast_shapes(*(root.shape for root in roots), made.shown.shape)
+        first = np.broadcast_to(roots[0], shape)
+        if not all(np.array_equal(first, np.broadcast_to(root, shape)) for root in roots[1:]):
+            return Elements(made.numbers, made.shown, np.broadcast_to(made.numbers.key, shape))
+        function = op.name.startswith("math.") or any(o.function for o in operands)
+        if function:
+            self.functions.learn(first, made.numbers, made.shown, odd=op.name in ("math.tanh", "math.erf"))
+        return Elements(made.numbers, made.shown, first, function)
 
     def _operation(self, op: Operation, known: Mapping[SSAValue, Elements]) -> Elements:
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
@@ -290,6 +316,19 @@ class FieldEvaluation(Evaluation):
         return self._kept(made, made.shown.shape)
 
 
+def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
+    """A result; what infinities give, and infinities, are numbers of the program."""
+    finite = np.isfinite(made.shown)
+    for operand in operands:
+        finite = finite & np.isfinite(operand.shown)
+    if finite.all():
+        return made
+    shape = np.broadcast_shapes(finite.shape, made.shown.shape)
+    shown = np.broadcast_to(made.shown, shape)
+    chosen = _pick(np.broadcast_to(finite, shape), made, constants(shown))
+    return Elements(chosen.numbers, shown, made.root, made.function)
+
+
 def _constant(op: arith.ConstantOp) -> Array:
     value = np.array(float(op.value.value.data)) if isinstance(op.value, FloatAttr | IntegerAttr) else np.array(0.0)
     kind = str(op.result.type)
@@ -309,5 +348,7 @@ def _part(held: Elements | Array, loop: int | None, some: slice) -> Elements | A
 
 def _whole(made: Elements, sizes: Sequence[int]) -> Elements:
     """Elements with every loop's extent."""
-    residues = np.broadcast_to(made.numbers.residues, (4, *sizes))
+    residues = made.numbers.residues
+    residues = residues.reshape(4, *[1] * (len(sizes) + 1 - residues.ndim), *residues.shape[1:])
+    residues = np.broadcast_to(residues, (4, *sizes))
     return Elements(Numbers(residues, np.broadcast_to(made.numbers.exact, sizes)), np.broadcast_to(made.shown, sizes))

@@ -184,6 +184,8 @@ class _Arithmetic:
         """The values of one element of the result: 0 where it is of the program, or no number."""
         index = np.zeros(shown.shape, np.int64)
         data = np.logical_or.reduce([i > 0 for i, _ in operands]) & np.isfinite(shown)
+        if self.means not in CHOOSING:  # What infinities give is what it is.
+            data &= np.logical_and.reduce([np.isfinite(c) for _, c in operands])
         if not data.any():
             return index
         given = [(i[data], c[data]) for i, c in operands]
@@ -218,11 +220,12 @@ class _Arithmetic:
         return (shown == 0) | (shown == 1) if bound.get("SAT") else shown == 0
 
     def _chosen(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
-        """The operand that the result is."""
+        """The operand that the result is; a number of the program that is chosen depends on the others all the same."""
         index = np.zeros(shown.shape, np.int64)
         for i, c in operands:
             index = np.where(c == shown, i, index)
-        return index
+        bound = self.shadow.table.add(field.embedded(shown), self.scalar, shown, self._root(operands))
+        return np.where(index > 0, index, bound)
 
     def _signed(self, operands: list[tuple[Array, Array]], numbers: list[Numbers], shown: Array) -> Numbers:
         """A number or its negative, whichever the result is."""
@@ -238,6 +241,8 @@ class _Arithmetic:
         """The one value that a result is computed from; 0 where there are several."""
         root = np.zeros(operands[0][0].shape, np.int64)
         several = np.zeros(root.shape, np.bool_)
+        if self.means == "sub.float":  # What is taken from itself is no function of it, as it is none of two values.
+            several |= (operands[0][0] > 0) & (operands[0][0] == operands[1][0])
         for index, _ in operands:
             mine = np.where(index > 0, self.shadow.table.root(index), 0)
             several |= (root > 0) & (mine > 0) & (mine != root)

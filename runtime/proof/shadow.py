@@ -20,6 +20,7 @@ from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.warps import shuffle_source
 from ..numerics.array import Array
 from .field import Numbers
+from .functions import Functions
 from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of
 from .values import Table, planes_of
 
@@ -54,8 +55,9 @@ EFFECTS = (
 class Shadow(Observer):
     """The shadow of all launches of one run. `memory` are the planes of global memory, `table` all values."""
 
-    def __init__(self, table: Table, memory: PlaneMemory, target: str) -> None:
+    def __init__(self, table: Table, memory: PlaneMemory, target: str, functions: Functions) -> None:
         self.table = table
+        self.functions = functions
         self.memory = memory
         self.target = target
         self.compared: set[int] = set()
@@ -136,7 +138,8 @@ class Shadow(Observer):
     def recognise(self, found: Numbers, root: Array, shown: Array) -> Numbers:
         """The numbers of results; those that are a known function of the value that they are computed from are what
         that gives."""
-        return found
+        key = np.where(root > 0, self.table.numbers(root).key, np.uint64(1 << 63))
+        return self.functions.recognise(found, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:
         """The registers hold no values any more."""

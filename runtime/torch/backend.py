@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..base.errors import ArgumentError, WarploomError
 from ..kernel.kernel import Kernel
 from .builder import CONVERSIONS, is_pointwise, obstacle
+from .mutations import reinplace
 from .options import BackendOptions, CompiledPart, Explanation, LeftPart, place_of, read
 from .products import PRODUCTS
 from .region import ImportedRegion, Region, check_precision, kernel_for, write
@@ -130,11 +132,29 @@ def why_left(node: Node) -> str:
     if is_product(node):
         return "its result has no elements"
     if not is_pointwise(node.target):
-        return "no product of matrices"
+        return reason_for(node.target)
     dtype = node.meta["val"].dtype
     if dtype in NARROW:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
-    return obstacle(node) or "it is no operation on the result of a compiled product alone"
+    return obstacle(node) or "it follows no product that is compiled"
+
+
+OTHERS: Mapping[str, str] = {
+    "conv": "a convolution",
+    "_scaled_dot_product": "attention as one operation",
+    "_grouped_mm": "products of groups",
+    "_scaled_grouped_mm": "products of groups",
+}
+"""Work for tensor cores that graphs keep, by how the names of its operations begin."""
+
+
+def reason_for(target: object) -> str:
+    """Why an operation that is neither a product nor pointwise is left."""
+    name = str(target).removeprefix("aten.")
+    for start, what in OTHERS.items():
+        if name.startswith(start):
+            return f"{what} has no form here; written as products of matrices it is compiled"
+    return "it is neither a product of matrices nor a pointwise operation"
 
 
 def _takes_tensors_on(node: Node, device: torch.device) -> bool:
@@ -187,10 +207,22 @@ def hand_over(module: GraphModule) -> None:
             part = parts.get_submodule(node.target)
             if any(n.op == "call_function" and is_tensor(n) and n.target not in VIEWS for n in part.graph.nodes):
                 examples = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder"]
-                parts.set_submodule(node.target, _Compiled(inductor.compile(part, examples)))
+                with _apart():
+                    parts.set_submodule(node.target, _Compiled(inductor.compile(part, examples)))
     for name, part in parts.named_children():
         module.add_submodule(name, part)
     module.graph = parts.graph
+
+
+@contextmanager
+def _apart() -> Generator[None]:
+    """A compilation within another, which must not take the strides of its results for those of the outer graph."""
+    guards: Any = import_module("torch._guards")
+    if guards.TracingContext.try_get() is None:
+        yield
+        return
+    with guards.TracingContext.patch(output_strides=None):
+        yield
 
 
 # The backend `warploom` of `torch.compile`.
@@ -224,13 +256,19 @@ def warploom(
         f"{short}_compiler": partial(compile_graph, name=name, options=chosen)
         for short, name in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))
     }
-    return common.aot_autograd(**compilers)(module, examples)
+    partitioners: Any = import_module("torch._functorch.partitioners")
+    aot = common.aot_autograd(
+        **compilers,
+        partition_fn=partitioners.min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return aot(module, examples)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
     """A graph of ATen operations as a function that takes a list of its inputs."""
     guards: Any = import_module("torch._guards")
-    aot: Any = import_module("torch._functorch.aot_autograd")
+    fx: Any = import_module("torch.fx.graph")
     mode = guards.detect_fake_mode(examples)
     if mode is not None:
         sink_views(module.graph, mode)
@@ -239,7 +277,20 @@ def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, op
     module.recompile()
     if options.rest == "inductor":
         hand_over(module)
-    return aot.make_boxed_func(module.forward)
+    # Takes a list and empties it, so that a tensor is freed behind its last use.
+    module.graph.set_codegen(fx._BoxedCodeGen())
+    module.recompile()
+    return _boxed(module.forward)
+
+
+def _boxed(function: Callee) -> Callee:
+    """A function of a list as torch calls the functions that backends return."""
+
+    def call(args: list[Any]) -> Any:
+        return function(args)
+
+    call._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
+    return call
 
 
 def replace_clusters(module: GraphModule, name: str, options: BackendOptions) -> Explanation:
@@ -261,6 +312,7 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions) ->
         else:
             _check_schedule(cluster.product, options, reasons)
     module.graph.eliminate_dead_code()
+    reinplace(module.graph)
     left = [_left(node, reasons) for node in module.graph.nodes if _computes(node)]
     return Explanation(name, tuple(compiled), tuple(left), options.rest)
 

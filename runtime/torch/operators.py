@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 
 from ..base.errors import ArgumentError, CompileError
 from .options import BackendOptions
-from .products import ACTIVATIONS, warploom
+from .products import ACTIVATIONS, LIBRARY, warploom
 from .region import Region, check_precision, kernel_for, write
 from .scalars import UnsupportedError
 from .torch_api import aten, compressed, library, metadata_shape
@@ -239,8 +239,36 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 """What each operator does, and what its result is like."""
 
 
+AUTOCAST = ("matmul", "linear")
+"""Operators whose floating-point operands autocast converts, as it does those of torch's own products."""
+
+AUTOCAST_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
+
+
+def _autocast(operator: Any, device: str) -> Callable[..., Any]:
+    """An operator with its operands on a device converted to the type of the autocast that it is called in."""
+    guard: Any = cast(Any, torch)._C._ExcludeDispatchKeyGuard
+    excluded: Any = cast(Any, torch)._C.DispatchKeySet(getattr(cast(Any, torch)._C.DispatchKey, AUTOCAST_KEYS[device]))
+
+    def converted(value: Any, dtype: torch.dtype) -> Any:
+        ours = isinstance(value, Tensor) and value.is_floating_point() and value.device.type == device
+        return value.to(dtype) if ours and value.dtype != torch.float64 else value
+
+    def call_converted(*args: Any, **kwargs: Any) -> Any:
+        dtype = torch.get_autocast_dtype(device)
+        with guard(excluded):
+            return operator(
+                *(converted(x, dtype) for x in args), **{name: converted(x, dtype) for name, x in kwargs.items()}
+            )
+
+    return call_converted
+
+
 def register() -> None:
     """Gives the operators their meaning."""
+    for name in AUTOCAST:
+        for device, key in AUTOCAST_KEYS.items():
+            LIBRARY.impl(name, _autocast(getattr(warploom, name), device), key)
     for name, (function, like) in OPERATORS.items():
         library.register_kernel(f"warploom::{name}", DEVICES, function)
         library.register_fake(f"warploom::{name}", like)

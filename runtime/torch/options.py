@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -77,7 +78,13 @@ class Explanation:
     def __str__(self) -> str:
         products = len(self.compiled)
         start = f"warploom: {self.graph} graph: {products} compiled, {len(self.left)} left to {self.rest}"
-        return "\n".join([start, *map(str, self.compiled), *map(str, self.left)])
+        counts = [f"  {count} left: {reason}" for reason, count in self.reasons.items()] if len(self.left) > 1 else []
+        return "\n".join([start, *map(str, self.compiled), *map(str, self.left), *counts])
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """Why operations were left, each reason with how many; the most frequent first."""
+        return dict(Counter(part.reason for part in self.left).most_common())
 
 
 # BackendOptions of the backend.

@@ -102,6 +102,10 @@ def _matmul(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, ou
     return builder.converted(multiply(builder, a, b), like.dtype)
 
 
+def _dot(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value) -> Value:
+    raise UnsupportedError("the product of two vectors is one number, which no kernel here returns")
+
+
 def _add_matmul(
     builder: FunctionBuilder,
     like: torch.Tensor,
@@ -262,7 +266,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten.mm.dtype: _matmul,
     aten.bmm.dtype: _matmul,
     aten.mv.default: _matmul,
-    aten.dot.default: _matmul,
+    aten.dot.default: _dot,
     aten.matmul.default: _matmul,
     aten.addmm.default: _add_matmul,
     aten.addmm.dtype: _add_matmul,

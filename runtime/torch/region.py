@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -141,10 +142,23 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     for node in nodes:
         importer.run(node)
     result = nodes[-1].meta["val"]
-    module = importer.module("region", [nodes[-1]])
+    module = importer.module(name_of(nodes), [nodes[-1]])
     fuse_elementwise(module)
     shape = tuple(_place(size, examples) for size in shape_of(result))
     return ImportedRegion(module, orders, shape, result.dtype, metadata)
+
+
+NAME_LENGTH = 64
+"""Characters of a kernel's name."""
+
+
+def name_of(nodes: Sequence[Node]) -> str:
+    """What profilers call the kernel of these nodes: its operations in order and the type of its result, such as
+    `addmm_gelu_bfloat16`. Equal parts of a graph have one kernel, so that it does not say which part it is."""
+    names = (str(node.target).removeprefix("aten.").removeprefix("warploom.").partition(".")[0] for node in nodes)
+    operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
+    dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")
+    return f"{operations[: NAME_LENGTH - len(dtype) - 1]}_{dtype}"
 
 
 def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:

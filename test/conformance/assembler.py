@@ -10,13 +10,13 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from warploom.dialect.isa.targets import Target, Version
+from warploom.dialect.isa.targets import NEWEST, Target, Version
 
 _WHEEL = Path(sysconfig.get_path("purelib")) / "nvidia/cu13/bin/ptxas"
 PTXAS = str(_WHEEL) if _WHEEL.exists() else shutil.which("ptxas")
 
-CURRENT: Version = (9, 0)
-"""The PTX version of CUDA 13.0."""
+CURRENT: Version = NEWEST
+"""The PTX version of the pinned assembler."""
 
 _REGISTERS = """
 .reg .b32 %r<40>; .reg .f32 %f<40>; .reg .f64 %d<40>; .reg .s32 %s<40>; .reg .u16 %h<8>; .reg .b64 %p;

@@ -89,7 +89,7 @@ KINDS = (
     ),
     Kind(
         r".*",
-        r"that holds \.(bf16|bf16x2|tf32|f64|f16x2|b32|u32)( or wider)?, got \.[busf](16|32|64|16x2) ",
+        r"that holds \.(bf16|bf16x2|s2f6x2|tf32|f64|f16x2|b32|u32)( or wider)?, got \.[busf](16|32|64|16x2) ",
         "5.2.3: alternate formats are held in .b registers, and a fragment in registers of one type; beside "
         ".b registers ptxas takes others of their width",
     ),
@@ -108,6 +108,22 @@ KINDS = (
         r"st\.bulk.*",
         r"operand n: expected a register that holds \.u64",
         "9.7.9.13: size is a 64-bit unsigned integer operand",
+    ),
+    Kind(
+        r"(add|sub|mul|fma)\.[\w.]*x4\..*",
+        "got a vector of 2 ",
+        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes two such registers in braces",
+    ),
+    Kind(
+        r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2",
+        "is not a PTX instruction",
+        "9.7.5.1: add.rz.ftz.dtype3.atype3.ctype2, add.rz.dtype4.atype3.ctype2; ptxas takes them without .rz",
+    ),
+    Kind(r"clmad\.(lo|hi)\.s64", "is not a PTX instruction", "9.7.1.5: clmad.mode.u64; all operands are unsigned"),
+    Kind(
+        r"cvt\.[\w.:]*",
+        r"expected 2 operands \(d, a\), got 3|got 4",
+        "9.7.9.21: a scale-factor must be used with .scaled; ptxas takes one without",
     ),
     Kind(
         r"wgmma\.mma_async[\w.:]*\.(row|col)\b.*",

@@ -12,7 +12,7 @@ from ptx_rows import held
 from samples import FULL
 from test_ptx_rows import PTXAS, check_line, rejected
 
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.targets import NEWEST, TARGETS
 from warploom.dialect.ptx.instructions import find
 from warploom.dialect.ptx.verifier import TargetContext
 
@@ -170,7 +170,7 @@ LINES: dict[str, Sequence[str]] = {
 @pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_103a", "sm_120f"])
 @pytest.mark.parametrize("family", LINES)
 def test_spellings_near_the_rows(family: str, name: str) -> None:
-    target, version = TARGETS[name], (6, 3) if name == "sm_75" else (9, 0)
+    target, version = TARGETS[name], (6, 3) if name == "sm_75" else NEWEST
     order = random.Random(f"{family} {name}")
     lines = order.sample(LINES[family], min(SAMPLE, len(LINES[family])))
     context = TargetContext(version, (name,))

@@ -19,7 +19,7 @@ from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffle
 from samples import FULL, every
 
 from warploom.dialect.isa.row import DISCARDED
-from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.dialect.isa.targets import NEWEST, TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.rows.grammar import PatternRow, pieces
 from warploom.dialect.ptx.text.operands import OperandReader
@@ -220,7 +220,7 @@ def test_verdicts_near_the_rows(root: str) -> None:
             [*words[:at], other, *words[at:]],
         ):
             near.append(f"{'.'.join((first, *changed))}{end}{rest};")
-    target, version = TARGETS["sm_100a"], (9, 0)
+    target, version = TARGETS["sm_100a"], NEWEST
     errors = rejected(near, target, version)
     context = TargetContext(version, (target.name,))
     wrong = [line for i, line in enumerate(near) if (check_line(line, context) is None) == (i in errors)]
@@ -271,7 +271,7 @@ LITERALS = {
 
 def test_literals_are_those_that_ptxas_takes() -> None:
     lines = [statement.format(value) for statement, values in LITERALS.items() for value in values]
-    errors = rejected(lines, TARGETS["sm_100a"], (9, 0))
+    errors = rejected(lines, TARGETS["sm_100a"], NEWEST)
     assert not [line for i, line in enumerate(lines) if (problem(line) is None) == (i in errors)]
 
 

@@ -64,6 +64,8 @@ def operand(slot: Slot) -> str:
         return "1"
     if slot.kind == PREDICATE:
         return "%p1"
+    if slot.written:
+        return "%r131"
     return "%rd2" if slot.kind == DESCRIPTOR else {"u16": "%h1", "b64": "%rd3"}.get(slot.type, "%r2")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,59 @@ func.func @f(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
 def test_reading_a_tensor_at_a_computed_place_is_refused_where_it_is_read() -> None:
     with pytest.raises(CompileError, match=r"<mlir>:8:5: error: tensor\.extract in linalg\.generic .* computed"):
         compile(GATHERED, target="sm_80", cache=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("abs", np.abs),
+        ("ceil", np.ceil),
+        ("floor", np.floor),
+        ("negf", np.negative),
+        ("reciprocal", lambda x: 1 / x),
+        ("rsqrt", lambda x: 1 / np.sqrt(x)),
+        ("square", np.square),
+        ("tanh", np.tanh),
+    ],
+)
+def test_named_elementwise_operations(name: str, expected: Callable[[Array], Array]) -> None:
+    text = f"""func.func @f(%x: memref<3x7xf32>, %y: memref<3x7xf32>) {{
+      linalg.{name} ins(%x : memref<3x7xf32>) outs(%y : memref<3x7xf32>)
+      return
+    }}"""
+    x, y = np.abs(draw(3, 7)) + np.float32(0.25), np.full((3, 7), np.nan, np.float32)
+    compile(text, target="sm_80", cache=False)(x, y, device="interp")
+    np.testing.assert_allclose(y, expected(x.astype(np.float64)), rtol=2.0**-21)
+
+
+def test_named_operations_on_two_inputs() -> None:
+    text = """func.func @f(%x: memref<5xf32>, %y: memref<5xf32>, %z: memref<5xf32>,
+                             %i: memref<5xi32>, %o: memref<5xi32>) {
+      linalg.div ins(%x, %y : memref<5xf32>, memref<5xf32>) outs(%z : memref<5xf32>)
+      linalg.div_unsigned ins(%i, %o : memref<5xi32>, memref<5xi32>) outs(%o : memref<5xi32>)
+      return
+    }"""
+    x, y, z = draw(5), draw(5), np.full(5, np.nan, np.float32)
+    i, o = np.array([-1, 7, -9, 0, 65537], np.int32), np.array([3, 2, 5, 9, 16], np.int32)
+    quotients = i.astype(np.uint32) // o.astype(np.uint32)
+    compile(text, target="sm_80", cache=False)(x, y, z, i, o, device="interp")
+    np.testing.assert_allclose(z, x.astype(np.float64) / y, rtol=2.0**-21)
+    np.testing.assert_array_equal(o.astype(np.uint32), quotients)
+
+
+CONCATENATED = """func.func @f(%x: tensor<3x5xf32>, %y: tensor<3x2xf32>) -> tensor<3x7xf32> {
+  %r = tensor.concat dim(1) %x, %y : (tensor<3x5xf32>, tensor<3x2xf32>) -> tensor<3x7xf32>
+  return %r : tensor<3x7xf32>
+}"""
+
+
+def test_tensors_behind_one_another() -> None:
+    x, y = draw(3, 5), draw(3, 2)
+    kernel = compile(CONCATENATED, target="sm_80", cache=False)
+    np.testing.assert_array_equal(kernel(x, y, device="interp"), np.concatenate([x, y], 1))
+
+
+def test_tensors_of_unknown_sizes_behind_one_another_are_refused() -> None:
+    text = CONCATENATED.replace("3x", "?x")
+    with pytest.raises(CompileError, match=r"<mlir>:2:3: error: tensor\.concat of dynamic sizes is not lowered"):
+        compile(text, target="sm_80", cache=False)

@@ -194,10 +194,11 @@ class TestFiles:
                 "    -> (tensor<9x5xf32>, tensor<9xf32>) {\n"
                 '  %0:2 = linalg.generic {indexing_maps = [#a, #a, #r], iterator_types = ["parallel", "reduction"]}\n'
                 "      ins(%a : tensor<9x5xf32>) outs(%b, %c : tensor<9x5xf32>, tensor<9xf32>) {\n"
-                "  ^bb0(%x: f32, %y: f32, %z: f32):\n    %s = arith.addf %x, %z : f32\n"
+                "  ^bb0(%x: f32, %y: f32, %z: f32):\n    %s = arith.addf %y, %z : f32\n"
                 "    linalg.yield %x, %s : f32, f32\n  } -> (tensor<9x5xf32>, tensor<9xf32>)\n"
                 "  return %0#0, %0#1 : tensor<9x5xf32>, tensor<9xf32>\n}\n",
-                "5:3: error: linalg.generic has 2 results; expected an operation of its own for each",
+                "5:3: error: linalg.generic: result 1 depends on what result 0 has so far; expected results "
+                "that depend on the inputs and themselves",
             ),
         ],
         ids=["complex convolution", "two results"],

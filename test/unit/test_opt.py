@@ -557,7 +557,7 @@ class TestProcess:
         known = "warploom.passes.tile.stage"
         others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.rows",
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
-                  "warploom.passes.pipelining.specialiser", "warploom.passes.tile.expand",
+                  "warploom.passes.pipelining.specialise", "warploom.passes.tile.expand",
                   "warploom.passes.linalg.bufferize", "warploom.passes.linalg.fuse_rows",
                   "warploom.passes.tile.split", "warploom.passes.schedule.version",
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.algebra",
@@ -687,3 +687,33 @@ def test_a_clone_looks_for_plugins_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clone.allow_unregistered
     assert clone.get_optional_op("plugged.op") is Plugged
     assert "plugged" not in context.registered_dialect_names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--pass-pipeline=warp-stage"], r"--pass-pipeline: expected 'builtin\.module\(\.\.\.\)', got 'warp-stage'"),
+        (["--pass-pipeline=builtin.module(func.func(warp-stage)"], "expected balanced brackets"),
+        (
+            ["--pass-pipeline=builtin.module(warp-stage)", "-p", "warp-stage"],
+            "expected --pass-pipeline or -p, got both",
+        ),
+        (["-p", "warp-stage", "--mlir-print-ir-after=warp-stag"], "unknown pass of the pipeline 'warp-stag'; did you"),
+        (["--run-reproducer"], "--run-reproducer: expected a file with its pipeline"),
+    ],
+)
+def test_misuse_of_pipelines_exits_with_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_file_without_a_pipeline_is_no_reproducer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "plain.mlir").write_text("builtin.module {}")
+    with pytest.raises(SystemExit) as left:
+        main([str(file), "--run-reproducer"])
+    assert left.value.code == 2
+    assert "has no external_resources of mlir_reproducer" in capsys.readouterr().err

@@ -13,8 +13,7 @@ from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
 from warploom.passes.schedule.candidates import default_schedule, products
-from warploom.passes.schedule.override import followed, override
-from warploom.passes.schedule.validity import check
+from warploom.passes.schedule.validity import check, followed, override
 from warploom.passes.universe import make_context, parse_mlir
 
 SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (1024, 1024, 1024), (4095, 4095, 4095), (64, 64, 16384))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import re
+import shutil
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -280,7 +281,7 @@ def test_what_is_left_says_why(caplog: pytest.LogCaptureFixture) -> None:
         compiled = Compiled(function)
         compiled.call(drawn(5, 16), drawn(16, 8))
     reasons = {left.operator: left.reason for left in compiled.explanations[0].left}
-    assert "no product of matrices" in reasons["aten.cumsum.default"]
+    assert "neither a product of matrices nor a pointwise operation" in reasons["aten.cumsum.default"]
     assert "prims.sin.default is not lowered" in reasons["aten.sin.default"]
     assert "targets before sm_89 have none" in reasons["aten._to_copy.default"]
     assert "2 compiled, 3 left to eager" in caplog.text
@@ -329,7 +330,7 @@ def test_a_schedule_is_no_error_where_nothing_is_compiled() -> None:
 
 def test_explanations_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     torch.compile(lambda a, b: a @ b, backend="warploom", options={"explain": True})(drawn(5, 16), drawn(16, 8))
-    assert "compiled mm: aten.mm.default\n    @region: cta = " in capsys.readouterr().out
+    assert "compiled mm: aten.mm.default\n    @mm_bfloat16: cta = " in capsys.readouterr().out
 
 
 def test_the_rest_goes_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,6 +348,114 @@ def test_the_rest_goes_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = assert_compiled(function, drawn(5, 16), drawn(16, 8), parts=[("mm", "relu")], rest="inductor")
     assert "left to inductor" in str(compiled.explanations[0])
     assert [operators[-1] for operators in given] == ["aten._softmax.default", "aten.cumsum.default"]
+
+
+class Attending(torch.nn.Module):
+    """Results of several ranks, from parts before and behind products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = torch.nn.LayerNorm(16), torch.nn.Linear(16, 48), torch.nn.Linear(16, 16)
+
+    def forward(self, x: Any) -> tuple[Any, Any, Any]:
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        y = torch.softmax(q @ k.transpose(1, 2), -1) @ v
+        return x + self.out(y), y.float().sum(), y
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+def test_training_with_inductor() -> None:
+    """A compilation within the graph's own leaves the strides of the graph's results alone."""
+    model, exact = Attending().bfloat16(), Attending().double()
+    exact.load_state_dict(model.state_dict())
+    x = drawn(2, 6, 16).requires_grad_()
+    wide = x.detach().double().requires_grad_()
+    for function, argument in ((Compiled(model, rest="inductor").call, x), (exact, wide)):
+        first, second, third = function(argument)
+        (first.double().sum() + second.double() + 2 * third.double().sum()).backward()
+    assert close(x.grad, wide.grad, 16.0)
+    assert close(model.qkv.weight.grad, exact.qkv.weight.grad, 32.0)
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operators of the graphs that are run, as they are compiled."""
+    backend: Any = import_module("warploom.runtime.torch.backend")
+    calls: list[str] = []
+
+    def watched(graph: Any) -> int:
+        changed = reinplace(graph)
+        calls.extend(str(node.target) for node in graph.nodes if node.op == "call_function")
+        return changed
+
+    reinplace = backend.reinplace
+    monkeypatch.setattr(backend, "reinplace", watched)
+    return calls
+
+
+def by_index(cache: Any, rows: Any, at: Any) -> None:
+    cache.index_copy_(0, at, rows)
+
+
+def by_part(cache: Any, rows: Any, at: Any) -> None:
+    cache[2:4] = rows
+
+
+def by_put(cache: Any, rows: Any, at: Any) -> None:
+    cache[at] = rows
+
+
+@pytest.mark.parametrize("update", [by_index, by_part, by_put])
+def test_a_cache_is_updated_in_place(update: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy of the cache is made; what reads it later reads the new rows."""
+
+    def step(cache: Any, x: Any, w: Any, at: Any) -> Any:
+        update(cache, x @ w, at)
+        return cache @ w
+
+    calls = calls_of(monkeypatch)
+    cache, x, w, at = drawn(9, 16), drawn(2, 16), drawn(16, 16), torch.tensor([5, 1])
+    expected = cache.double()
+    update(expected, (x.double() @ w.double()).bfloat16().double(), at)
+    with torch.no_grad():
+        result = Compiled(step).call(cache, x, w, at)
+    assert close(cache, expected, 1.0)
+    assert close(result, expected @ w.double(), 2.0)
+    assert not [
+        name for name in calls if "clone" in name or name in ("aten.index_copy.default", "aten.index_put.default")
+    ]
+    assert len([name for name in calls if name.startswith(("aten.index_copy_", "aten.index_put_", "aten.copy_"))]) == 1
+
+
+def test_old_elements_that_are_read_later_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(cache: Any, x: Any, at: Any) -> Any:
+        before = cache[:4]
+        new = cache.index_copy(0, at, x)
+        result = before * 2
+        cache.copy_(new)
+        return result
+
+    calls = calls_of(monkeypatch)
+    cache, x, at = drawn(9, 16), drawn(2, 16), torch.tensor([3, 1])
+    before = cache.clone()
+    with torch.no_grad():
+        result = Compiled(step).call(cache, x, at)
+    assert torch.equal(result, before[:4] * 2)
+    assert torch.equal(cache, before.index_copy(0, at, x))
+    assert "aten.copy_.default" in calls
+
+
+def test_reasons_are_counted() -> None:
+    def function(x: Any, w: Any) -> Any:
+        return functional.conv2d(x, w).cumsum(0).cumsum(1) + torch.dot(x.flatten(), x.flatten())
+
+    compiled = Compiled(function, tf32=True)
+    compiled.call(drawn(1, 8, 5, 5), drawn(8, 8, 1, 1))
+    (explanation,) = compiled.explanations
+    neither = "it is neither a product of matrices nor a pointwise operation"
+    assert explanation.reasons[neither] == 2
+    assert f"  2 left: {neither}" in str(explanation)
+    assert "a convolution has no form here; written as products of matrices it is compiled" in explanation.reasons
+    assert "the product of two vectors is one number, which no kernel here returns" in explanation.reasons
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

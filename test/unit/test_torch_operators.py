@@ -146,3 +146,17 @@ def test_errors() -> None:
         torch_operators.compress(torch.ones(16, 32, dtype=torch.float64))
     with pytest.raises(CompileError, match=r"^warploom\.matmul\.default: no mma multiplies bf16 x f16; "):
         torch_operators.matmul(torch.ones(4, 4).bfloat16(), torch.ones(4, 4).half())
+
+
+@pytest.mark.parametrize("name", ["matmul", "linear"])
+def test_autocast_converts_operands(name: str) -> None:
+    """As it does for torch's own products; a call outside keeps their types."""
+    a, b = torch.randn(5, 24, requires_grad=True), torch.randn(24, 24)
+    operator = getattr(torch.ops.warploom, name)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = operator(a, b)
+    exact = a.detach().bfloat16().double() @ (b if name == "matmul" else b.t()).bfloat16().double()
+    assert result.dtype == torch.bfloat16
+    assert torch.all((result.double() - exact).abs() <= 2.0**-8 * exact.abs() + 2.0**-16)
+    result.float().sum().backward()
+    assert a.grad.dtype == torch.float32

@@ -14,8 +14,7 @@ from warploom.dialect.isa.targets import target
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
 from warploom.passes.schedule.candidates import candidates, default_schedule, spread
-from warploom.passes.schedule.override import Tuned
-from warploom.passes.schedule.validity import check
+from warploom.passes.schedule.validity import Tuned, check
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile
 from warploom.runtime.cli import tune_report
 from warploom.runtime.cli.command import main

@@ -7,13 +7,42 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...isa.targets import Version
+from ...isa.targets import Specific, Version
 from .grammar import PatternRow, pure, row
 
 # Integer arithmetic, logic and shifts. Source: PTX ISA 9.7.1, 9.7.2, 9.7.8.
 
 _UNTOLD = "carry.untold"
 """The meaning of what ptxas takes and the text does not have."""
+
+_PACKED: Specific = (("sm_107f", (9, 4)), ("sm_120f", (9, 2)))
+"""Where bytes are added, and unsigned sums clamped."""
+
+RUBIN: Specific = (("sm_107f", (9, 4)),)
+"""What the family of sm_107 alone has."""
+
+_BYTES = (
+    # 9.7.1  Four bytes at a time
+    *(
+        row(
+            f"{root}{{SAT=.sat}}.T{{u8x4,s8x4}}",
+            "d:T, a:T, b:T",
+            f"9.7.1.{section}",
+            ptx=(9, 2),
+            sm=107,
+            only=_PACKED,
+        )
+        for root, section in (("add", 1), ("sub", 2))
+    ),
+    row("add.SAT{sat}.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.1", ptx=(9, 2), sm=107, only=_PACKED),
+    row("add.SAT{sat}.T{u32}", "d:T, a:T, b:T", "9.7.1.1", ptx=(9, 2), sm=107, only=_PACKED),
+    row("neg.T{s8x4}", "d:T, a:T", "9.7.1.11", ptx=(9, 2), sm=107, only=_PACKED, meaning="neg.packed"),
+    *(
+        row(f"{root}{rest}", "d:T, a:T, b:T", f"9.7.1.{section}", ptx=(9, 2), sm=107, only=_PACKED)
+        for root, section in (("min", 12), ("max", 13))
+        for rest in (".T{u8x4,s8x4}", ".RELU{relu}.T{s8x4}")
+    ),
+)
 
 _ARITHMETIC = (
     # 9.7.1  Integer arithmetic
@@ -27,6 +56,7 @@ _ARITHMETIC = (
     row("mad.PART{lo,hi}.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T, c:T", "9.7.1.4"),
     row("mad.PART{wide}.T{u16,u32,s16,s32}", "d:2T, a:T, b:T, c:2T", "9.7.1.4"),
     row("mad.PART{hi}.SAT{sat}.T{s32}", "d:T, a:T, b:T, c:T", "9.7.1.4"),
+    row("clmad.PART{lo,hi}.T{u64}", "d:T, a:T, b:T, c:T", "9.7.1.5", ptx=(9, 3), sm=80),
     row("mul24.PART{lo,hi}.T{u32,s32}", "d:T, a:T, b:T", "9.7.1.5"),
     row("mad24.PART{lo,hi}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.1.6"),
     row("mad24.PART{hi}.SAT{sat}.T{s32}", "d:T, a:T, b:T, c:T", "9.7.1.6"),
@@ -91,7 +121,7 @@ _LOGIC = (
     row("shr.T{b16,b32,b64,u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:u32", "9.7.8.9"),
 )
 
-INTEGER_ROWS = (*pure(_ARITHMETIC), *_CARRY, *pure(_LOGIC))
+INTEGER_ROWS = (*pure((*_ARITHMETIC, *_BYTES)), *_CARRY, *pure(_LOGIC))
 
 
 # Floating-point arithmetic. Source: PTX ISA 9.7.3 (single and double), 9.7.4 (half), 9.7.5 (mixed precision).
@@ -215,7 +245,50 @@ _FLOATING_ROWS = (
     row("ex2.approx.FTZ{ftz}.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.10", ptx=(7, 8), sm=90),
 )
 
-FLOATING_ROWS = pure(row if row.meaning else replace(row, meaning=f"{row.root}.float") for row in _FLOATING_ROWS)
+_PAIRS = "f16x2,bf16x2"
+_SMALL = "e4m3x4,e5m2x4,e2m3x4,e3m2x4,e2m1x4,e2m1p4x4,ue8m0x4"
+_FOURS: Specific = (("sm_100a", (9, 4)), ("sm_103a", (9, 4)))
+_FULL = "f32x2"
+
+_MIXED_ROWS = (
+    # 9.7.5  Pairs of one width with pairs of another
+    *(
+        row(spelling, operands, section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+        for root, section in (("add", "9.7.5.1"), ("sub", "9.7.5.2"))
+        for spelling, operands, meaning in (
+            (f"{root}{{ROUND=.rn,.rz,.rm,.rp}}.D{{{_FULL}}}.T{{{_PAIRS}}}.C{{{_FULL}}}", "d:D, a:T, c:C",
+             f"{root}.mixed"),
+            (f"{root}.ROUND{{rz}}.FTZ{{ftz}}.D{{f16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", f"{root}.down"),
+            (f"{root}.ROUND{{rz}}.D{{bf16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", f"{root}.down"),
+        )
+    ),
+    *(
+        row(spelling, operands, "9.7.5.4", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+        for spelling, operands, meaning in (
+            (f"mul.ROUND{{rz}}.FTZ{{ftz}}.D{{f16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", "mul.down"),
+            (f"mul.ROUND{{rz}}.D{{bf16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", "mul.down"),
+            ("mul.D{f16x2}.T{f16x2}.C{bf16x2}", "d:D, a:T, c:C", "mul.halves"),
+            ("mul.D{bf16x2}.T{bf16x2}.C{f16x2}", "d:D, a:T, c:C", "mul.halves"),
+        )
+    ),
+    row(f"fma.ROUND{{rn,rz,rm,rp}}.D{{{_FULL}}}.T{{{_PAIRS}}}.B{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, b:B, c:C",
+        "9.7.5.3", ptx=(9, 4), sm=107, only=RUBIN, meaning="fma.mixed"),
+    # 9.7.6 of PTX 9.4  Floats of 8, 6 and 4 bits, four at a time
+    *(
+        row(f"{root}{{.rn}}{{.satfinite}}.D{{e4m3x4,e5m2x4}}{types}", operands, section, ptx=(9, 4), sm=100,
+            only=_FOURS, meaning="fours")
+        for root, types, operands, section in (
+            ("add", f".A{{{_SMALL}}}", "d:D, a:A, c:D", "9.7.6.1"),
+            ("sub", f".A{{{_SMALL}}}", "d:D, a:A, c:D", "9.7.6.2"),
+            ("mul", f".A{{{_SMALL}}}.B{{{_SMALL}}}", "d:D, a:A, b:B", "9.7.6.3"),
+            ("fma", f".A{{{_SMALL}}}.B{{{_SMALL}}}", "d:D, a:A, b:B, c:D", "9.7.6.4"),
+        )
+    ),
+)  # fmt: skip
+
+FLOATING_ROWS = pure(
+    row if row.meaning else replace(row, meaning=f"{row.root}.float") for row in (*_FLOATING_ROWS, *_MIXED_ROWS)
+)
 """The names of what they mean differ from those of the integer instructions with the same first word."""
 
 
@@ -275,6 +348,18 @@ _COMPARISON_ROWS = (
     *_set(_BITS, "b16,b32,b64", "", "9.7.6.1"),
     *_set(_SIGNED, "s16,s32,s64", "", "9.7.6.1"),
     *_set(_UNSIGNED, "u16,u32,u64", "", "9.7.6.1"),
+    *(
+        row(
+            f"set.IS{{{comparisons}}}.T{{{types}}}",
+            "d:T, a:T, b:T",
+            "9.7.6.1",
+            ptx=(9, 4),
+            sm=107,
+            only=RUBIN,
+            meaning="set.packed",
+        )
+        for comparisons, types in ((_SIGNED, "s8x4,s16x2"), (_UNSIGNED, "u8x4,u16x2"))
+    ),
     *_set(_FLOAT, "f32", "{FTZ=.ftz}", "9.7.6.1"),
     *_set(_FLOAT, "f64", "", "9.7.6.1"),
     # 9.7.6.2  setp

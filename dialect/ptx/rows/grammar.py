@@ -66,7 +66,7 @@ _PARTS = {
     "bar": "cta warp sync arrive red",
     "barrier": "cta cluster arrive red wait",
     "fence": "proxy",
-    "tcgen05": "alloc dealloc relinquish_alloc_permit ld st wait::ld wait::st cp shift mma ws commit "
+    "tcgen05": "alloc dealloc relinquish_alloc_permit ld red st wait::ld wait::st cp shift mma ws commit "
     "fence::before_thread_sync fence::after_thread_sync",
     "wgmma": "mma_async fence commit_group wait_group",
     "wmma": "load store mma",
@@ -293,8 +293,8 @@ class Piece:
         return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
-_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(x\d)?)")
 _FORMATS = frozenset((".b8x16", ".b6x16_p32", ".b4x16_p64"))
+_TYPE = re.compile(r"\.?(pred|[bsuf]\d+(x\d)?|bf16(x2)?|tf32|u?e\dm\d(p\d)?(x\d)?|s2f6x2)")
 _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".shared::cta", ".shared::cluster",
                      ".param::entry", ".param::func"))  # fmt: skip
 

@@ -13,6 +13,8 @@ from ...isa.tcgen05 import (
     LOAD_SHAPES,
     REDUCING,
     SCALED_INPUT,
+    SM_107A,
+    SM_107F,
     TENSOR_MEMORY,
 )
 from .grammar import PatternRow, row
@@ -51,13 +53,13 @@ def _moves() -> Iterator[PatternRow]:
             yield _row(f"ld{words}{{F=.pack::16b}}.b32", f"d:{count}*b32^, a:[tensor]{split}", "8.2", "ld")
             yield _row(f"st{words}{{F=.unpack::16b}}.b32", f"a:[tensor]{split}, b:{count}*b32", "8.4", "st")
             if (times > 1 and each == 1 and shape[:2] != "16") or (split and times > 1):
-                operands = f"d:{count}*b32^, dr:b32, a:[tensor]{split}"
+                operands = f"d:{count}*b32^, dr:b32^, a:[tensor]{split}"
                 for kind in (".O{min,max}.T{u32,s32}", ".O{min,max}{ABS=.abs}{NAN=.NaN}.T{f32}"):
                     yield _row(f"ld.red{words}{kind}", operands, "8.3", "ld.red", ptx=(8, 8), only=REDUCING)
     yield _row("K{wait::ld,wait::st}.sync.aligned", "", "8.5", "wait")
 
 
-_DECOMPRESSED = "{F=.b8x16.b6x16_p32,.b8x16.b4x16_p64}"
+_DECOMPRESSED = ("", ".E{b8x16}.F{b6x16_p32,b4x16_p64}")
 
 
 def _copies() -> Iterator[PatternRow]:
@@ -67,12 +69,16 @@ def _copies() -> Iterator[PatternRow]:
         ".S{64x128b}.C{warpx2::02_13,warpx2::01_23}",
         ".S{32x128b}.C{warpx4}",
     ):
-        yield _row(f"cp{_GROUP}{shape}{_DECOMPRESSED}", "a:[tensor], b:descriptor", "9.2", "cp")
+        for formats in _DECOMPRESSED:
+            yield _row(f"cp{_GROUP}{shape}{formats}", "a:[tensor], b:descriptor", "9.2", "cp")
     yield _row(f"shift{_GROUP}.down", "a:[tensor]", "9.3", "shift", only=EACH_ALONE)
 
 
 _USES = "fill,use,lastuse,discard"
 _COLLECTORS = "{COLLECTOR=" + ",".join(f".collector::a::{use}" for use in _USES.split(",")) + "}"
+_OTHER = ".COLLECTOR_B{" + ",".join(f"collector::b::{use}" for use in _USES.split(",")) + "}"
+_BOTH = _COLLECTORS + _OTHER
+"""On some targets B can be kept, too."""
 _KEPT = "{COLLECTOR=.collector::a::lastuse,.collector::a::discard}"
 _BUFFERS = "{COLLECTOR=" + ",".join(f".collector::b{n}::{use}" for n in range(4) for use in _USES.split(",")) + "}"
 
@@ -83,24 +89,36 @@ def _products() -> Iterator[PatternRow]:
         ("f16,tf32", TENSOR_MEMORY, True),
         ("f8f6f4", TENSOR_MEMORY, False),
         ("i8", INTEGERS, False),
+        ("ti16", SM_107F, False),
     )
     for kind, only, scales in kinds:
+        meaning = "mma" if kind != "ti16" else "untold"
         listed = ",".join(f"kind::{word}" for word in kind.split(","))
         for sparse in ("", ".Z{sp}"):
             section = "10.9.2" if sparse else "10.9.1"
             for number in (1, 2):
                 head = f"mma{sparse}.G{{cta_group::{number}}}.K{{{listed}}}"
-                for a, words in (
-                    ("descriptor", _COLLECTORS),
-                    ("[tensor]", _COLLECTORS),
-                    ("[tensor]", f".A{{ashift}}{_KEPT}"),
+                for a, words, own in (
+                    ("descriptor", _COLLECTORS, only),
+                    ("[tensor]", _COLLECTORS, only),
+                    ("[tensor]", f".A{{ashift}}{_KEPT}", only),
+                    ("descriptor", _BOTH, _later(only)),
+                    ("[tensor]", _BOTH, _later(only)),
+                    ("[tensor]", f".A{{ashift}}{_KEPT}{_OTHER}", _later(only)),
                 ):
                     meta = ", e:[tensor]" if sparse else ""
                     for mask in ("", f", m:{4 * number}*b32"):
                         operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32{mask}, p:flag"
-                        yield _row(head + words, operands, section, "mma", only=only)
+                        if own:
+                            yield _row(head + words, operands, section, meaning, only=own)
                         if scales:
-                            yield _row(head + words, operands + ", s:imm(0..15)", section, "mma", only=SCALED_INPUT)
+                            only_scaled = SM_107F if own == SM_107F else SCALED_INPUT
+                            yield _row(head + words, operands + ", s:imm(0..15)", section, meaning, only=only_scaled)
+
+
+def _later(only: Specific) -> Specific:
+    """Where B can be kept too, of the targets that have a kind."""
+    return () if only == INTEGERS else SM_107F
 
 
 def _scaled() -> Iterator[PatternRow]:
@@ -115,14 +133,19 @@ def _scaled() -> Iterator[PatternRow]:
             meta = ", e:[tensor]" if sparse else ""
             fours = sparse and kind != "mxf8f6f4"
             forms = [(written.replace(".", ""), EACH_ALONE, (8, 6)), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
-            spelled = [(f".V{{{words}}}", EACH_ALONE if fours else only, ptx) for words, only, ptx in forms]
+            spelled = [(f".SCALES{{{words}}}", EACH_ALONE if fours else only, ptx) for words, only, ptx in forms]
             if default is not None:
                 spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, (8, 6)))
             for vector, only, ptx in spelled:
                 for a in ("descriptor", "[tensor]"):
                     operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor], sb:[tensor], p:flag"
-                    yield _row(f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}{_COLLECTORS}", operands,
-                               "10.9.2" if sparse else "10.9.1", "mma", ptx=ptx, only=only)  # fmt: skip
+                    head, section = (
+                        f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}",
+                        "10.9.2" if sparse else "10.9.1",
+                    )
+                    yield _row(head + _COLLECTORS, operands, section, "mma", ptx=ptx, only=only)
+                    later = SM_107A if only == EACH_ALONE else SM_107F
+                    yield _row(head + _BOTH, operands, section, "mma", ptx=ptx, only=later)
 
 
 def _stationary() -> Iterator[PatternRow]:
@@ -146,6 +169,11 @@ def _orders() -> Iterator[PatternRow]:
     yield _row(
         f"{head}.M{{multicast::cluster::16b}}.b64", "a:[mbarrier], m:u16(0..65535)", "12.1", "commit", ptx=_NEWER
     )
+    yield _row(f"{head}.M{{multicast::cluster::32b}}.b64", "a:[mbarrier], m:u32", "12.1", "commit", only=SM_107F)
+    read = f"{head}.sync_restrict::shared::read::mma::a"
+    for mask, wanted in (("", ""), (".M{multicast::cluster,multicast::cluster::16b}", ", m:u16"),
+                         (".M{multicast::cluster::32b}", ", m:u32")):  # fmt: skip
+        yield _row(f"{read}{mask}.b64", f"a:[mbarrier]{wanted}", "12.1", "commit", only=SM_107F)
 
 
 TENSOR_CORE_ROWS: tuple[PatternRow, ...] = (

@@ -39,7 +39,7 @@ class TensorMemory:
     """128 lanes x 512 columns of each CTA: words (ctas, lanes, columns), and the number of the allocation of each
     column, 0 of free ones.
 
-    Loads and stores are done when their warp waits, as late as they may be; products and copies, which belong to the
+    Stores are done when their warp waits, as late as they may be; products and copies, which belong to the
     thread that issued them, when somebody looks at the object that a commit of it arrives at.
     """
 

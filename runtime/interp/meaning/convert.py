@@ -14,8 +14,9 @@ from ...numerics import f64, floats
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ...numerics.fused_sum import small_values
-from ..machine.decode import Context
+from ..machine.decode import Context, meaning
 from ..machine.names import DTYPES, integer_range
+from ..machine.state import Action
 from .actions import computes, identity
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
@@ -97,7 +98,7 @@ def between_floats(ctx: Context, bound: Bindings) -> ArrayFunction:
             return identity
     origin, to, mode = bound["S"], bound["D"], bound.get("ROUND") or "rn"
     whole, ftz, saturate, relu, satfinite = (bound.get(n) for n in ("WHOLE", "FTZ", "SAT", "RELU", "FINITE"))
-    dtype = DTYPES[to]
+    dtype, zero = DTYPES[to], bound.get("ZERO")
 
     def convert(a: Array) -> Array:
         values = floats.value(a, origin)
@@ -116,9 +117,15 @@ def between_floats(ctx: Context, bound: Bindings) -> ArrayFunction:
             words = np.where(values != values, _keep_payload(values, to), words)
         if ftz and to == "f32":
             words = floats.flush(words.view(np.float32), to)
-        return words.view(dtype)
+        return (_positive_zero(words) if zero else words).view(dtype)
 
     return convert
+
+
+def _positive_zero(words: Array) -> Array:
+    """Words of floats with +0 for -0."""
+    kind = words.dtype.type
+    return np.where(words == kind(1 << 8 * words.itemsize - 1), kind(0), words)
 
 
 def _keep_payload(values: Array, to: str) -> Array:
@@ -150,7 +157,7 @@ def pair(ctx: Context, bound: Bindings) -> ArrayFunction:
         exact = _finite(exact, to) if bound.get("FINITE") else exact
         exact = floats.relu(exact) if bound.get("RELU") else exact
         words = floats.rounded(exact, to, mode) if bits is None else stochastic(exact, to, bits & np.uint32(0xFFFF))
-        return words.astype(np.uint32)
+        return (_positive_zero(words) if bound.get("ZERO") else words).astype(np.uint32)
 
     def pack(upper: Array, low: Array, *random: Array) -> Array:
         above, below = (random[0] >> np.uint32(16), random[0]) if random else (None, None)
@@ -188,26 +195,60 @@ def _held(element: ElementType) -> int:
     return 4 if element.bits == 4 else 8
 
 
-def _packed(bound: Bindings, encode: Callable[[Array], Array]) -> ArrayFunction:
-    """Two f32 (a above, b below), or the halves of a register, into a pair of codes."""
-    bits, half = _held(_element(bound["D"])), bound["S"].removesuffix("x2")
+def _packed(bound: Bindings, encode: Callable[[Array], Array], bits: int = 8) -> ArrayFunction:
+    """Two f32 (a above, b below), or the halves of a register, into a pair of codes; divided by their scales before."""
+    half, scale = bound["S"].removesuffix("x2"), bound.get("SCALE", "")
 
-    def pair(*values: Array) -> Array:
-        if len(values) == 1:
-            values = tuple(floats.value((values[0] >> np.uint32(s)).astype(np.uint16), half) for s in (16, 0))
+    def pair(*operands: Array) -> Array:
+        *values, last = operands if scale else (*operands, None)
+        if half != "f32":
+            values = [floats.value((values[0] >> np.uint32(s)).astype(np.uint16), half) for s in (16, 0)]
+        if "n1" in scale:
+            values = [floats.flush(value, half) for value in values]
+        if last is not None:
+            values = [v / s for v, s in zip(values, _scales(last, scale), strict=True)]
         return encode(values[0]) << bits | encode(values[1])
 
     return pair
+
+
+def _scales(factor: Array, qualifier: str) -> tuple[Array, Array]:
+    """The scales of the upper and of the lower number: two bytes, or one for both."""
+    code = factor.astype(np.int64)
+    return _powers()[code >> (0 if "n1" in qualifier else 8) & 255], _powers()[code & 255]
 
 
 @computes("cvt.narrow")
 def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of floats of 8, 6 or 4 bits."""
     element = _element(bound["D"])
+    sign = 1 << element.bits - 1
 
     def encode(values: Array) -> Array:
         exact = values.astype(np.float64)
-        return _encoded(floats.relu(exact) if bound.get("RELU") else exact, element)
+        codes = _encoded(floats.relu(exact) if bound.get("RELU") else exact, element, bound["ROUND"])
+        return np.where(codes == sign, 0, codes) if bound.get("ZERO") else codes
+
+    return _packed(bound, encode, _held(element))
+
+
+@meaning("cvt.unsigned")
+def to_unsigned(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("not supported: the text does not say what becomes of a negative number")
+
+
+@computes("cvt.fixed")
+def to_fixed(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """To a pair of signed numbers of 8 bits in units of 2^-6; a NaN becomes the largest."""
+    whole = np.rint if bound["ROUND"] == "rn" else np.trunc
+
+    def encode(values: Array) -> Array:
+        exact = values.astype(np.float64) * 64.0
+        exact = np.maximum(exact, 0.0) if bound.get("RELU") else exact
+        return np.clip(whole(np.where(exact == exact, exact, 127.0)), -128, 127).astype(np.int64) & 255
 
     return _packed(bound, encode)
 
@@ -261,15 +302,16 @@ def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
     return np.where(values != values, nan, found)
 
 
-def _encoded(values: Array, element: ElementType) -> Array:
-    """Codes of the nearest values, ties to even; beyond the largest, the largest. A NaN becomes the one there is, or
-    the largest value."""
+def _encoded(values: Array, element: ElementType, mode: str) -> Array:
+    """Codes of the nearest values, ties to even, or with `rz` of those towards zero; beyond the largest, the largest. A
+    NaN becomes the one there is, or the largest value."""
     table, nan = _magnitudes(element)
     size = np.minimum(np.abs(values), table[-1])
     above = np.minimum(np.searchsorted(table, size), table.size - 1)
     below = np.maximum(above - 1, 0)
     up, down = table[above] - size, size - table[below]
-    found = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
+    nearest = (up < down) | ((up == down) & (above % 2 == 0))
+    found = np.where(up == 0 if mode == "rz" else nearest, above, below)
     found |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
     return np.where(values != values, nan, found)
 
@@ -284,14 +326,41 @@ def _magnitudes(element: ElementType) -> tuple[Array, int]:
 
 @computes("cvt.widen")
 def from_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """A pair as halves; every value there is."""
-    element, to = _element(bound["S"]), bound["D"].removesuffix("x2")
-    bits = _held(element)
-    values = _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64)
-    table = floats.rounded(floats.relu(values) if bound.get("RELU") else values, to).astype(np.uint32)
-    mask = (1 << element.bits) - 1
+    """A pair as halves, each times its scale where there are two."""
+    to, scale = bound["D"].removesuffix("x2"), bound.get("SCALE", "")
+    values, bits = _values(bound["S"])
+    values = floats.relu(values) if bound.get("RELU") else values
+    mask = values.size - 1
 
+    def words(exact: Array) -> Array:
+        return floats.rounded(_finite(exact, to) if bound.get("FINITE") else exact, to).astype(np.uint32)
+
+    def scaled(pair: Array, factor: Array) -> Array:
+        upper, lower = _scales(factor, scale)
+        return words(values[pair & mask] * lower) | words(values[pair >> bits & mask] * upper) << np.uint32(16)
+
+    if scale:
+        return scaled
+    table = words(values)
     return lambda pair: table[pair & mask] | table[pair >> bits & mask] << np.uint32(16)
+
+
+def _values(pair: str) -> tuple[Array, int]:
+    """The values of all codes of a format, and the bits that one takes in a pair."""
+    if pair == "s2f6x2":
+        return np.arange(256, dtype=np.uint8).view(np.int8) / 64.0, 8
+    if pair == "ue5m3x2":
+        return _unsigned(5, 3), 8
+    element = _element(pair)
+    return _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64), _held(element)
+
+
+def _unsigned(exponent: int, mantissa: int) -> Array:
+    """The values of floats without a sign, whose last code alone is a NaN."""
+    field, fraction = np.divmod(np.arange(1 << exponent + mantissa), 1 << mantissa)
+    lead = fraction + np.where(field > 0, 1 << mantissa, 0)
+    values = np.ldexp(lead.astype(np.float64), np.maximum(field, 1) - (1 << exponent - 1) + 1 - mantissa)
+    return np.append(values[:-1], np.nan)
 
 
 def _powers() -> Array:
@@ -315,6 +384,8 @@ def to_tf32(ctx: Context, bound: Bindings) -> ArrayFunction:
             found = np.minimum(found, _INFINITY - np.uint32(1) & ~ones)
         if relu:
             found, sign = np.where(sign != 0, np.uint32(0), found), np.uint32(0)
+        if bound.get("ZERO"):
+            sign = np.where(found == 0, np.uint32(0), sign)
         return np.where(values != values, np.uint32(floats.NAN["f32"]), found | sign)
 
     return convert

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -158,17 +158,55 @@ _MIXED: dict[str, _Rounded] = {"add.mixed": floats.sum_odd, "sub.mixed": _differ
 
 @computes(*_MIXED)
 def mixed(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """f32 with operands of 16 bits in front of the last, rounded once."""
-    function, narrow, mode = _MIXED[ctx.row.means], bound["T"], bound["ROUND"] or "rn"
+    """f32 with operands of 16 bits in front of the last, rounded once; of pairs, the first alone has 16 bits."""
+    function, mode = _MIXED[ctx.row.means], bound.get("ROUND") or "rn"
+    narrow, packed, pairs = bound["T"].removesuffix("x2"), bound["T"].endswith("x2"), bound.get("B", bound["T"])
+    types = (narrow, pairs.removesuffix("x2"), "f32") if function is floats.fma_odd else (narrow, "f32")
 
     def compute(*operands: Array) -> Array:
-        *others, last = operands
-        values = (*(floats.value(w, narrow) for w in others), floats.value(last, "f32"))
+        values = (floats.value(word, type) for word, type in zip(operands, types, strict=True))
         result = floats.rounded(function(*values, mode), "f32", mode)
-        result = floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound["SAT"] else result
+        result = floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound.get("SAT") else result
         return result.view(np.float32)
 
-    return compute
+    return _on_pairs(compute, types, "f32") if packed else compute
+
+
+def _on_pairs(function: ArrayFunction, types: Sequence[str], result: str) -> ArrayFunction:
+    """A function of numbers of these types, on pairs of them."""
+    compute = cast(Callable[..., Array], function)
+
+    def on_words(*words: Array) -> Array:
+        halves = [np.ascontiguousarray(w).view(floats.WORDS[t]) for w, t in zip(words, types, strict=True)]
+        found = np.ascontiguousarray(compute(*halves)).view(floats.WORDS[result])
+        return found.view(f"u{2 * found.itemsize}")
+
+    return on_words
+
+
+_DOWN: dict[str, _Rounded] = {"add.down": floats.sum_odd, "sub.down": _difference, "mul.down": _product}
+
+
+@computes(*_DOWN)
+def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A pair of halves of pairs of f32, rounded towards zero: once, as rounding twice that way makes no difference."""
+    function, to, ftz = _DOWN[ctx.row.means], bound["D"].removesuffix("x2"), bool(bound.get("FTZ"))
+
+    def compute(*operands: Array) -> Array:
+        values = [floats.value(word, "f32") for word in operands]
+        values = [floats.flush(value, "f32") for value in values] if ftz else values
+        words = floats.rounded(function(*values, "rz"), to, "rz")
+        return floats.rounded(floats.flush(floats.value(words, to), to), to) if ftz else words
+
+    return _on_pairs(compute, ("f32", "f32"), to)
+
+
+@meaning("mul.halves", "fours")
+def unknown_rounding(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always.
+    """
+    ctx.fail("not supported: the text does not say where it rounds")
 
 
 @meaning("fma.oob")

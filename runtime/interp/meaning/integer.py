@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import numpy as np
 
 from ....dialect.isa.row import Bindings
+from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
 from ....dialect.ptx.types import bits_of
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ..machine.decode import Context, meaning
-from ..machine.names import DTYPES
+from ..machine.names import DTYPES, integer_range
 from ..machine.state import Action, Source
 from .actions import computes, elementwise, operands, several
 
@@ -103,22 +105,43 @@ _BY_HALVES: dict[str, np.ufunc] = {"add": np.add, "sub": np.subtract, "min": np.
 
 @computes(*_BY_HALVES)
 def by_halves(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """Of integers, or of pairs of 16 bits; `.sat` clamps those of s32, `.relu` makes negative ones 0."""
+    """Of integers, or of 2 or 4 in a word; `.sat` clamps to the type, `.relu` makes negative numbers 0."""
     function = _BY_HALVES[ctx.row.root]
+    element, _, packed = bound["T"].partition("x")
 
     def compute(a: Array, b: Array) -> Array:
-        return np.maximum(function(a, b), 0) if bound.get("RELU") else _saturated(function(a.astype(np.int64), b))
+        if bound.get("RELU"):
+            return np.maximum(function(a, b), 0)
+        return np.clip(function(a.astype(np.int64), b), *integer_range(element)).astype(DTYPES[element])
 
     chosen = compute if bound.get("RELU") or bound.get("SAT") else function
-    if not bound["T"].endswith("x2"):
-        return chosen
-    half = DTYPES[bound["T"].removesuffix("x2")]
+    return _by_elements(chosen, bound["T"]) if packed else chosen
 
-    def on_halves(a: Array, b: Array) -> Array:
-        x, y = (np.ascontiguousarray(v).view(half) for v in (a, b))
-        return np.ascontiguousarray(chosen(x, y)).view(np.uint32)
 
-    return on_halves
+def _by_elements(function: ArrayFunction, packed: str) -> ArrayFunction:
+    """A function of integers, on those that words hold: `u8x4`, `s16x2`."""
+    element = DTYPES[packed.partition("x")[0]]
+    compute = cast(Callable[..., Array], function)
+
+    def on_words(*words: Array) -> Array:
+        results = compute(*(np.ascontiguousarray(word).view(element) for word in words))
+        return np.ascontiguousarray(results).view(np.uint32)
+
+    return on_words
+
+
+@computes("neg.packed")
+def negated(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Each of the integers of a word; the least stays itself."""
+    return _by_elements(np.negative, bound["T"])
+
+
+@computes("set.packed")
+def compared(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """All ones for each of the integers of a word for which a comparison holds."""
+    word, element = bound["IS"], DTYPES[bound["T"].partition("x")[0]]
+    compare = COMPARISONS.get(word) or UNSIGNED[word]
+    return _by_elements(lambda a, b: np.negative(compare(a, b).astype(element)), bound["T"])
 
 
 def _saturated(value: Array) -> Array:
@@ -182,6 +205,21 @@ def multiply_add(ctx: Context, bound: Bindings) -> ArrayFunction:
     if bound.get("SAT"):
         return lambda a, b, c: _saturated(product(a, b).astype(np.int64) + c)
     return lambda a, b, c: product(a, b) + c
+
+
+@computes("clmad")
+def carryless_multiply_add(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """Half of a product without carries, and a sum without them."""
+    upper = bound["PART"] == "hi"
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        total = c.copy()
+        for i in map(np.uint64, range(1 if upper else 0, 64)):
+            part = b >> np.uint64(64) - i if upper else b << i
+            total ^= np.where(a >> i & np.uint64(1), part, np.uint64(0))
+        return total
+
+    return compute
 
 
 @computes("dp4a", "dp2a")

@@ -185,7 +185,8 @@ class _Issued:
         self.places = {role: self._places(role) for role in self._in_shared}
         for cta in self.ctas:
             for role in self.places:
-                self.shared.tell(cta, self.places[role])
+                padded = not self._packed and self.product.element(role).bits < 8
+                self.shared.tell(cta, self.places[role], self.product.element(role).bits if padded else 8)
             for name, operand, base in self.operands():
                 lanes, places = operand.at(base)
                 if int(lanes.max()) >= LANES:

@@ -97,7 +97,10 @@ def dealloc(ctx: Context, bound: Bindings) -> Action:
         places = _alike(sel.pick(addresses), state, sel, warps, "taddr")
         sizes = _alike(sel.pick(counts), state, sel, warps, "nCols")
         for warp, place, columns in zip(warps.tolist(), places.tolist(), sizes.tolist(), strict=True):
-            state.tensor.free(cta_of(state, warp), group, place, columns, warp)
+            cta = cta_of(state, warp)
+            state.tensor.free(cta, group, place, columns, warp)
+            lanes = np.arange(TENSOR_LANES)[:, None]
+            tell(state, ctx.pc, "store", cta, lanes, np.arange(place, place + columns)[None], warp)
 
     return acting(step, ctx.source(where, "b32"), ctx.source(count, "u32"))
 
@@ -135,7 +138,8 @@ def places(shape: str, times: int, packed: bool, split: int) -> tuple[Array, Arr
 
 @meaning("tcgen05.ld", "tcgen05.st", "tcgen05.ld.red")
 def move(ctx: Context, bound: Bindings) -> Action:
-    """Registers of whole warps from or to their lanes, when the warp waits for it."""
+    """Registers of whole warps to their lanes, when the warp waits for it, or from them at once: a thread that uses a
+    register that is loaded gets what is loaded, whether it waits or not. Who looks on follows what it waits for."""
     loads, what = ctx.row.means != "tcgen05.st", ctx.instruction.opcode
     operands = list(ctx.operands)
     reduced = ctx.dest(operands.pop(1), "b32") if "O" in bound else absent
@@ -169,7 +173,10 @@ def move(ctx: Context, bound: Bindings) -> Action:
             values = np.stack([rows_of(f) for f in files], axis=-1)
             action = partial(_store, tensor, values, pick, packed)
         queue = tensor.moves["ld" if loads else "st"]
-        queue.issue(warps, action)
+        if loads:
+            action(warps)
+        else:
+            queue.issue(warps, action)
         queue.commit(warps)
 
     return acting(step, where, all_of(registers), reduced)
@@ -264,7 +271,7 @@ def copy(ctx: Context, bound: Bindings) -> Action:
     layout = COPIES[".".join(filter(None, (bound["S"], bound.get("C", ""))))]
     rows, size = layout.rows, 4 * layout.extent("c")
     lanes, places, _ = _of_copy(layout)
-    narrow = {"": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[bound["F"]]
+    narrow = {"": 8, "b6x16_p32": 6, "b4x16_p64": 4}[bound.get("F", "")]
 
     def step(state: State, find: Callable[[Selection], Array], words: Array, sel: Selection) -> None:
         for one, thread in one_by_one(sel):
@@ -274,7 +281,7 @@ def copy(ctx: Context, bound: Bindings) -> Action:
             ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
             for cta in ctas:
                 state.tensor.check(cta, np.unique(places) + column, thread, "copies to")
-                shared.tell(cta, source)
+                shared.tell(cta, source, narrow)
                 tell(state, ctx.pc, "copy", cta, lanes + lane, places + column, thread)
             action = partial(
                 _copied, state.tensor, shared, ctas, source, (lanes + lane, places + column), layout, narrow
@@ -343,12 +350,18 @@ def fence(ctx: Context, bound: Bindings) -> Action:
     return in_order_already(ctx, bound)
 
 
+@meaning("tcgen05.untold")
+def untold(ctx: Context, bound: Bindings) -> Action:
+    """What no public text says the arithmetic of."""
+    ctx.fail("no public text says what kind::ti16 computes")
+
+
 @meaning("tcgen05.commit")
 def commit(ctx: Context, bound: Bindings) -> Action:
     """An arrival at an object, or at one of each CTA of a mask, when what the thread issued so far is done."""
     where, *rest = ctx.operands
     space = "cluster" if bound["P"] else "generic"
-    masks = ctx.source(rest[0], "u16") if rest else absent
+    masks = ctx.source(rest[0], "u32" if bound["M"].endswith("32b") else "u16") if rest else absent
 
     def step(state: State, find: Find, ctas: Array | None, sel: Selection) -> None:
         products, buffer = state.tensor.products, state.memory.shared.buffer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
 import numpy as np
 
@@ -74,12 +75,14 @@ class SharedMatrices:
         """The first byte of a CTA's shared memory."""
         return int(self.window.base[cta * self.state.geometry.warps_per_cta])
 
-    def tell(self, cta: int, places: Array) -> None:
-        """Reports what will be read, where somebody looks on."""
+    def tell(self, cta: int, places: Array, bits: int = 8) -> None:
+        """Reports what will be read, where somebody looks on; of padded elements of less than 8 bits, no padding."""
         if self.state.observer is not None:
-            start = np.unique(places // UNIT) * UNIT + self.base(cta)
+            units = np.unique(places // UNIT) * UNIT + self.base(cta)
+            width = gcd(UNIT, 2 * bits)
+            start = (units[:, None] + np.arange(0, min(2 * bits, UNIT), width)).reshape(-1)
             threads = np.full(start.size, self.thread)
-            self.state.observer.access(MemoryAccess(self.pc, "fetch", self.window.buffer, start, UNIT, threads))
+            self.state.observer.access(MemoryAccess(self.pc, "fetch", self.window.buffer, start, width, threads))
 
     def read(self, cta: int, places: Array, size: int) -> Array:
         """Elements of `size` bytes."""

@@ -17,6 +17,7 @@ from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
+from .tensor_memory import tensor_checks
 from .warpgroups import WarpgroupRegisters
 from .wmma_fragments import WmmaFragments
 from .writers import GlobalProxies, GlobalWriters, TensorMaps
@@ -33,6 +34,8 @@ CHECKS = {
     "bytes that no mbarrier expects; setmaxnreg that waits for ever",
     "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
     "wmma": "fragments of wmma used as if their arrangement were known",
+    "tensor": "tensor memory that is read before it is written, used without a wait or a fence, or never freed; "
+    "registers that tcgen05.ld has not brought yet",
     "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for",
 }
 """What each check looks for."""
@@ -74,9 +77,11 @@ class CheckObserver(Observers):
         if registers is not None:
             members.append(registers)
         races = "races" in wanted or ALL_ORDERS in wanted
-        if races or registers is not None:
+        if races or registers is not None or "tensor" in wanted:
             shared = SharedMemory(self.findings, races, registers)
             members.append(shared)
+            if "tensor" in wanted:
+                members += tensor_checks(self.findings, shared)
             if races:
                 writers = GlobalWriters(self.findings, shared)
                 members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))

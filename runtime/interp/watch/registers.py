@@ -95,7 +95,7 @@ class UninitialisedRegisters(Check):
             lacking = _arranged(form, self.state.warps, threads, unwritten)
             for slot, bad in zip(decoded.writes, lacking, strict=True):
                 self._lack(slot, np.flatnonzero(bad), bad[bad != 0], (name, decoded.source.line))
-        elif decoded.row.root == "ld":
+        elif decoded.row.means in ("ld", "tcgen05.ld"):
             each: int = unwritten.shape[1] // len(decoded.writes)
             for i, slot in enumerate(decoded.writes):
                 mine: Array = unwritten[:, i * each : (i + 1) * each]

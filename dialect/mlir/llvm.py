@@ -1,0 +1,95 @@
+"""`llvm` as MLIR prints it: xDSL's dialect, and the operations of kernels that it lacks.
+
+Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar, cast
+
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    VarConstraint,
+    irdl_op_definition,
+    operand_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.hints import isa
+
+from .nvvm_types import ConstantRangeAttr
+
+
+@irdl_op_definition
+class ExtractElementOp(IRDLOperation):
+    """One element of a vector."""
+
+    name = "llvm.extractelement"
+    assembly_format = "$vector `[` $position `:` type($position) `]` attr-dict `:` type($vector)"
+
+    ELEMENT: ClassVar = VarConstraint("ELEMENT", AnyAttr())
+    VECTOR: ClassVar = VarConstraint("VECTOR", VectorType.constr(ELEMENT))
+
+    vector = operand_def(VECTOR)
+    position = operand_def()
+    res = result_def(ELEMENT)
+    traits = traits_def(Pure())
+
+    def __init__(self, vector: SSAValue, position: SSAValue) -> None:
+        element = vector.type.element_type if isa(vector.type, VectorType[Attribute]) else vector.type
+        super().__init__(operands=[vector, position], result_types=[element])
+
+
+class _Cast(IRDLOperation):
+    """A conversion of one value to another type."""
+
+    assembly_format = "$arg attr-dict `:` type($arg) `to` type($res)"
+
+    arg = operand_def()
+    res = result_def()
+    traits = traits_def(Pure())
+
+    def __init__(self, arg: SSAValue, kind: Attribute) -> None:
+        super().__init__(operands=[arg], result_types=[kind])
+
+
+class _Intrinsic(IRDLOperation):
+    """A function of values of one type, which the result has too."""
+
+    assembly_format = "`(` $arguments `)` attr-dict `:` functional-type(operands, results)"
+
+    arguments = var_operand_def()
+    res = result_def()
+    traits = traits_def(Pure())
+
+    def __init__(self, *arguments: SSAValue) -> None:
+        super().__init__(operands=[arguments], result_types=[arguments[0].type])
+
+
+Kind = TypeVar("Kind", bound=IRDLOperation)
+
+
+def _named(base: type[Kind], mnemonic: str) -> type[Kind]:
+    members = {"name": f"llvm.{mnemonic}", "__doc__": base.__doc__, "__module__": __name__}
+    return cast(type[Kind], irdl_op_definition(type(mnemonic, (base,), members)))
+
+
+CASTS = {name: _named(_Cast, name) for name in ("addrspacecast", "fptosi", "fptoui", "uitofp")}
+"""Conversions by their names."""
+
+INTRINSICS = {
+    name: _named(_Intrinsic, f"intr.{name}")
+    for name in ("smin", "smax", "umin", "umax", "minimum", "maximum", "fshl", "fshr", "ctpop", "bitreverse")
+}
+"""Functions by their names."""
+
+OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, *CASTS.values(), *INTRINSICS.values())
+
+LLVM = Dialect("llvm", [*llvm.LLVM.operations, *OPERATIONS], [*llvm.LLVM.attributes, ConstantRangeAttr])

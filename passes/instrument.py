@@ -1,0 +1,304 @@
+"""How `warploom-opt` runs passes: it verifies, prints, times and counts what they do, and writes reproducers.
+
+The options have the names that MLIR's driver gives them, and what they print looks as there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import NamedTuple
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+
+from .diagnostics import CHOSEN, Said
+from .patterns import counted
+
+PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
+"""Options that take names of passes."""
+
+OPTIONS: dict[str, dict[str, object]] = {
+    "--pass-pipeline": {"metavar": "PIPELINE", "help": "Passes as 'builtin.module(a,b{option=1})', in place of -p"},
+    "--full-conversion": {
+        "action": "store_true",
+        "help": "With --allow-unregistered-dialect, make an operation that is not lowered an error, not a remark",
+    },
+    "--verify-each": {
+        "nargs": "?",
+        "const": "true",
+        "default": "true",
+        "choices": ("true", "false", "1", "0"),
+        "help": "Verify the module after each pass (the default), or only before the first and after the last",
+    },
+    "--mlir-print-ir-before": {"metavar": "PASSES", "help": "Print the IR before these passes, on stderr"},
+    "--mlir-print-ir-after": {"metavar": "PASSES", "help": "Print the IR after these passes, on stderr"},
+    "--mlir-print-ir-before-all": {"action": "store_true", "help": "Print the IR before each pass, on stderr"},
+    "--mlir-print-ir-after-all": {"action": "store_true", "help": "Print the IR after each pass, on stderr"},
+    "--mlir-print-ir-after-change": {"action": "store_true", "help": "Print it after a pass only where it changed"},
+    "--mlir-print-ir-after-failure": {
+        "action": "store_true",
+        "help": "Print it after a pass that fails, on stderr",
+    },
+    "--mlir-pass-pipeline-crash-reproducer": {
+        "metavar": "FILE",
+        "help": "Where a pass fails, write the IR before the first pass, and the pipeline, to a file",
+    },
+    "--mlir-pass-pipeline-local-reproducer": {
+        "action": "store_true",
+        "help": "Write the IR before the pass that fails, and that pass alone",
+    },
+    "--run-reproducer": {"action": "store_true", "help": "Run the pipeline that a reproducer has in it"},
+    "--mlir-timing": {"action": "store_true", "help": "Print how long each step took, on stderr"},
+    "--mlir-pass-statistics": {"action": "store_true", "help": "Print how often each pattern was applied, on stderr"},
+}
+"""The options of the driver that say how passes are run, as `argparse` takes them."""
+
+
+class UsageError(Exception):
+    """The command line asks for something that does not exist; exit code 2."""
+
+
+class Step(NamedTuple):
+    """A pass, and the pass that stands for it and others, or nothing."""
+
+    one: ModulePass
+    of: str
+
+    @property
+    def text(self) -> str:
+        """The pass with its options, as a pipeline has it."""
+        return str(self.one.pipeline_pass_spec())
+
+    @property
+    def title(self) -> str:
+        return f"{type(self.one).__name__} ({self.one.name})"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is verified, printed and written while passes run."""
+
+    verify: bool
+    verify_each: bool
+    before: frozenset[str] | None
+    """The passes before which the IR is printed; None for all."""
+    after: frozenset[str] | None
+    changed: bool
+    failed: bool
+    between: bool
+    took: bool
+    reproducer: str | None
+    local: bool
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> RunOptions:
+        """The options of a command line."""
+        before, after = (frozenset(filter(None, (getattr(args, name) or "").split(","))) for name in PRINTED)
+        return RunOptions(
+            verify=not args.disable_verify,
+            verify_each=not args.disable_verify and args.verify_each in ("true", "1"),
+            before=None if args.mlir_print_ir_before_all else before,
+            after=None if args.mlir_print_ir_after_all or (args.mlir_print_ir_after_change and not after) else after,
+            changed=args.mlir_print_ir_after_change,
+            failed=args.mlir_print_ir_after_failure,
+            between=args.print_between_passes,
+            took=args.time_passes,
+            reproducer=args.mlir_pass_pipeline_crash_reproducer,
+            local=args.mlir_pass_pipeline_local_reproducer,
+        )
+
+
+@dataclass
+class Timer:
+    """Seconds by step, each a path of names: ("warploom", "warp-tile")."""
+
+    seconds: Counter[tuple[str, ...]] = field(default_factory=Counter[tuple[str, ...]])
+
+    @contextmanager
+    def measure(self, *path: str) -> Generator[None]:
+        """Adds how long something takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[path] += time.perf_counter() - start
+
+    def report(self) -> str:
+        """The steps as a tree: seconds, part of the total, name."""
+        total = sum(self.seconds.values())
+        every = dict(self.seconds)
+        for path, seconds in self.seconds.items():
+            for length in range(1, len(path)):
+                every[path[:length]] = every.get(path[:length], 0.0) + seconds
+        first: dict[tuple[str, ...], int] = {}
+        for number, path in enumerate(self.seconds):
+            for length in range(1, len(path) + 1):
+                first.setdefault(path[:length], number)
+        lines = [
+            _ruler("Execution time report"),
+            f"  Total Execution Time: {total:.4f} seconds\n\n  ----Wall Time----  ----Name----",
+        ]
+        for path in sorted(every, key=lambda path: [first[path[: n + 1]] for n in range(len(path))]):
+            part = 100 * every[path] / (total or 1)
+            lines.append(f"  {every[path]:8.4f} ({part:5.1f}%)  {'  ' * (len(path) - 1)}{path[-1]}")
+        return "\n".join([*lines, f"  {total:8.4f} (100.0%)  Total"])
+
+
+def _ruler(title: str) -> str:
+    line = f"==={'-' * 73}==="
+    return f"{line}\n{f'... {title} ...'.center(len(line)).rstrip()}\n{line}"
+
+
+@dataclass
+class Runner:
+    """Runs steps on modules, one after another."""
+
+    steps: tuple[Step, ...]
+    options: RunOptions
+    timer: Timer = field(default_factory=Timer)
+    applied: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
+    """How often each pattern was applied, by pass."""
+
+    def apply(self, ctx: Context, module: ModuleOp) -> None:
+        """Runs all steps on a module in place; raises what one of them raises, having written a reproducer."""
+        start = module.clone() if self.options.reproducer and not self.options.local else None
+        if self.options.verify:
+            with self.timer.measure("verify"):
+                module.verify()
+        for number, step in enumerate(self.steps):
+            given = module.clone() if self.options.reproducer and self.options.local else start
+            if self.options.before is None or step.one.name in self.options.before:
+                self._dump("Before", step, module)
+            was = _text(module) if self.options.changed else ""
+            try:
+                self._run(step, ctx, module, number + 1 == len(self.steps))
+            except Exception:
+                if self.options.failed:
+                    self._dump("After", step, module, " Failed")
+                if given is not None:
+                    self._reproduce(given, (step,) if self.options.local else self.steps)
+                raise
+            wanted = self.options.after is None or step.one.name in self.options.after
+            changed = not self.options.changed or _text(module) != was
+            if (wanted and changed) or (self.options.between and number + 1 < len(self.steps)):
+                self._dump("After", step, module)
+
+    def _run(self, step: Step, ctx: Context, module: ModuleOp, last: bool) -> None:
+        path = (step.of, step.one.name) if step.of else (step.one.name,)
+        counts = self.applied.setdefault(step.one.name, Counter())
+        start = time.perf_counter()
+        with self.timer.measure(*path), counted(counts):
+            step.one.apply(ctx, module)
+        if self.options.took:
+            print(f"// Pass {step.one.name} took {time.perf_counter() - start:.6f} seconds", file=sys.stderr)
+        if self.options.verify_each or (last and self.options.verify):
+            with self.timer.measure(*path, "(verify)"):
+                module.verify()
+
+    def _dump(self, when: str, step: Step, module: ModuleOp, how: str = "") -> None:
+        print(f"// -----// IR Dump {when} {step.title}{how} //----- //\n{_text(module)}\n\n", file=sys.stderr)
+
+    def _reproduce(self, module: ModuleOp, steps: tuple[Step, ...]) -> None:
+        """Writes the module and a pipeline as MLIR's driver does, which `--run-reproducer` runs."""
+        path = self.options.reproducer or ""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(_text(module) + "\n" + reproducer_of(",".join(step.text for step in steps)))
+        print(f"// wrote {path}; warploom-opt --run-reproducer {path} runs it", file=sys.stderr)
+
+    def statistics(self) -> str:
+        """How often each pattern was applied, by pass."""
+        lines = [_ruler("Pass statistics report")]
+        for name in dict.fromkeys(step.one.name for step in self.steps):
+            counts = self.applied.get(name, Counter())
+            lines.append(f"'{name}'")
+            lines += [f"  (S) {count:5} {pattern}" for pattern, count in sorted(counts.items())]
+        return "\n".join(lines)
+
+
+def _text(module: ModuleOp) -> str:
+    out = StringIO()
+    Printer(out).print_op(module)
+    return out.getvalue()
+
+
+# Pipelines as text: `builtin.module(...)`, and in a reproducer.
+
+_ANCHOR = re.compile(r"\s*(?:any|[a-z_]+(?:\.[a-z_]+)+)\(")
+
+
+def passes_of(pipeline: str) -> str:
+    """The passes of `builtin.module(a,func.func(b{x=1}),c)`, as `-p` takes them.
+
+    Passes here run on modules and find the operations that they are for; an anchor within the module says no more.
+
+    Raises:
+        UsageError: for a pipeline that is not of that form.
+    """
+    text = pipeline.strip()
+    if not text.startswith("builtin.module(") or not text.endswith(")"):
+        raise UsageError(f"--pass-pipeline: expected 'builtin.module(...)', got '{pipeline}'")
+    out, depth, at = "", 0, len("builtin.module(")
+    while at < len(text) - 1:
+        if text[at] == "{":
+            end = text.find("}", at) + 1
+            if not end:
+                break
+            out, at = out + text[at:end], end
+        elif (anchor := _ANCHOR.match(text, at)) and out[-1:] in ("", ","):
+            depth, at = depth + 1, anchor.end()
+        elif text[at] == ")" and depth:
+            depth, at = depth - 1, at + 1
+        elif text[at].isspace():
+            at += 1
+        elif text[at] in "()":
+            break
+        else:
+            out, at = out + text[at], at + 1
+    if depth or at < len(text) - 1:
+        raise UsageError(f"--pass-pipeline: expected balanced brackets, got '{pipeline}'")
+    return out
+
+
+def reproducer_of(passes: str) -> str:
+    """The pipeline of a reproducer, behind its module."""
+    escaped = f"builtin.module({passes})".replace("\\", "\\\\").replace('"', '\\"')
+    fields = f'pipeline: "{escaped}",\n      disable_threading: true,\n      verify_each: true'
+    return f"{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      {fields}\n    }}\n  }}\n#-}}\n"
+
+
+def pipeline_in(text: str) -> str | None:
+    """The pipeline of a reproducer, MLIR's or ours; None where there is none."""
+    found = re.search(r'mlir_reproducer\s*:\s*\{[^}]*?pipeline\s*:\s*"((?:[^"\\]|\\.)*)"', text, re.DOTALL)
+    return None if found is None else re.sub(r"\\(.)", r"\1", found[1])
+
+
+# Remarks for other tools.
+
+
+def formatted(line: str, how: str | None) -> str:
+    """A line that `remarks` collected as text, as JSON, or as a document of YAML with the same fields.
+
+    `kind` is "chosen" or "declined" of a remark, or "warning".
+    """
+    if how in (None, "text"):
+        return line
+    import json
+
+    said = Said.of_line(line)
+    by, _, message = said.message.partition(": ")
+    kind = said.kind if said.kind != "remark" else "chosen" if message.startswith(CHOSEN) else "declined"
+    fields = {"kind": kind, "pass": by, "message": message.removeprefix(CHOSEN)}
+    fields |= {"file": said.file, "line": said.line, "column": said.column} if said.file else {}
+    if how == "json":
+        return json.dumps(fields)
+    return "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in fields.items())])

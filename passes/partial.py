@@ -1,0 +1,155 @@
+"""Partial conversion: what fits is lowered, and every other operation stays where it is, with a remark that says why.
+
+An operation that a pass refuses stands aside while the passes run again: an operation that no pass knows holds its
+place, has its operands, and takes part in whatever order memory asks for. Then it comes back, on the memory that its
+operands have become, or on tensors of that memory. A symbol that cannot be lowered at all, such as a function of
+several blocks, is put aside whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import func, gpu
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnregisteredOp, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
+from xdsl.traits import IsTerminator
+from xdsl.utils.exceptions import DiagnosticException
+
+from .diagnostics import LocatedError, fail, location_of, name_of, remark
+
+BY = "partial-conversion"
+"""What says that an operation stays, in remarks."""
+
+ASIDE = "warp.aside"
+"""What holds the place of an operation, by the number in its attribute of this name."""
+
+
+@dataclass
+class PartialConversion:
+    """Operations of a module that stand aside, by number, and symbols that do, each with where it was."""
+
+    aside: list[Operation] = field(default_factory=list[Operation])
+    symbols: list[Operation] = field(default_factory=list[Operation])
+    reasons: list[tuple[Operation, str]] = field(default_factory=list[tuple[Operation, str]])
+
+    def apply(self, module: ModuleOp, lower: Callable[[ModuleOp], None]) -> None:
+        """Lowers what can be lowered of a module, in place. Raises what `lower` raises of anything without a place."""
+        while True:
+            attempt = module.clone()
+            try:
+                lower(attempt)
+                break
+            except DiagnosticException as error:
+                if not isinstance(error, LocatedError) or (op := _at(module, error.location)) is None:
+                    raise
+                self._put_aside(op, error.message)
+        module.attributes.update(attempt.attributes)
+        module.properties.update(attempt.properties)
+        region = attempt.body
+        attempt.detach_region(region)
+        old = module.body
+        module.detach_region(old)
+        old.drop_all_references()
+        module.add_region(region)
+        self._bring_back(module)
+
+    def _put_aside(self, op: Operation, reason: str) -> None:
+        """Takes an operation out of the module, or the symbol that it is in, if it is part of what that is."""
+        top = op
+        while (parent := top.parent_op()) is not None and not isinstance(parent, ModuleOp):
+            top = parent
+        nested = _in_function(op)
+        self.reasons.append((op, reason))
+        if nested is None or nested.has_trait(IsTerminator) or ASIDE in nested.attributes:
+            self.symbols.append(top)
+            top.detach()
+            return
+        captured = _captured(nested)
+        place = UnregisteredOp.with_name(f"{ASIDE}.{nested.name}").create(
+            operands=[*nested.operands, *captured],
+            result_types=[result.type for result in nested.results],
+            attributes={ASIDE: IntegerAttr(len(self.aside), i64)},
+        )
+        place.location = nested.location
+        copy = nested.clone()
+        copy.location = nested.location
+        self.aside.append(copy)
+        Rewriter.replace_op(nested, place)
+
+    def _bring_back(self, module: ModuleOp) -> None:
+        for place in [op for op in module.walk() if ASIDE in op.attributes]:
+            number = place.attributes[ASIDE]
+            op = self.aside[number.value.data if isinstance(number, IntegerAttr) else 0]
+            captured = _captured(op)
+            own, outer = place.operands[: len(op.operands)], place.operands[len(op.operands) :]
+            op.operands = own
+            inside = dict(zip(captured, outer, strict=True))
+            for inner in (i for region in op.regions for i in region.walk()):
+                inner.operands = [inside.get(value, value) for value in inner.operands]
+            for result, given in zip(op.results, place.results, strict=True):
+                result.name_hint = given.name_hint
+            Rewriter.replace_op(place, op)
+        for symbol in self.symbols:
+            module.body.block.add_op(symbol)
+
+
+def _in_function(op: Operation) -> Operation | None:
+    """The operation of a host function that an operation is, or that has it in its body; None for the function."""
+    while (parent := op.parent_op()) is not None:
+        if isinstance(parent, gpu.ModuleOp):
+            return None
+        if isinstance(parent, func.FuncOp) or parent.name.startswith("scf."):
+            return None if isinstance(op, func.FuncOp) else op
+        op = parent
+    return None
+
+
+def _captured(op: Operation) -> list[SSAValue]:
+    """Values from outside of an operation's regions that they use."""
+    inside: set[SSAValue] = set()
+    used: dict[SSAValue, None] = {}
+    for region in op.regions:
+        for block in region.blocks:
+            inside.update(block.args)
+        for inner in region.walk():
+            inside.update(inner.results)
+            inside.update(a for r in inner.regions for b in r.blocks for a in b.args)
+            used.update(dict.fromkeys(inner.operands))
+    return [value for value in used if value not in inside]
+
+
+def _at(module: ModuleOp, location: str) -> Operation | None:
+    """The first operation at a place in a file."""
+    return next((op for op in module.walk() if op is not module and location_of(op) == location), None)
+
+
+def left_in(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
+    """Operations of host functions that are no part of a host program: those of unknown dialects, and of `linalg`."""
+    for op in module.walk():
+        if isinstance(op, UnregisteredOp):
+            yield op, "its dialect is not known"
+        elif isinstance(op, LinalgStructuredOperation):
+            yield op, "no pass lowered it"
+
+
+def convert_partly(module: ModuleOp, lower: Callable[[ModuleOp], None], *, all_of_it: bool) -> None:
+    """Lowers what can be lowered of a module, and says of each operation that stays why it does.
+
+    Raises a located diagnostic for the first one if `all_of_it` is to be lowered.
+    """
+    conversion = PartialConversion()
+    conversion.apply(module, lower)
+    said = {location_of(op) for op, _ in conversion.reasons}
+    rest = [(op, why) for op, why in left_in(module) if location_of(op) not in said]
+    _say([*conversion.reasons, *rest], all_of_it)
+
+
+def _say(reasons: Sequence[tuple[Operation, str]], all_of_it: bool) -> None:
+    for op, why in reasons:
+        if all_of_it:
+            fail(op, f"{name_of(op)} is not lowered: {why}")
+        remark(op, BY, f"{name_of(op)} stays as it is: {why}")

@@ -1,0 +1,1 @@
+"""Kernels of the dialect `ptx` as upstream's `llvm` and `nvvm`."""

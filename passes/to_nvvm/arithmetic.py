@@ -1,0 +1,391 @@
+"""Arithmetic, comparisons, moves, conversions, loads and stores of PTX as operations of `llvm`.
+
+Each function says whether it converted the instruction; one that LLVM has no operation for is left for inline PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ...dialect.mlir.llvm import CASTS, INTRINSICS
+from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Vector
+from ...dialect.ptx.types import bits_of
+from .instruction import Instruction
+from .values import FLOATS, register_type, value_type, width
+
+Converter = Callable[[Instruction], bool]
+
+CONVERTERS: dict[str, Converter] = {}
+"""By the first word of an opcode."""
+
+
+def converts(*roots: str) -> Callable[[Converter], Converter]:
+    """Makes a function the one for opcodes that begin so."""
+
+    def register(convert: Converter) -> Converter:
+        for root in roots:
+            CONVERTERS[root] = convert
+        return convert
+
+    return register
+
+
+def _is_float(type: str) -> bool:
+    return type in ("f32", "f64")
+
+
+# Operations on two values of one type.
+
+_INTEGERS: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
+    "add": llvm.AddOp, "sub": llvm.SubOp, "and": llvm.AndOp, "or": llvm.OrOp, "xor": llvm.XOrOp,
+    "mul.lo": llvm.MulOp, "div.u": llvm.UDivOp, "div.s": llvm.SDivOp, "rem.u": llvm.URemOp, "rem.s": llvm.SRemOp,
+    "min.u": INTRINSICS["umin"], "min.s": INTRINSICS["smin"], "max.u": INTRINSICS["umax"], "max.s": INTRINSICS["smax"],
+}  # fmt: skip
+"""By what the opcode says; a letter for the sign where that decides."""
+
+_FLOATS: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
+    "add.rn": llvm.FAddOp, "sub.rn": llvm.FSubOp, "mul.rn": llvm.FMulOp, "div.rn": llvm.FDivOp,
+    "min": llvm.VectorFMinOp, "max": llvm.VectorFMaxOp,
+    "min.NaN": INTRINSICS["minimum"], "max.NaN": INTRINSICS["maximum"],
+}  # fmt: skip
+"""Those that LLVM rounds to nearest, without flushing what is subnormal."""
+
+
+@converts("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor")
+def _binary(of: Instruction) -> bool:
+    *words, type = of.words
+    text = ".".join(words)
+    if type == "pred" or type[0] in "bus":
+        if text == "mul.wide":
+            return _wide(of, type)
+        make = _INTEGERS.get(text) or _INTEGERS.get(f"{text}.{type[0]}")
+    else:
+        make = _FLOATS.get(text) if _is_float(type) else None
+    if make is None:
+        return False
+    if _constant_divisor(of, words[0]) == 0:
+        return False
+    of.set(of.build.add(make(of.value(1), of.value(2))))
+    return True
+
+
+def _constant_divisor(of: Instruction, root: str) -> int | None:
+    """What an integer is divided by, if that is a constant; 0 where it may be 0, for which LLVM has no value."""
+    divisor = of.operands[2]
+    if root not in ("div", "rem") or of.words[-1][0] == "f":
+        return None
+    return int(divisor.value) if isinstance(divisor, Immediate) else None
+
+
+def _wide(of: Instruction, type: str) -> bool:
+    kind = IntegerType(2 * bits_of(type))
+    first, second = (_extended(of, of.value(i, value_type(type)), kind, type[0] == "s") for i in (1, 2))
+    of.set(of.build.add(llvm.MulOp(first, second)))
+    return True
+
+
+def _extended(of: Instruction, value: SSAValue, kind: Attribute, signed: bool) -> SSAValue:
+    """An integer with more bits, or fewer."""
+    if signed and width(value.type) < width(kind):
+        return of.build.add(llvm.SExtOp(value, kind))
+    return of.build.cast(value, kind)
+
+
+@converts("shl", "shr")
+def _shift(of: Instruction) -> bool:
+    """By a constant; PTX clamps amounts, and those beyond the width have no value in LLVM."""
+    root, type = of.words[0], of.words[-1]
+    amount = of.operands[2]
+    if not isinstance(amount, Immediate) or not 0 <= int(amount.value) < bits_of(type):
+        return False
+    make = llvm.ShlOp if root == "shl" else llvm.AShrOp if type[0] == "s" else llvm.LShrOp
+    kind = value_type(type)
+    of.set(of.build.add(make(of.value(1, kind), of.build.constant(int(amount.value), kind))))
+    return True
+
+
+@converts("shf")
+def _funnel(of: Instruction) -> bool:
+    """Two words shifted as one; the amount modulo 32."""
+    if of.words[2] != "wrap":
+        return False
+    make = INTRINSICS["fshr" if of.words[1] == "r" else "fshl"]
+    low, high, amount = (of.value(i, IntegerType(32)) for i in (1, 2, 3))
+    of.set(of.build.add(make(high, low, amount)))
+    return True
+
+
+@converts("neg", "abs", "not")
+def _unary(of: Instruction) -> bool:
+    *words, type = of.words
+    kind = value_type(type)
+    if words == ["not"]:
+        of.set(of.build.add(llvm.XOrOp(of.value(1, kind), of.build.constant(-1, kind))))
+    elif words == ["neg"] and type[0] == "s":
+        of.set(of.build.add(llvm.SubOp(of.build.constant(0, kind), of.value(1, kind))))
+    elif words == ["neg"] and _is_float(type):
+        of.set(of.build.add(llvm.FNegOp(of.value(1, kind))))
+    elif words == ["abs"] and _is_float(type):
+        of.set(of.build.add(llvm.FAbsOp(of.value(1, kind), kind)))
+    else:
+        return False
+    return True
+
+
+@converts("fma", "mad")
+def _multiply_add(of: Instruction) -> bool:
+    *words, type = of.words
+    kind = value_type(type)
+    if words == ["fma", "rn"] and _is_float(type):
+        of.set(of.build.add(llvm.FMAOp(of.value(1, kind), of.value(2, kind), of.value(3, kind))))
+    elif words == ["mad", "lo"]:
+        product = of.build.add(llvm.MulOp(of.value(1, kind), of.value(2, kind)))
+        of.set(of.build.add(llvm.AddOp(product, of.value(3, kind))))
+    else:
+        return False
+    return True
+
+
+@converts("bfe")
+def _bit_field(of: Instruction) -> bool:
+    """Some bits of a word, at constant places: two shifts, which LLVM makes a `bfe` of again."""
+    type, (place, count) = of.words[1], of.operands[2:]
+    bits = bits_of(type)
+    if not (isinstance(place, Immediate) and isinstance(count, Immediate)):
+        return False
+    low, size = int(place.value), int(count.value)
+    if size < 1 or low + size > bits:
+        return False
+    kind = IntegerType(bits)
+    value = of.build.add(llvm.ShlOp(of.value(1, kind), of.build.constant(bits - low - size, kind)))
+    shift = llvm.AShrOp if type[0] == "s" else llvm.LShrOp
+    of.set(of.build.add(shift(value, of.build.constant(bits - size, kind))))
+    return True
+
+
+# Functions that LLVM has for PTX alone.
+
+_APPROXIMATE = frozenset(
+    ("ex2.approx.ftz", "lg2.approx.ftz", "rsqrt.approx.ftz", "sqrt.approx.ftz", "sqrt.rn", "rcp.rn", "div.approx.ftz",
+     "ex2.approx", "lg2.approx", "rsqrt.approx", "sqrt.approx", "div.approx")
+)  # fmt: skip
+
+
+@converts("ex2", "lg2", "rsqrt", "sqrt")
+def _function(of: Instruction) -> bool:
+    *words, type = of.words
+    name = ".".join(words)
+    if name not in _APPROXIMATE or not _is_float(type) or (type == "f64" and words[1] != "rn"):
+        return False
+    suffix = {"f32": ".f", "f64": ".d"}[type]
+    of.set(of.build.intrinsic(f"nvvm.{name}{suffix}", [of.value(1)], value_type(type)))
+    return True
+
+
+# Comparisons.
+
+
+@converts("setp")
+def _compare(of: Instruction) -> bool:
+    if len(of.words) != 3 or len(of.operands) != 3 or not isinstance(of.operands[0], Register):
+        return False
+    _, how, type = of.words
+    kind = value_type(type)
+    first, second = of.value(1, kind), of.value(2, kind)
+    if _is_float(type):
+        predicate = {"num": "ord", "nan": "uno"}.get(how) or (
+            how if len(how) == 3 else f"{'u' if how == 'ne' else 'o'}{how}"
+        )
+        predicate = {"ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "equ": "ueq", "neu": "une"}.get(
+            how, predicate
+        )
+        predicate = "one" if how == "ne" else predicate
+        of.set(of.build.add(llvm.FCmpOp(first, second, predicate)))
+        return True
+    sign = "s" if type[0] == "s" else "u"
+    word = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(how, how)
+    number = llvm.ICmpPredicateFlag(word if word in ("eq", "ne") else sign + word).to_int()
+    of.set(of.build.add(llvm.ICmpOp(first, second, IntegerAttr(number, i64))))
+    return True
+
+
+@converts("selp")
+def _select(of: Instruction) -> bool:
+    kind = value_type(of.words[-1])
+    of.set(of.build.add(llvm.SelectOp(of.value(3, i1), of.value(1, kind), of.value(2, kind))))
+    return True
+
+
+# Moves and conversions.
+
+
+@converts("mov")
+def _move(of: Instruction) -> bool:
+    target, source = of.operands
+    if isinstance(target, Vector):
+        return _unpack(of, target)
+    if isinstance(source, Vector):
+        return _pack(of, source)
+    assert isinstance(target, Register)
+    kind = register_type(of.type_of(target))
+    if isinstance(source, Symbol) and source.name in of.symbols.pointers:
+        of.set(of.build.offset(of.symbol(source.name, width(kind)), source.offset))
+        return True
+    of.set(of.read(source, kind))
+    return True
+
+
+def _unpack(of: Instruction, target: Vector) -> bool:
+    """The parts of a register, the lowest first."""
+    parts = len(target.items)
+    bits = bits_of(of.words[-1])
+    value = of.value(1, IntegerType(bits))
+    for i, item in enumerate(target.items):
+        moved = value
+        if i:
+            moved = of.build.add(llvm.LShrOp(value, of.build.constant(i * bits // parts, value.type)))
+        of.write(item, of.build.cast(moved, IntegerType(bits // parts)))
+    return True
+
+
+def _pack(of: Instruction, source: Vector) -> bool:
+    parts = len(source.items)
+    kind = IntegerType(bits_of(of.words[-1]))
+    part = IntegerType(width(kind) // parts)
+    result: SSAValue | None = None
+    for i, item in enumerate(source.items):
+        value = of.build.cast(of.read(item, part), kind)
+        if result is None:
+            result = value
+        else:
+            shifted = of.build.add(llvm.ShlOp(value, of.build.constant(i * width(part), kind)))
+            result = of.build.add(llvm.OrOp(result, shifted))
+    assert result is not None
+    of.set(result)
+    return True
+
+
+@converts("cvt")
+def _convert(of: Instruction) -> bool:
+    *words, to, source = of.words[1:]
+    if not words and to[0] in "us" and source[0] in "us":
+        kind = IntegerType(bits_of(source))
+        of.set(_extended(of, of.value(1, kind), IntegerType(bits_of(to)), source[0] == "s"))
+        return _signed_result(of, to)
+    if to in ("f32", "f64") and source[0] in "us" and words == ["rn"]:
+        make = llvm.SIToFPOp if source[0] == "s" else CASTS["uitofp"]
+        of.set(of.build.add(make(of.value(1, IntegerType(bits_of(source))), FLOATS[to])))
+        return True
+    if (to, source, words) in (("f32", "f16", []), ("f64", "f32", [])):
+        of.set(of.build.add(llvm.FPExtOp(of.value(1, FLOATS[source]), FLOATS[to])))
+        return True
+    if (to, source, words) in (("f16", "f32", ["rn"]), ("f32", "f64", ["rn"])):
+        of.set(of.build.add(llvm.FPTruncOp(of.value(1, FLOATS[source]), FLOATS[to])))
+        return True
+    if to in ("f16x2", "bf16x2") and source == "f32" and words == ["rn"]:
+        arguments = [of.value(1, FLOATS["f32"]), of.value(2, FLOATS["f32"])]
+        of.set(of.build.intrinsic(f"nvvm.ff2{to}.rn", arguments, value_type(to)))
+        return True
+    if to == "f16x2" and source in ("e4m3x2", "e5m2x2") and words == ["rn"]:
+        arguments = [of.value(1, IntegerType(16))]
+        of.set(of.build.intrinsic(f"nvvm.{source}.to.f16x2.rn", arguments, value_type(to)))
+        return True
+    return False
+
+
+def _signed_result(of: Instruction, to: str) -> bool:
+    """Signed results narrower than their register are extended by their sign; none that is converted is."""
+    target = of.operands[0]
+    return isinstance(target, Register) and width(register_type(of.type_of(target))) == bits_of(to)
+
+
+@converts("cvta")
+def _convert_address(of: Instruction) -> bool:
+    to = of.words[1] == "to"
+    space = of.bindings["P"].partition("::")[0] if of.bindings["P"] != "shared::cluster" else of.bindings["P"]
+    source = of.operands[1]
+    if space == "param":
+        if to or not isinstance(source, Register):
+            return False
+        of.set(of.value(1, IntegerType(64)))  # a parameter's address is generic here
+        return True
+    if isinstance(source, Symbol) or of.words[-1] != "u64":
+        return False
+    pointer = of.build.pointer(of.value(1, IntegerType(64)), "" if to else space)
+    of.set(of.build.address(of.build.to_space(pointer, space if to else ""), 64))
+    return True
+
+
+# Loads and stores.
+
+_PLAIN = frozenset(("ld", "st", "weak", "global", "shared", "shared::cta", "local", "const", "v2", "v4"))
+
+
+def _access(of: Instruction, slot: int) -> tuple[Attribute, int] | None:
+    """The type of what is loaded or stored, each element's, and how many there are; None of other than plain ones."""
+    *words, type = of.words
+    if not _PLAIN.issuperset(words) or type == "b128":
+        return None
+    return (FLOATS[type] if _is_float(type) else IntegerType(bits_of(type))), len(of.items(slot))
+
+
+@converts("ld")
+def _load(of: Instruction) -> bool:
+    address = of.operands[1]
+    if of.bindings.get("P", "").startswith("param"):
+        return _load_parameter(of, address)
+    access = _access(of, 0)
+    if access is None:
+        return False
+    kind, count = access
+    pointer = of.pointer(1)
+    whole = kind if count == 1 else VectorType(kind, [count])
+    loaded = of.build.add(llvm.LoadOp(pointer, whole, width(kind) * count // 8))
+    values = [loaded] if count == 1 else of.build.extract(loaded, count)
+    for item, value in zip(of.items(0), values, strict=True):
+        signed = of.words[-1][0] == "s" and isinstance(item, Register)
+        wide = register_type(of.type_of(item)) if signed and isinstance(item, Register) else value.type
+        of.write(item, _extended(of, value, wide, signed) if signed else value)
+    return True
+
+
+def _load_parameter(of: Instruction, address: object) -> bool:
+    """A parameter is an argument of the function; what is loaded of an array is read through its pointer."""
+    assert isinstance(address, Address)
+    assert isinstance(address.base, Symbol)
+    name = address.base.name
+    pointer = of.symbols.pointers.get(name)
+    type = of.words[-1]
+    kind = FLOATS[type] if _is_float(type) else IntegerType(bits_of(type))
+    if pointer is not None:
+        place = of.build.offset(of.build.address(pointer(of.build), 64), address.offset)
+        of.set(of.build.add(llvm.LoadOp(of.build.pointer(place, ""), kind, width(kind) // 8)))
+        return len(of.items(0)) == 1
+    value = of.symbols.arguments.get(name)
+    if value is None or address.offset or not isinstance(of.operands[0], Register):
+        return False
+    of.set(of.build.address(value, 64) if isinstance(value.type, llvm.LLVMPointerType) else value)
+    return True
+
+
+@converts("st")
+def _store(of: Instruction) -> bool:
+    access = _access(of, 1)
+    if access is None:
+        return False
+    kind, count = access
+    values = [of.build.cast(of.read(item, _held(of, item, kind)), kind) for item in of.items(1)]
+    whole = values[0] if count == 1 else of.build.vector(values)
+    of.build.place(llvm.StoreOp(whole, of.pointer(0), width(kind) * count // 8))
+    return True
+
+
+def _held(of: Instruction, item: object, kind: Attribute) -> Attribute:
+    """The type in which what is stored is read: that of its register, which may be wider."""
+    if isinstance(item, Register) and of.register(item) is not None:
+        return register_type(of.type_of(item))
+    return kind

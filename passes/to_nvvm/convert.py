@@ -1,0 +1,249 @@
+"""`convert-warp-to-nvvm`: kernels as `llvm.func` with operations of `nvvm` and `llvm`, for upstream's tools.
+
+    warploom-opt x.mlir -p warploom,convert-warp-to-nvvm |
+        mlir-opt --gpu-module-to-binary=format=isa                        # PTX as LLVM writes it
+    warploom-opt x.mlir -p "warploom,convert-warp-to-nvvm{bare=true}" |
+        mlir-opt --convert-nvvm-to-llvm | mlir-translate --mlir-to-llvmir | llc -mcpu=sm_80 --nvptx-short-ptr
+
+Each instruction becomes the operation of `nvvm` that stands for it, else operations of `llvm`, else inline PTX.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+from xdsl.context import Context
+from xdsl.dialects import gpu, llvm
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IntAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    UnitAttr,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+from xdsl.rewriter import Rewriter
+from xdsl.utils.target import Target
+
+from ...dialect.mlir.gpu import ModuleOp as GpuModuleOp
+from ...dialect.mlir.nvvm_types import NvvmTargetAttr
+from ...dialect.ptx import ops as ptx
+from ...dialect.ptx.ops import FuncOp
+from ...dialect.ptx.text.syntax import Variable
+from ...dialect.ptx.types import RegisterType, VarOp, bits_of
+from ..diagnostics import fail, remark
+from ..to_ptx.kernel import ConvertWarpToPtxPass
+from .arithmetic import CONVERTERS
+from .blocks import Node, Registers, flattened, split
+from .instruction import Instruction, Symbols
+from .nvvm_operations import convert as to_nvvm
+from .values import POINTERS, SPACES, Builder, integer, register_type
+
+
+def convert(instruction: Instruction) -> str:
+    """Adds what stands for an instruction; the opcode where that is inline PTX, else ""."""
+    if to_nvvm(instruction):
+        return ""
+    make = CONVERTERS.get(instruction.words[0])
+    if make is not None and make(instruction):
+        return ""
+    instruction.inline()
+    return instruction.opcode
+
+
+# Functions.
+
+
+def _parameter(variable: Variable) -> tuple[Attribute, dict[str, Attribute]]:
+    """The type of a parameter, and its attributes: an array of bytes is passed by value, through a pointer."""
+    if variable.count is not None:
+        size = llvm.LLVMArrayType.new([*_array(variable)])
+        align = IntegerAttr(variable.align or bits_of(variable.type) // 8, i64)
+        return POINTERS[""], {"llvm.byval": size, "llvm.align": align, "nvvm.grid_constant": UnitAttr()}
+    if ".global" in variable.pointer:
+        align = variable.pointer.partition(".align ")[2]
+        return POINTERS["global"], {"llvm.align": IntegerAttr(int(align), i64)} if align else {}
+    if variable.type == "f32" or variable.type == "f64":
+        return register_type(variable.type), {}
+    return integer(bits_of(variable.type)), {}
+
+
+def _array(variable: Variable) -> tuple[Attribute, Attribute]:
+    return IntAttr(variable.count or 0), integer(bits_of(variable.type))
+
+
+_DIRECTIVES = {
+    ".reqntid": "nvvm.reqntid", ".maxntid": "nvvm.maxntid", ".reqnctapercluster": "nvvm.cluster_dim",
+    ".minnctapersm": "nvvm.minctasm", ".maxnreg": "nvvm.maxnreg", ".maxclusterrank": "nvvm.cluster_max_blocks",
+}  # fmt: skip
+
+
+def _attributes(function: FuncOp) -> dict[str, Attribute]:
+    """What the directives of a kernel say, as attributes."""
+    attributes: dict[str, Attribute] = {"gpu.kernel": UnitAttr(), "nvvm.kernel": UnitAttr()}
+    for directive in function.directives:
+        name, _, text = directive.data.partition(" ")
+        if name == ".explicitcluster":
+            continue
+        if name not in _DIRECTIVES:
+            fail(function, f"there is nothing in nvvm for the directive '{directive.data}'")
+        numbers = [int(word) for word in text.split(",")]
+        single = name in (".minnctapersm", ".maxnreg", ".maxclusterrank")
+        value = IntegerAttr(numbers[0], i32) if single else DenseArrayBase.from_list(i32, numbers)
+        attributes[_DIRECTIVES[name]] = value
+    return attributes
+
+
+def _register_kind(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, RegisterType)
+    return register_type(value.type.type.data)
+
+
+class _Function:
+    """One kernel on its way."""
+
+    def __init__(self, function: FuncOp, variables: dict[str, Variable], inlined: Counter[str]) -> None:
+        self.function = function
+        self.inlined = inlined
+        if function.entry is None or function.is_declaration:
+            fail(function, "a function that is no kernel is not converted")
+        self.nodes = split(function)
+        self.parameters = [(p.data, *_parameter(p.data)) for p in function.parameters]
+        entry = self.nodes[0].block
+        self.arguments = {p.name: entry.insert_arg(kind, i) for i, (p, kind, _) in enumerate(self.parameters)}
+        pointers: dict[str, Callable[[Builder], SSAValue]] = {
+            name: partial(_address_of, name=name, space=v.space) for name, v in variables.items()
+        }
+        pointers |= {
+            p.name: partial(_given, self.arguments[p.name]) for p, *_ in self.parameters if p.count is not None
+        }
+        spaces = {name: v.space for name, v in variables.items()}
+        scalars = {p.name: self.arguments[p.name] for p, *_ in self.parameters if p.count is None}
+        self.symbols = Symbols(pointers, spaces, scalars)
+        self.registers = Registers(self.nodes, _register_kind)
+        self.instructions = {
+            node: [Instruction(op, node.block, self.registers, self.symbols) for op in node.instructions]
+            for node in self.nodes
+        }
+
+    def convert(self) -> llvm.FuncOp:
+        for node, instructions in self.instructions.items():
+            for instruction in instructions:
+                for register in instruction.written():
+                    self.registers.declare(node, register)
+        self.registers.fill(self._fill)
+        kinds = [kind for _, kind, _ in self.parameters]
+        attributes = [DictionaryAttr(each) for *_, each in self.parameters]
+        return llvm.FuncOp(
+            self.function.sym_name.data,
+            llvm.LLVMFunctionType(kinds),
+            llvm.LinkageAttr("external"),
+            body=Region([node.block for node in self.nodes]),
+            other_props={"arg_attrs": ArrayAttr(attributes)} if any(each.data for each in attributes) else {},
+            extra_attrs=_attributes(self.function),
+        )
+
+    def _fill(self, node: Node) -> None:
+        for instruction in self.instructions[node]:
+            if opcode := convert(instruction):
+                self.inlined[opcode] += 1
+
+
+def _address_of(build: Builder, name: str, space: str) -> SSAValue:
+    return build.add(llvm.AddressOfOp(name, POINTERS[space]))
+
+
+def _given(value: SSAValue, _: Builder) -> SSAValue:
+    return value
+
+
+def _global(op: VarOp) -> Operation:
+    variable = op.variable
+    if variable.init is not None:
+        fail(op, f"'{variable.name}': a variable with initial values is not converted")
+    kind = (
+        llvm.LLVMArrayType.new([*_array(variable)]) if variable.count is not None else integer(bits_of(variable.type))
+    )
+    linkage = "external" if variable.linking else "internal"
+    return llvm.GlobalOp(kind, variable.name, linkage, SPACES[variable.space], alignment=variable.align)
+
+
+def converted(module: ptx.ModuleOp) -> tuple[list[Operation], Counter[str]]:
+    """The globals and functions of a module, and how often each instruction is inline PTX."""
+    ops = list(flattened(module.body.block.ops))
+    inside = [each for f in ops if isinstance(f, FuncOp) for each in flattened(f.body.block.ops)]
+    declared = [op for op in (*ops, *inside) if isinstance(op, VarOp)]
+    variables = {op.variable.name: op.variable for op in declared}
+    inlined: Counter[str] = Counter()
+    functions = [_Function(op, variables, inlined).convert() for op in ops if isinstance(op, FuncOp)]
+    return [*map(_global, declared), *functions], inlined
+
+
+OLDEST = (8, 0)
+"""The PTX version below which no module is made: LLVM lacks intrinsics there that this conversion uses."""
+
+
+def _target(module: ptx.ModuleOp) -> NvvmTargetAttr:
+    """What LLVM is asked to compile a module for."""
+    major, _, minor = module.version.data.partition(".")
+    version = max(OLDEST, (int(major), int(minor)))
+    chip = StringAttr(module.target.data.partition(",")[0])
+    return NvvmTargetAttr(DictionaryAttr({"chip": chip, "features": StringAttr("+ptx{}{}".format(*version))}))
+
+
+@dataclass(frozen=True)
+class ConvertWarpToNvvmPass(ModulePass):
+    """Replaces every `ptx.module` by a `gpu.module` of the same name with an `llvm.func` for each kernel.
+
+    With `bare` they stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. A `gpu.module` that is
+    left is converted to PTX first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks them.
+    """
+
+    name = "convert-warp-to-nvvm"
+
+    bare: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if any(isinstance(each, gpu.ModuleOp) for each in op.body.block.ops):
+            ConvertWarpToPtxPass().apply(ctx, op)
+        modules = [each for each in op.body.block.ops if isinstance(each, ptx.ModuleOp)]
+        for module in modules:
+            body, inlined = converted(module)
+            if inlined:
+                listed = ", ".join(f"{opcode} ({count})" for opcode, count in sorted(inlined.items()))
+                remark(module, self.name, f"inline PTX: {listed}")
+            self._put(module, body)
+        for name in [name for name in op.attributes if name.startswith("warp.")]:
+            del op.attributes[name]
+
+    def _put(self, module: ptx.ModuleOp, body: list[Operation]) -> None:
+        if not self.bare:
+            properties = {"sym_name": module.sym_name, "targets": ArrayAttr([_target(module)])}
+            body = [GpuModuleOp.build(properties=properties, regions=[Region(Block(body))])]
+        Rewriter.replace_op(module, body, [])
+
+
+@dataclass(frozen=True)
+class NvvmTarget(Target):
+    """`-t nvvm`: prints the module as `convert-warp-to-nvvm` leaves it, for `mlir-opt`."""
+
+    name = "nvvm"
+
+    bare: bool = False
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        made = module.clone()
+        ConvertWarpToNvvmPass(self.bare).apply(ctx, made)
+        Printer(output).print_op(made)
+        output.write("\n")

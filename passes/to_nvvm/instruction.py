@@ -1,0 +1,255 @@
+"""One PTX instruction on its way to LLVM: its row, what its operands are there, and inline PTX for what LLVM lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.utils.hints import isa
+
+from ...dialect.isa.row import Bindings, Row, Slot
+from ...dialect.ptx.instruction import InstOp, read_form
+from ...dialect.ptx.instructions import find
+from ...dialect.ptx.text.operands import operand_text
+from ...dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Pair, Register, Symbol, Vector
+from ...dialect.ptx.types import REGISTER_BITS, RegisterType
+from ...dialect.ptx.verifier import fitting
+from ..diagnostics import fail
+from .blocks import Registers
+from .values import Builder, register_type, struct, value_type, width
+
+LETTERS = {"pred": "b", 8: "c", 16: "h", 32: "r", 64: "l", 128: "q", "f32": "f", "f64": "d"}
+"""How inline PTX is told the type of a register."""
+
+
+class Symbols(NamedTuple):
+    """Where the names of a function lie: pointers by name."""
+
+    pointers: dict[str, Callable[[Builder], SSAValue]]
+    spaces: dict[str, str]
+    arguments: Mapping[str, SSAValue]
+
+
+class Instruction:
+    """One instruction in a block: its row with what its spelling binds, its operands, and their registers."""
+
+    def __init__(self, op: InstOp, block: Block, registers: Registers, symbols: Symbols) -> None:
+        self.op = op
+        self.registers = registers
+        self.symbols = symbols
+        self.build = Builder(block)
+        self.opcode, form, guard = op.spelling()
+        self.values = op.operands[bool(guard) :]
+        kinds = [value.type.type.data for value in self.values if isinstance(value.type, RegisterType)]
+        self.operands, type_of = read_form(self.opcode, form, kinds)
+        found = fitting(self.opcode, self.operands, type_of)
+        if isinstance(found, str) or not found:
+            fail(op, f"{self.opcode} is no instruction that there is a row for")
+        self.row: Row = found[0][0]
+        self.bindings: Bindings = find(self.opcode)[0][1]
+        self.slots: Sequence[Slot] = tuple(
+            slot.bound(self.bindings) for slot in self.row.signature(self.bindings, len(self.operands))
+        )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self.opcode.split("."))
+
+    # Operands
+
+    def register(self, operand: Register) -> SSAValue | None:
+        """The `ptx.reg` of an operand; None of a special register."""
+        name = operand.name[1:]
+        return self.values[int(name)] if name.isdigit() else None
+
+    def type_of(self, operand: Register) -> str:
+        """The declared type of a register."""
+        register = self.register(operand)
+        assert register is not None
+        assert isinstance(register.type, RegisterType)
+        return register.type.type.data
+
+    def read(self, operand: Operand, kind: Attribute) -> SSAValue:
+        """What an operand holds, as a value of a type."""
+        match operand:
+            case Immediate():
+                if not isinstance(operand.value, float) and not isa(kind, IntegerType):
+                    return self.build.cast(self.build.constant(operand.value, _bits(kind)), kind)
+                if isinstance(operand.value, float) and isa(kind, IntegerType):
+                    fail(self.op, f"{self.opcode}: a float where an integer stands")
+                return self.build.constant(operand.value, kind)
+            case Register():
+                register = self.register(operand)
+                if register is None:
+                    return self.build.cast(self.special(operand.name), kind)
+                return self.build.cast(self.registers.read(register), kind)
+            case Symbol():
+                address = self.build.offset(self.symbol(operand.name, _bits(kind).width.data), operand.offset)
+                return self.build.cast(address, kind)
+            case Not():
+                value = self.read(operand.register, kind)
+                return self.build.add(llvm.XOrOp(value, self.build.constant(1, kind)))
+            case _:
+                fail(self.op, f"{self.opcode}: an operand of another kind stands here: {operand_text(operand)}")
+
+    def special(self, name: str) -> SSAValue:
+        """A special register."""
+        from .nvvm_operations import special
+
+        return special(self, name)
+
+    def symbol(self, name: str, bits: int) -> SSAValue:
+        """The address of a variable, in its state space."""
+        if name not in self.symbols.pointers:
+            fail(self.op, f"{self.opcode}: '{name}' is not the name of a variable or a parameter")
+        return self.build.address(self.symbols.pointers[name](self.build), bits)
+
+    def value(self, i: int, kind: Attribute | None = None) -> SSAValue:
+        """The i-th operand as a value of its slot's type."""
+        return self.read(self.operands[i], kind or value_type(self.slots[i].type))
+
+    def items(self, i: int) -> Sequence[Operand]:
+        """The registers of the i-th operand."""
+        operand = self.operands[i]
+        return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def address(self, i: int) -> SSAValue:
+        """The address that the i-th operand is, with its offset, as a number."""
+        operand = self.operands[i]
+        assert isinstance(operand, Address)
+        if isinstance(operand.base, Register):
+            register = self.register(operand.base)
+            assert register is not None
+            base = self.registers.read(register)
+        elif isinstance(operand.base, Symbol):
+            shared = self.symbols.spaces.get(operand.base.name, "").startswith("shared")
+            base = self.symbol(operand.base.name, 32 if shared else 64)
+        else:
+            fail(self.op, f"{self.opcode}: an address that is a number is not converted")
+        return self.build.offset(base, operand.offset)
+
+    def pointer(self, i: int, space: str | None = None) -> SSAValue:
+        """The i-th operand, an address, as a pointer to what its row says, or to another state space."""
+        return self.build.pointer(self.address(i), self.bindings.get("P", "") if space is None else space)
+
+    # Results
+
+    def written(self) -> Iterator[SSAValue]:
+        """The registers that it writes."""
+        for operand, slot in zip(self.operands, self.slots, strict=False):
+            for register in results(operand, slot):
+                if (declared := self.register(register)) is not None:
+                    yield declared
+
+    def write(self, operand: Operand, value: SSAValue) -> None:
+        """Gives a register a value; what is discarded is `_`."""
+        if isinstance(operand, Symbol) and operand.name == "_":
+            return
+        register = self.register(operand) if isinstance(operand, Register) else None
+        if register is None:
+            fail(self.op, f"{self.opcode}: expected a register, got {operand_text(operand)}")
+        assert isinstance(register.type, RegisterType)
+        self.registers.write(register, self.build.cast(value, register_type(register.type.type.data)))
+
+    def set(self, value: SSAValue) -> None:
+        """Gives the first operand its value."""
+        self.write(self.operands[0], value)
+
+    # Inline PTX
+
+    def inline(self) -> None:
+        """The instruction as it is, by `llvm.inline_asm`."""
+        _Inline(self).add()
+
+
+def _bits(kind: Attribute) -> IntegerType:
+    return IntegerType(width(kind))
+
+
+def results(operand: Operand, slot: Slot) -> Sequence[Register]:
+    """The registers that an operand has written."""
+    if not slot.written:
+        return ()
+    parts = operand.items if isinstance(operand, Vector) else (operand,)
+    if isinstance(operand, Pair):
+        parts = (operand.first, operand.second)
+    return [part for part in parts if isinstance(part, Register)]
+
+
+class _Inline:
+    """The text of inline PTX: `$0` and on are results, then operands."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.of = instruction
+        self.results: list[tuple[Operand, Attribute, str]] = []
+        self.arguments: list[SSAValue] = []
+        self.constraints: list[str] = []
+
+    def add(self) -> None:
+        of = self.of
+        count = sum(len(results(*pair)) for pair in zip(of.operands, of.slots, strict=False))
+        texts = [self._text(operand, slot, count) for operand, slot in zip(of.operands, of.slots, strict=False)]
+        texts += [self._text(operand, None, count) for operand in of.operands[len(of.slots) :]]
+        effects = not of.row.pure
+        kinds = [kind for _, kind, _ in self.results]
+        outputs = [f"={letter}" for *_, letter in self.results]
+        clobbers = ["~{memory}"] if effects else []
+        text = f"{of.opcode} {', '.join(texts)}".strip() + ";"
+        result = None if not kinds else kinds[0] if len(kinds) == 1 else struct(kinds)
+        op = llvm.InlineAsmOp(
+            text, ",".join([*outputs, *self.constraints, *clobbers]), self.arguments,
+            [] if result is None else [result], has_side_effects=effects,
+        )  # fmt: skip
+        of.build.place(op)
+        values = [] if result is None else [op.results[0]]
+        if len(kinds) > 1:
+            values = of.build.extract(op.results[0], len(kinds))
+        for (operand, *_), value in zip(self.results, values, strict=True):
+            of.write(operand, value)
+
+    def _text(self, operand: Operand, slot: Slot | None, count: int) -> str:
+        """An operand with its registers replaced by their numbers."""
+        written = () if slot is None else results(operand, slot)
+
+        def number(register: Register) -> str:
+            if self.of.register(register) is None:
+                return register.name
+            if register in written:
+                return self._result(register, slot, count)
+            return f"${self._argument(register, count)}"
+
+        if isinstance(operand, Symbol) and operand.name in self.of.symbols.pointers:
+            return f"${self._value(self.of.symbol(operand.name, 64), 'l', count)}"
+        if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+            shared = self.of.symbols.spaces.get(operand.base.name, "").startswith("shared")
+            value = self.of.symbol(operand.base.name, 32 if shared else 64)
+            return f"[${self._value(value, 'r' if shared else 'l', count)}+{operand.offset}]"
+        return operand_text(operand, spell=number)
+
+    def _result(self, register: Register, slot: Slot | None, count: int) -> str:
+        place = len(self.results)
+        letter = self._letter(register)
+        self.results.append((register, register_type(self.of.type_of(register)), letter))
+        if slot is not None and slot.accumulates:
+            declared = self.of.register(register)
+            assert declared is not None
+            self.arguments.append(self.of.registers.read(declared))
+            self.constraints.append(str(place))
+        return f"${place}"
+
+    def _argument(self, register: Register, count: int) -> int:
+        declared = self.of.register(register)
+        assert declared is not None
+        return self._value(self.of.registers.read(declared), self._letter(register), count)
+
+    def _value(self, value: SSAValue, letter: str, count: int) -> int:
+        self.arguments.append(value)
+        self.constraints.append(letter)
+        return count + len(self.arguments) - 1
+
+    def _letter(self, register: Register) -> str:
+        type = self.of.type_of(register)
+        return LETTERS.get(type) or LETTERS[REGISTER_BITS[type]]

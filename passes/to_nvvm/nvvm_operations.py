@@ -1,0 +1,290 @@
+"""Instructions as operations of `nvvm`: by the line that each says; products of matrices by their rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import IntAttr, IntegerType
+from xdsl.dialects.llvm import LLVMPointerType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, OptOperandDef, VarOperandDef
+
+from ...dialect.isa.mma import Mma
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.mlir.nvvm import OPERATIONS
+from ...dialect.mlir.nvvm_matrices import MmaOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm_ops import SPECIAL_OPERATIONS
+from ...dialect.mlir.nvvm_text import (
+    COUNT,
+    PRESENT,
+    TYPED,
+    WORD,
+    Place,
+    Template,
+    property_of,
+    templates,
+)
+from ...dialect.mlir.nvvm_types import (
+    MMA_BIT_OP,
+    MMA_LAYOUT,
+    MMA_OVERFLOW,
+    MMA_TYPE,
+    WGMMA_SCALE_IN,
+    WGMMA_SCALE_OUT,
+    WGMMA_TYPE,
+    ShapeAttr,
+)
+from ...dialect.ptx.instructions import canonical
+from ...dialect.ptx.text.operands import operand_text
+from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Pair, Register, Vector
+from .instruction import Instruction
+from .values import POINTERS, register_type, struct, value_type, width
+
+
+@cache
+def _templates() -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
+    return templates(OPERATIONS)
+
+
+def special(of: Instruction, name: str) -> SSAValue:
+    """The value of a special register; by inline PTX where there is no operation that reads it."""
+    bits = 64 if name in ("%clock64", "%globaltimer") else 32
+    if name in SPECIAL_OPERATIONS:
+        return of.build.add(SPECIAL_OPERATIONS[name].build(result_types=[IntegerType(bits)]))
+    op = llvm.InlineAsmOp(f"mov.u{bits} $0, {name};", "=r" if bits == 32 else "=l", [], [IntegerType(bits)])
+    return of.build.add(op)
+
+
+def convert(of: Instruction) -> bool:
+    """Adds the operation that an instruction is; False if there is none."""
+    if isinstance(of.row, Mma):
+        return product(of, of.row)
+    if isinstance(of.row, Wgmma):
+        return product_of_warpgroup(of, of.row)
+    opcode = canonical(of.opcode)
+    for kind, made in _templates().get(of.words[0], ()):
+        match = made.pattern.fullmatch(opcode)
+        if match is not None and (build := _Match(of, kind, made, match).build()) is not None:
+            build()
+            return True
+    return False
+
+
+class _Match:
+    """An instruction and an operation whose opcode it has."""
+
+    def __init__(self, of: Instruction, kind: type[IRDLOperation], made: Template, match: re.Match[str]) -> None:
+        self.of = of
+        self.kind = kind
+        self.definition = kind.get_irdl_definition()
+        self.made = made
+        self.match = match
+        self.operands: dict[str, Callable[[], list[SSAValue]]] = {}
+        self.results: dict[str, tuple[list[Operand], list[Attribute]]] = {}
+        self.properties: dict[str, Attribute] = {}
+
+    def build(self) -> Callable[[], None] | None:
+        """What adds the operation; None if the operands are others than it takes."""
+        try:
+            fits = self._opcode() and self._operands()
+        except ValueError:
+            return None
+        return self._add if fits else None
+
+    def _opcode(self) -> bool:
+        for piece in self.made.pieces:
+            if piece.kind != WORD:
+                continue
+            text = self.match[piece.name]
+            if piece.texts:
+                word = next((word for word, spelled in piece.texts.items() if spelled == (text or "")), None)
+                if text is None and word is None:
+                    continue
+            else:
+                word = text
+            if word is None:
+                return False
+            self.properties[piece.name] = property_of(self.definition, piece.name, word)
+        return True
+
+    def _operands(self) -> bool:
+        places, operands = list(self.made.places), list(self.of.operands)
+        if len(operands) > len(places):
+            return False
+        for i, place in enumerate(places):
+            if i >= len(operands):
+                if not place.optional:
+                    return False
+                continue
+            if not self._operand(i, place, operands[i]):
+                return False
+        given = {piece.name: piece for piece in self.made.pieces if piece.kind == PRESENT}
+        return all((name in self.operands) == bool(self.match[f"{name}__given"]) for name in given)
+
+    def _operand(self, i: int, place: Place, operand: Operand) -> bool:
+        of = self.of
+        slot = of.slots[i] if i < len(of.slots) else None
+        match place.kind:
+            case "text":
+                return operand_text(operand) == place.name
+            case "constant":
+                if not isinstance(operand, Immediate):
+                    return False
+                self.properties[place.name] = property_of(self.definition, place.name, str(operand.value))
+            case "address":
+                if not isinstance(operand, Address) or isinstance(operand.base, Immediate):
+                    return False
+                space = place.space or (self.match[f"{place.name}__space"] or "").removeprefix(".")
+                self.operands[place.name] = lambda: [of.pointer(i, space)]
+            case "tensor":
+                return self._tensor(place, operand)
+            case "vector":
+                return self._vector(i, place)
+            case "elected":
+                if not isinstance(operand, Pair) or operand_text(operand.first) != "_":
+                    return False
+                self.results[place.name] = ([operand.second], [IntegerType(1)])
+            case _:
+                if slot is None or isinstance(operand, Vector):
+                    return False
+                return self._value(i, place, operand, value_type(slot.type))
+        return True
+
+    def _value(self, i: int, place: Place, operand: Operand, kind: Attribute) -> bool:
+        of = self.of
+        if any(name == place.name for name, _ in self.definition.results):
+            if operand_text(operand) == "_":
+                return place.optional
+            kind = POINTERS[place.space] if place.space else self._register_kind(operand, kind)
+            self.results[place.name] = ([operand], [kind])
+            return True
+        if place.more and operand_text(operand).lower() == place.more.lower():
+            return True
+        typed = next((p for p in self.made.pieces if p.kind == TYPED and p.name == place.name), None)
+        if typed is not None and bool(self.match[f"{place.name}__given"]) != (width(kind) == 32):
+            return False
+        if place.space:
+            self.operands[place.name] = lambda: [of.build.pointer(of.value(i, kind), place.space)]
+        else:
+            kind = self._register_kind(operand, kind)
+            self.operands[place.name] = lambda: [of.value(i, kind)]
+        return True
+
+    def _register_kind(self, operand: Operand, kind: Attribute) -> Attribute:
+        """Floats stay floats where the instruction takes any bits."""
+        if isinstance(operand, Register) and self.of.register(operand) is not None and width(kind) == 32:
+            held = register_type(self.of.type_of(operand))
+            return held if width(held) == 32 and self.definition.name == "nvvm.shfl.sync" else kind
+        return kind
+
+    def _tensor(self, place: Place, operand: Operand) -> bool:
+        if not isinstance(operand, Indexed) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
+            return False
+        of, (base, coordinates) = self.of, operand.items
+        assert isinstance(coordinates, Vector)
+        if not isinstance(base, Register):
+            return False
+        self.operands[place.name] = lambda: [of.build.pointer(of.read(base, IntegerType(64)), "")]
+        self.operands[place.more] = lambda: [of.read(item, IntegerType(32)) for item in coordinates.items]
+        return len(coordinates.items) == int(self.match[f"{place.more}__count"])
+
+    def _vector(self, i: int, place: Place) -> bool:
+        of, items = self.of, list(self.of.items(i))
+        kind = IntegerType(32)
+        if any(name == place.name for name, _ in self.definition.results):
+            self.results[place.name] = (items, [kind] * len(items))
+            return True
+        counts = [p for p in self.made.pieces if p.kind == COUNT and p.name == place.name]
+        self.operands[place.name] = lambda: [of.read(item, kind) for item in items]
+        return not counts or len(items) == int(self.match[f"{place.name}__count"])
+
+    def _add(self) -> None:
+        operands: list[SSAValue | list[SSAValue] | None] = []
+        for name, definition in self.definition.operands:
+            values = self.operands[name]() if name in self.operands else []
+            if isinstance(definition, VarOperandDef | OptOperandDef):
+                operands.append(values)
+            else:
+                operands.append(values[0])
+        kinds = [self.results[name][1] if name in self.results else [] for name, _ in self.definition.results]
+        types = [[struct(each)] if len(each) > 1 else each for each in kinds]
+        op = self.kind.build(operands=operands, result_types=types, properties=self.properties)
+        self.of.build.place(op)
+        self._write(op)
+
+    def _write(self, op: Operation) -> None:
+        of, results = self.of, list(op.results)
+        for items, kinds in self.results.values():
+            result = results.pop(0)
+            values = of.build.extract(result, len(kinds)) if len(kinds) > 1 else [result]
+            for item, value in zip(items, values, strict=True):
+                if isinstance(value.type, LLVMPointerType):
+                    value = of.build.address(value, 32)
+                of.write(item, value)
+
+
+# Products of a warp.
+
+_TYPES = frozenset(("f16", "bf16", "tf32", "f64", "s8", "u8", "s4", "u4", "b1"))
+
+
+def product(of: Instruction, row: Mma) -> bool:
+    """`mma` of those rows that LLVM has an intrinsic for: dense ones without a kind, scales or a rounding."""
+    if row.sparse or row.kind or row.scale or row.rounding or row.a.name not in _TYPES:
+        return False
+    if row.a.name == "f64" and str(row.shape) != "m8n8k4":
+        return False
+    layouts = [word for word in of.words if word in ("row", "col")]
+    properties: dict[str, Attribute] = {
+        "shape": ShapeAttr(*map(IntAttr, row.shape)),
+        "layoutA": MMA_LAYOUT.of(layouts[0]),
+        "layoutB": MMA_LAYOUT.of(layouts[1]),
+        "multiplicandAPtxType": MMA_TYPE.of(row.a.name),
+        "multiplicandBPtxType": MMA_TYPE.of(row.b.name),
+    }
+    if row.a.name in ("s8", "u8", "s4", "u4"):
+        properties["intOverflowBehavior"] = MMA_OVERFLOW.of("satfinite" if row.satfinite else "wrapped")
+    if row.bit_op:
+        properties["b1Op"] = MMA_BIT_OP.of(f"{row.bit_op}_popc")
+    d, *inputs = (_fragment_type(row.element(role).name) for role in "dabc")
+    operands = [[of.read(item, kind) for item in of.items(i + 1)] for i, kind in enumerate(inputs)]
+    items = of.items(0)
+    op = MmaOp.build(operands=operands, result_types=[struct([d] * len(items))], properties=properties)
+    for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
+        of.write(item, value)
+    return True
+
+
+def _fragment_type(element: str) -> Attribute:
+    """What LLVM has for a register of a fragment: halves of f16 in pairs, numbers of 32 and 64 bits, else a word."""
+    return value_type({"f16": "f16x2", "f32": "f32", "f64": "f64"}.get(element, "b32"))
+
+
+def product_of_warpgroup(of: Instruction, row: Wgmma) -> bool:
+    """`wgmma` of two matrices in shared memory, with scales that are constants."""
+    _, a, b, *constants = of.operands
+    if row.sparse or isinstance(a, Vector) or not all(isinstance(each, Immediate) for each in constants):
+        return False
+    scale, *numbers = (int(each.value) for each in constants if isinstance(each, Immediate))
+    signs, turned = [*numbers[:2], 1, 1][:2], [*numbers[2:], 0, 0][:2]
+    items, kind = of.items(0), _fragment_type(row.d.name)
+    sums = of.build.struct([of.read(item, kind) for item in items])
+    properties: dict[str, Attribute] = {
+        "shape": ShapeAttr(*map(IntAttr, row.shape)),
+        "scaleD": WGMMA_SCALE_OUT.of("one" if scale else "zero"),
+        "layoutA": MMA_LAYOUT.of("col" if turned[0] else "row"),
+        "layoutB": MMA_LAYOUT.of("row" if turned[1] else "col"),
+    }
+    properties |= {f"type{role.upper()}": WGMMA_TYPE.of(row.element(role).name) for role in "abd"}
+    for role, sign in zip("AB", signs, strict=True):
+        properties[f"scale{role}"] = WGMMA_SCALE_IN.of("neg" if sign < 0 else "one")
+    if row.d.name == "s32":
+        properties["satfinite"] = MMA_OVERFLOW.of("satfinite" if row.satfinite else "wrapped")
+    operands = [sums, of.read(a, IntegerType(64)), of.read(b, IntegerType(64))]
+    op = WgmmaMmaAsyncOp.build(operands=operands, result_types=[sums.type], properties=properties)
+    for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
+        of.write(item, value)
+    return True

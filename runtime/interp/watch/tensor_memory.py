@@ -1,0 +1,280 @@
+"""Tensor memory: what is read before it is written, what is not waited for, what nothing orders. PTX ISA 9.7.16.6.
+
+Products and copies of one thread follow each other in order. Everything else is ordered by waits: those of a warp for
+its loads and stores, and those for the object that a commit arrives at. Between threads there are a
+`tcgen05.fence::before_thread_sync` behind the wait, something that orders the threads, and a
+`tcgen05.fence::after_thread_sync`; a commit is a fence of the first kind itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....dialect.layouts.tensor_memory import COLUMNS, LANES
+from ....dialect.ptx.text.syntax import Vector
+from ..machine.events import LANES as WARP
+from .findings import Check, Findings
+from .shared import SharedCheck
+
+if TYPE_CHECKING:
+    from ...numerics.array import Array
+    from ..machine.events import Look, MemoryAccess, Selection
+    from ..machine.kernel import Decoded, DecodedKernel
+    from ..machine.state import RegisterSlot, State
+    from .shared import SharedMemory
+
+_UNIT = 16
+"""Lanes of which one access is kept."""
+
+_MOVES = {"tcgen05.ld": "tcgen05.wait::ld", "tcgen05.ld.red": "tcgen05.wait::ld", "tcgen05.st": "tcgen05.wait::st"}
+_FREES = "tcgen05.dealloc"
+_DEEDS = {True: "reads", False: "writes"}
+
+
+@dataclass(eq=False)
+class _Operation:
+    """What one thread, or one warp, does with tensor memory; `done` is when that was waited for, 0 before."""
+
+    pc: int
+    thread: int
+    means: str
+    reads: bool
+    done: int = 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether a warp loads or stores; else a thread has issued it."""
+        return self.means in _MOVES
+
+
+@dataclass
+class _Fences:
+    """The times of the fences of one warp."""
+
+    before: list[int] = field(default_factory=list[int])
+    after: int = 0
+
+
+class TensorAccesses(SharedCheck):
+    """For each 16 lanes of a column: who wrote there, and who read it by a load and for a product, last; and which
+    words have been written."""
+
+    name = "tensor"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        self.used = kernel.has_tensor_memory
+        if not self.used:
+            return
+        self.tensor = state.tensor
+        words = self.tensor.words.size
+        self.written = np.zeros(words, np.bool_)
+        self.operations: list[_Operation | None] = [None]
+        self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
+        self.fences = [_Fences() for _ in range(state.warps)]
+        self._issued: dict[tuple[int, int, bool], int] = {}
+
+    # Fences
+
+    def watch(self, pc: int) -> Look | None:
+        kind = self.kernel.code[pc].traits.bindings.get("K", "") if self.used else ""
+        if self.kernel.code[pc].traits.means == "tcgen05.commit":
+            kind = "fence::before_thread_sync"
+        if not kind.startswith("fence::"):
+            return None
+        before = kind == "fence::before_thread_sync"
+
+        def look(sel: Selection) -> None:
+            now = self.shared.clocks.tick()
+            for warp in np.unique(sel.threads % self.state.warps).tolist():
+                if before:
+                    self.fences[warp].before.append(now)
+                else:
+                    self.fences[warp].after = now
+
+        return look
+
+    # Accesses
+
+    def access(self, access: MemoryAccess) -> None:
+        if not self.used or access.buffer is not self.tensor.buffer or not access.start.size:
+            return
+        words, thread = access.start // 4, int(access.threads[0])
+        units = np.unique(words // COLUMNS // _UNIT * COLUMNS + words % COLUMNS)
+        means, reads = self.kernel.code[access.pc].traits.means, access.kind == "fetch"
+        now = _Operation(access.pc, thread, means, reads)
+        frees = means == _FREES
+        if reads:
+            self._unwritten(now, words)
+        for kind in ("write",) if reads else ("write", "load", "operand"):
+            self._ordered(now, units, kind)
+        if frees:
+            self.written[words] = False
+            for places in self.last.values():
+                places[units] = 0
+            return
+        self._keep(now, units, "write" if not reads else "load" if now.moves else "operand")
+        if not reads:
+            self.written[words] = True
+
+    def _keep(self, now: _Operation, units: Array, kind: str) -> None:
+        self.operations.append(now)
+        self.last[kind][units] = len(self.operations) - 1
+        queue, agent = self.tensor.products, now.thread
+        if now.moves:
+            queue, agent = self.tensor.moves[_MOVES[now.means][-2:]], now.thread % self.state.warps
+        queue.issue(np.array([agent]), self._finish(now))
+
+    def _finish(self, operation: _Operation) -> Callable[[Array], None]:
+        def finish(_: Array) -> None:
+            operation.done = self.shared.clocks.tick()
+
+        return finish
+
+    def _unwritten(self, now: _Operation, words: Array) -> None:
+        lacking = ~self.written[words]
+        bad = words[lacking]
+        if bad.size and not self._brings(now, lacking, bad):
+            lane, column = divmod(int(bad[0]) % (LANES * COLUMNS), COLUMNS)
+            text = f"reads lane {lane}, column {column} of tensor memory before anything is written there"
+            self.report(now.pc, text, now.thread, about="unwritten", count=int(bad.size))
+            self.written[words] = True
+
+    def _brings(self, now: _Operation, lacking: Array, words: Array) -> bool:
+        """Whether the registers of a load count as unwritten, so that their use is told of."""
+        registers, lanes = self.shared.registers, WARP
+        if registers is None or now.means != "tcgen05.ld" or self.kernel.code[now.pc].traits.bindings["F"]:
+            return False
+        threads = np.arange(lanes) * self.state.warps + now.thread
+        lane, column = divmod(int(words[0]) % (LANES * COLUMNS), COLUMNS)
+        where = f"lane {lane}, column {column} of tensor memory"
+        return registers.load(now.pc, threads, np.repeat(lacking.reshape(lanes, -1), 4, axis=1), where)
+
+    def _ordered(self, now: _Operation, units: Array, kind: str) -> None:
+        """An access against earlier ones."""
+        for number in np.unique(self.last[kind][units]).tolist():
+            earlier = self.operations[number]
+            what = None if earlier is None else self._lacks(earlier, now)
+            if earlier is None or what is None:
+                continue
+            line, deed = self.line(earlier.pc), _DEEDS[earlier.reads]
+            source = self.kernel.code[earlier.pc].traits.first(2)
+            mine = "frees" if now.means == _FREES else _DEEDS[now.reads]
+            column = int(units[self.last[kind][units] == number][0]) % COLUMNS
+            text = f"{mine} column {column} of tensor memory, which the {source} at line {line} {deed}, {what}"
+            # Compilers leave these fences out, and GPUs do not seem to mind.
+            self.report(now.pc, text, now.thread, about=(line, what), note="fence::" in what)
+
+    def _lacks(self, earlier: _Operation, now: _Operation) -> str | None:
+        """What is missing between two accesses; None if nothing is."""
+        warps, clocks = self.state.warps, self.shared.clocks
+        warp, other = now.thread % warps, earlier.thread % warps
+        if not (earlier.moves or now.moves or now.means == _FREES) and earlier.thread == now.thread:
+            return None
+        if not earlier.done:
+            if earlier.moves:
+                return f"and no {_MOVES[earlier.means]} has waited for it"
+            return "and nobody has seen the arrival of a tcgen05.commit behind it"
+        if warp == other:
+            return None if earlier.moves or now.means == _FREES else self._fenced_after(warp, earlier.done)
+        if warp // clocks.each != other // clocks.each:
+            return None
+        seen = int(clocks.seen[warp, other % clocks.each])
+        if seen < earlier.done:
+            return "and nothing orders it behind the wait"
+        if now.means == _FREES:
+            return None
+        told = earlier.done
+        if earlier.moves:
+            told = next((time for time in self.fences[other].before if time >= earlier.done), 0)
+            if not 0 < told <= seen:
+                return "with no tcgen05.fence::before_thread_sync between its wait and what orders the threads"
+        return self._fenced_after(warp, told)
+
+    def _fenced_after(self, warp: int, time: int) -> str | None:
+        if self.fences[warp].after >= time:
+            return None
+        return "with no tcgen05.fence::after_thread_sync behind what orders the threads"
+
+    def end(self) -> None:
+        """Columns that nobody has freed."""
+        for cta, pc in self.tensor.held() if self.used else ():
+            thread = cta * self.state.geometry.warps_per_cta
+            self.report(pc, "nobody frees these columns before the kernel ends", thread, about="held")
+
+
+class LoadedRegisters(Check):
+    """For each register that loads from tensor memory bring, and each warp: how many have not been waited for."""
+
+    name = "tensor"
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        super().begin(state, kernel)
+        loads = {pc: _brought(d) for pc, d in enumerate(kernel.code) if d.traits.means.startswith("tcgen05.ld")}
+        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for slots in loads.values() for s in slots))}
+        self.names = [slot.name for slot in self.slots]
+        self.loads = {pc: np.array([self.slots[slot] for slot in slots], np.intp) for pc, slots in loads.items()}
+        self.pending = np.zeros((len(self.slots), state.warps), np.int32)
+        self.by = np.zeros((len(self.slots), state.warps), np.int32)
+
+    def watch(self, pc: int) -> Look | None:
+        if not self.slots:
+            return None
+        decoded = self.kernel.code[pc]
+        used = {s: deed for deed, slots in (("writes", decoded.writes), ("reads", decoded.reads)) for s in slots}
+        taken = [(self.slots[slot], deed) for slot, deed in used.items() if slot in self.slots]
+        if not taken:
+            return None
+        numbers, deeds = np.array([n for n, _ in taken], np.intp), [deed for _, deed in taken]
+
+        def look(sel: Selection) -> None:
+            warps = np.unique(sel.threads % self.state.warps)
+            self._touch(pc, numbers, deeds, warps)
+            if pc in self.loads:
+                self._begin(pc, self.loads[pc], warps)
+
+        return look
+
+    def _touch(self, pc: int, numbers: Array, deeds: list[str], warps: Array) -> None:
+        bad = self.pending[np.ix_(numbers, warps)] > 0
+        if not bad.any():
+            return
+        number, at = (int(i[0]) for i in np.nonzero(bad))
+        register, warp = int(numbers[number]), int(warps[at])
+        line = self.line(int(self.by[register, warp]))
+        text = (
+            f"{deeds[number]} {self.names[register]}, which the tcgen05.ld at line {line} brings, with no "
+            "tcgen05.wait::ld between them"
+        )
+        # Compilers rely on the dependence of the registers where they read.
+        note = deeds[number] == "reads"
+        self.report(pc, text, warp, about=("loaded", line), note=note, together=note)
+
+    def _begin(self, pc: int, numbers: Array, warps: Array) -> None:
+        at = np.ix_(numbers, warps)
+        self.pending[at] += 1
+        self.by[at] = pc
+        self.state.tensor.moves["ld"].issue(warps, self._finish(numbers))
+
+    def _finish(self, numbers: Array) -> Callable[[Array], None]:
+        def finish(warps: Array) -> None:
+            self.pending[np.ix_(numbers, warps)] -= 1
+
+        return finish
+
+
+def _brought(decoded: Decoded) -> list[RegisterSlot]:
+    """The registers that a load brings."""
+    named = decoded.named()
+    items = named["d"].items if isinstance(named["d"], Vector) else ()
+    slots = (decoded.slot(item) for item in (*items, *((named["dr"],) if "dr" in named else ())))
+    return [slot for slot in slots if slot is not None]
+
+
+def tensor_checks(findings: Findings, shared: SharedMemory) -> tuple[Check, ...]:
+    """The checks of tensor memory."""
+    return TensorAccesses(findings, shared), LoadedRegisters(findings)

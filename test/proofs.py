@@ -1,0 +1,58 @@
+"""Proofs of the kernels whose PTX is pinned: each computes its function for all inputs, or the line says why not.
+
+    python test/proofs.py                    # all of them
+    python test/proofs.py --every 16         # some
+    python test/proofs.py --only attention   # those with this in their name
+
+Products of hundreds of rows are proven at a smaller size of the same remainders, as `pins.py` runs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from attentions import Attention
+from pins import Function, Level, Pinned, pinned, smaller
+from products import Product
+
+from warploom.runtime import WarploomError
+from warploom.runtime.cli.prove import prove_kernel
+from warploom.runtime.proof.question import Proof
+
+
+def proof_of(kernel: Pinned) -> Proof:
+    """The verdict on a kernel at a size that can be proven."""
+    source = kernel.source
+    if isinstance(source, Product):
+        product = smaller(source, kernel.target)
+        return prove_kernel(product.compile(kernel.target), product.mlir, [], 0)
+    if isinstance(source, Attention):
+        return prove_kernel(kernel.compile(), source.mlir, [], 0)
+    if isinstance(source, Function):
+        return prove_kernel(kernel.compile(), source.text, source.sizes, 0, source.words.get("function"))
+    raise TypeError(f"{kernel} is launched by no function")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="prove each Nth kernel")
+    parser.add_argument("--only", default="", metavar="TEXT", help="prove those with this in their name")
+    args = parser.parse_args()
+    kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)][:: args.every]
+    proven = 0
+    for kernel in kernels:
+        start = time.monotonic()
+        try:
+            proof = proof_of(kernel)
+            verdict, proven = str(proof) if not proof else proof.outcome, proven + bool(proof)
+        except WarploomError as error:
+            verdict = f"undecided: {error}"
+        print(f"{time.monotonic() - start:6.1f} s  {kernel}: {verdict.splitlines()[0][:300]}", flush=True)
+    print(f"{proven} of {len(kernels)} proven")
+    return 0 if proven == len(kernels) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Bugs planted in kernels on tensor memory: each is found at its line, and the right kernels are silent."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from tensor_cores import Kernel, put, registers
+
+from warploom.dialect.isa.tensor_product import SharedDescriptor
+from warploom.runtime import WarploomError
+
+LEFT, RIGHT = SharedDescriptor(0, 128, 256), SharedDescriptor(4096, 128, 256)
+
+
+def describe(name: str, how: SharedDescriptor, change: int = 0) -> str:
+    return f"shr.u32 %r14, %r4, 4; cvt.u64.u32 %q8, %r14; add.s64 {name}, %q8, {how.encode() ^ change};"
+
+
+PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [%r1], %q9, %q10, 0x08100010, 0;"
+WAIT = "WAIT:\nmbarrier.try_wait.parity.shared.b64 %p5, [%r3], 0;\n@!%p5 bra WAIT;\n"
+COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];"
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;"
+DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 128;"
+BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
+LOADED = "tcgen05.wait::ld.sync.aligned;"
+LOAD = f"tcgen05.ld.sync.aligned.32x32b.x64.b32 {registers(64)}, [%r2];"
+AGAIN = f"{describe('%q9', LEFT)}\n{describe('%q10', RIGHT)}\nsetp.eq.u32 %p7, %r10, 96;\n@%p7 {PRODUCT}"
+"""One more product, by another warp."""
+HALVES = [
+    f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8], {registers(8, 100)};",
+    "tcgen05.wait::st.sync.aligned;",
+    BEFORE,
+    "bar.sync 1;",
+    AFTER,
+]
+"""A in tensor memory, from registers that all hold two halves of 1."""
+
+
+def kernel(parts: dict[str, str] | None = None, product: str = PRODUCT, change: int = 0, before: str = "") -> Kernel:
+    random = np.random.default_rng(3)
+    image = random.integers(0, 256, 6144).astype(np.uint8)
+    put(image, random.standard_normal((128, 16)).astype(np.float16), LEFT.encode())
+    put(image, random.standard_normal((64, 16)).astype(np.float16), RIGHT.encode())
+    issue = [describe("%q9", LEFT, change), describe("%q10", RIGHT), product]
+    return Kernel(image, issue, before=[before] if before else [], parts=parts or {})
+
+
+def stored(statements: list[str], product: str = PRODUCT.replace("%q9", "[%r7]")) -> Kernel:
+    """A comes from registers through tensor memory."""
+    ones = " ".join(f"mov.b32 %r{100 + i}, 0x3C003C00;" for i in range(8))
+    setup = f"{ones}\nadd.u32 %r8, %r2, 64; add.u32 %r16, %r1, 64;\n" + "\n".join(statements)
+    return kernel(product=product.replace("[%r7]", "[%r16]"), before=setup)
+
+
+def test_the_right_kernels_are_silent() -> None:
+    kernel().run()
+    found = stored(HALVES).run().view(np.float32)
+    halves = kernel().image[4096:].view(np.float16).astype(np.float64)
+    assert np.isclose(np.sort(found[5])[-1], max(found[77]))
+    assert np.isclose(found[0].sum(), halves.sum(), atol=1e-3)
+
+
+def fails(bad: Kernel, line: str, message: str, checks: str | None = "all") -> None:
+    """The launch fails with a message at the first line that has a text."""
+    with pytest.raises(WarploomError) as error:
+        bad.run(checks)
+    at = next(i for i, text in enumerate(bad.text().splitlines(), 1) if line in text)
+    assert re.search(rf"<ptx>:{at}:\d+: error: .*{message}", str(error.value)), (at, str(error.value))
+
+
+ORDER = [
+    # A wait, a fence or a commit is missing.
+    (kernel({LOADED: ""}), "st.global.b32", "reads %r32, which the tcgen05.ld at line .* with no tcgen05.wait::ld"),
+    (kernel({f"{WAIT}{AFTER}": WAIT}), LOAD, "writes, with no tcgen05.fence::after_thread_sync"),
+    (kernel({WAIT: ""}), LOAD, "which the tcgen05.mma at line .*, and nobody has seen the arrival of a tcgen05.commit"),
+    (stored([HALVES[0], *HALVES[2:]]), "tcgen05.mma", "which the tcgen05.st .*no tcgen05.wait::st has waited for it"),
+    (stored([*HALVES[:2], *HALVES[3:]]), "tcgen05.mma", "with no tcgen05.fence::before_thread_sync between its wait"),
+    (stored(HALVES[:4]), "tcgen05.mma", "with no tcgen05.fence::after_thread_sync behind"),
+    (stored([*HALVES[:3], AFTER]), "tcgen05.mma", "and nothing orders it behind the wait"),
+    (kernel({LOADED: f"{LOADED}\n{AGAIN}"}), "@%p7 tcgen05.mma",
+     "writes column 0 of tensor memory, which the tcgen05.ld .* reads, and nothing orders it"),
+    # Something is read that nobody has written, or is never freed.
+    (kernel(product=PRODUCT.replace(", 0;", ", 1;")), "tcgen05.mma", "reads lane 0, column 0 .* before anything is"),
+    (kernel({DEALLOC: ""}), ALLOC, "nobody frees these columns before the kernel ends"),
+    # Shared memory is written while a product may read it.
+    (kernel({COMMIT: f"{COMMIT}\nst.shared.b32 [%r4], %r4;"}), "st.shared.b32 [%r4]",
+     "overwrites what the tcgen05.mma.* at line .* reads, which has not been waited for"),
+    (kernel({"fence.proxy.async;": ""}), "tcgen05.mma", "and no fence.proxy.async is between them"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bad", "line", "message"), ORDER, ids=[message[:40] for _, _, message in ORDER])
+def test_planted_bugs_of_order(bad: Kernel, line: str, message: str) -> None:
+    fails(bad, line, message, "strict")
+
+
+FAULTS = [
+    (kernel({LOAD: LOAD.replace("%r2", "%r1")}), LOAD[:30], "warp 1 reaches lanes 32 to 63 .*the address is of lane 0"),
+    (kernel({LOAD: LOAD.replace("%r2", "%r2+96")}), LOAD[:30], "reads column 128 of tensor memory, which is not alloc"),
+    (kernel({DEALLOC: DEALLOC.replace("128", "64")}), "tcgen05.dealloc", "frees 64 columns at 0x0, where 128 columns"),
+    (kernel({ALLOC: f"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n{ALLOC}"}), ALLOC,
+     "allocates tensor memory after tcgen05.relinquish_alloc_permit"),
+    (kernel(change=1 << 46), "tcgen05.mma", r"operand x: expected 0b001 in bits 48:46 .* got 0b000"),
+    (kernel(change=5 << 61), "tcgen05.mma", "expected a swizzle of 0/1/2/4/6 in bits 63:61, got 5"),
+    (kernel(change=1 << 53), "tcgen05.mma", "bits 0x20000000000000 of the shared-memory descriptor .* mean nothing"),
+    (kernel(change=0x3F00), "tcgen05.mma", "operand x: the shared-memory descriptor reaches byte"),
+    (kernel(product=PRODUCT.replace("0x08100010", "0x08100110")), "tcgen05.mma",
+     r"bits 9:7 \(type of A\) of the instruction descriptor 0x08100110: expected 0 \(f16\) or 1 \(bf16\), got 2"),
+    (kernel(product=PRODUCT.replace("0x08100010", "0x10100010")), "tcgen05.mma",
+     r"bits 28:24 \(M / 16\) .* expected 4 or 8, got 16"),
+    (kernel(product=PRODUCT.replace("0x08100010", "0x08000010")), "tcgen05.mma", r"\(N / 8\) .* 1 to 32 in steps of 1"),
+    (kernel(product=PRODUCT.replace("0x08100010", "0x08100014")), "tcgen05.mma", r"\(sparse\).* expected 0, as the op"),
+    (kernel(product=PRODUCT.replace("0x08100010", "0x08100050")), "tcgen05.mma", r"bit 6 \(reserved\)"),
+    (kernel(product=PRODUCT.replace("[%r1]", "[%r1+0x100000]")), "tcgen05.mma", "expected D at lane 0 of tensor mem"),
+    (kernel(product=PRODUCT.replace("[%r1]", "[%r1+96]")), "tcgen05.mma", "writes column 128 .* not allocated"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bad", "line", "message"), FAULTS, ids=[message[:40] for _, _, message in FAULTS])
+def test_faults(bad: Kernel, line: str, message: str) -> None:
+    fails(bad, line, message, None)
+
+
+def test_columns_that_nobody_gives_back_are_waited_for() -> None:
+    again = kernel({ALLOC: f"{ALLOC.replace('128', '512')}\n{ALLOC}"})
+    with pytest.raises(WarploomError, match=r"deadlock: .*wait at line \d+ \(tcgen05.alloc"):
+        again.run(None)
+
+
+def test_a_pair_takes_two_ctas() -> None:
+    text = kernel().text().replace("cta_group::1", "cta_group::2")
+    from warploom.runtime import load_ptx
+
+    words = np.zeros((128, 64), np.uint32)
+    with pytest.raises(WarploomError, match=r"cta_group::2 takes pairs of CTAs of a cluster; this one has 1"):
+        load_ptx(text).launch("k", grid=1, block=128, args=[kernel().image, words], device="interp")
+
+
+def test_a_pair_of_which_one_cta_does_not_allocate() -> None:
+    pair = kernel()
+    pair.image, pair.group = np.concatenate([pair.image, pair.image]), 2
+    pair.parts = {"@%p2 bra ALLOCATED;": "setp.ne.u32 %p7, %r9, 0; or.pred %p7, %p7, %p2;\n@%p7 bra ALLOCATED;"}
+    pair.issue[-1] = pair.issue[-1].replace("cta_group::1", "cta_group::2").replace("0x08100010", "0x10200010")
+    with pytest.raises(WarploomError, match=r"deadlock: .*wait at line \d+ \(tcgen05.alloc.cta_group::2"):
+        pair.run(None)
+
+
+def test_a_phase_that_does_not_come_is_a_deadlock() -> None:
+    other = kernel({WAIT: WAIT.replace("[%r3], 0", "[%r3], 1")})
+    fails(other, "mbarrier.try_wait", r"deadlock: .* wait at line \d+ \(mbarrier.try_wait")
+
+
+def test_columns_that_are_freed_cannot_be_read() -> None:
+    late = kernel({LOADED: f"{LOADED}\nbar.sync 2;\n@%p2 bra LATE;\n{DEALLOC}\nLATE:\nbar.sync 2;\nLATER: {LOAD}"})
+    fails(late, "LATER:", "reads column 0 of tensor memory, which is not allocated", None)
