@@ -91,4 +91,3 @@ def _in_place(changed: Node) -> Callable[[Graph], Node] | None:
     if packet is None or overload not in packet.overloads():
         return None
     return lambda graph: graph.call_function(getattr(packet, overload), args, kwargs)
-

@@ -140,6 +140,56 @@ def test_a_right_matrix_kernel_is_silent() -> None:
     assert run_hopper(text(), checks=ORDERS) == ()
 
 
+PING = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k()
+{
+    .reg .pred %p; .reg .b32 %t, %w, %i, %v;
+    .shared .align 4 .b8 turn[128];
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; and.b32 %t, %t, 31; mov.u32 %i, 0;
+    mov.u32 %v, turn; mad.lo.u32 %v, %t, 4, %v;
+    setp.ne.u32 %p, %w, 0;
+    @%p bra PONG;
+    bar.arrive 2, 64;
+PING:
+    bar.sync 1, 64;
+    st.shared.u32 [%v], %i;
+    bar.arrive 2, 64;
+    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 3;
+    @%p bra PING;
+    bra END;
+PONG:
+    bar.sync 2, 64;
+    ld.shared.u32 %t, [%v];
+    bar.arrive 1, 64;
+    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 3;
+    @%p bra PONG;
+    bar.sync 2, 64;
+END:
+    ret;
+}
+"""
+"""Two warps take turns at two barriers, of which each arrives at one and waits at the other."""
+
+
+def test_warps_that_take_turns_are_silent() -> None:
+    assert run(PING, 64) == ()
+
+
+def test_a_barrier_that_is_arrived_at_twice() -> None:
+    """Without the wait between, the second arrival comes to the phase of the first."""
+    ptx = edited(PING, "    bar.sync 1, 64;\n", "\n")
+    message = "comes to barrier 2 again before it is complete; it came there at line 12"
+    check_found(run(ptx, 64), "barriers", line_of(ptx, "bar.arrive 2", 1), message)
+
+
+def test_warps_that_wait_for_each_other() -> None:
+    ptx = edited(PING, "    bar.arrive 2, 64;\nPING", "\nPING")
+    message = "deadlock: warp 0 waits for barrier 1; it is the first phase; only warp 0 (line 14) came"
+    check_found(run(ptx, 64), ORDERS, line_of(ptx, "bar.sync 1"), message)
+
+
 LATE = """.version 8.6
 .target sm_90a
 .address_size 64

@@ -40,7 +40,7 @@ CHECKS = {
 }
 """What each check looks for."""
 ALL_ORDERS = "all-orders"
-"""Named among checks, it makes that of races, and looks for orders of warps that decide otherwise than this run."""
+"""Named among checks, it makes those of races and barriers, and looks for orders of warps that decide otherwise."""
 STRICT = "strict"
 """Named among checks, it makes errors of notes; alone, of those of all checks."""
 
@@ -88,7 +88,7 @@ class CheckObserver(Observers):
                 members += (
                     member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
                 )
-        if "barriers" in wanted:
+        if "barriers" in wanted or ALL_ORDERS in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:
             members.append(Bounds(self.findings))

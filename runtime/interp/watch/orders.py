@@ -16,7 +16,7 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
-from ..machine.events import LANES
+from ..machine.events import LANES, LEFT
 from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
 from .findings import Check, Findings
@@ -321,7 +321,8 @@ class Orders(Check):
                 if warps and place * 8 in self.objects:
                     yield one.pc, place * 8, self.objects[place * 8], warps
         parked = [(pc, CLUSTER_BARRIER, mask) for pc, mask in self.state.cluster_barrier.parked]
-        for pc, number, mask in [*parked, *((b.pc, b.number, b.mask) for b in self.state.flow.barriers)]:
+        waiting = (b for b in self.state.flow.barriers if b.resume != LEFT)
+        for pc, number, mask in [*parked, *((b.pc, b.number, b.mask) for b in waiting)]:
             warps = self._of(np.flatnonzero(mask))
             for meeting in {id(m): m for m in (self._barrier(number, w) for w in warps)}.values():
                 yield pc, -1 - number, meeting, [w for w in warps if self._barrier(number, w) is meeting]
