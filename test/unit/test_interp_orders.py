@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hopper_kernel import STAGE, text
 from hopper_kernel import run as run_hopper
 from planted import check_found, edited, line_of
+from planted import run as run_launch
 from problems import problem
 from products import Product, shared_by_ctas
 
@@ -138,6 +140,49 @@ def test_planted_bugs_in_a_matrix_kernel(old: str, new: str, at: str, nth: int, 
 
 def test_a_right_matrix_kernel_is_silent() -> None:
     assert run_hopper(text(), checks=ORDERS) == ()
+
+
+EXPECTS = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .pred %p, %lead; .reg .b32 %t, %w, %l, %v; .reg .b64 %state, %data;
+    .shared .align 16 .b8 tile[256]; .shared .align 8 .b64 full;
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; and.b32 %l, %t, 31; setp.eq.u32 %lead, %l, 0; ld.param.u64 %data, [data];
+    setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [full], 1; @%p fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    setp.eq.u32 %p, %w, 0;
+    @%p bra FIRST;
+    {body}
+    bra END;
+FIRST:
+    bar.sync 3, 32; bar.sync 3, 32; bar.sync 3, 32; bar.sync 3, 32; bar.sync 3, 32;
+    {meet}
+    @%lead mbarrier.arrive.shared.b64 %state, [full];
+END:
+    ret;
+}
+"""
+"""Warp 0 arrives, warp 1 does something that changes what the phase expects; they may meet before."""
+COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%data], 16, [full];"
+BULK = f"@%lead mbarrier.expect_tx.relaxed.cta.shared.b64 [full], 16;\n    @%lead {COPY}"
+SMALL = """mov.u32 %v, tile; cp.async.ca.shared.global [%v], [%data], 4;
+    @%lead cp.async.mbarrier.arrive.shared.b64 [full];
+    cp.async.wait_all;"""
+
+
+@pytest.mark.parametrize(("body", "at"), [(BULK, "mbarrier.expect_tx"), (SMALL, "cp.async.mbarrier.arrive")])
+def test_a_phase_may_end_before_more_is_expected(body: str, at: str) -> None:
+    """What an operation expects for itself does not keep the phase open until it has begun."""
+    args = [np.arange(4, dtype=np.uint32)]
+    for meet in ("", "bar.sync 1, 64;"):
+        ptx = EXPECTS.replace("{body}", f"{body}\n    {meet}").replace("{meet}", meet)
+        found = run_launch(ptx, (1, 1, 1), (64, 1, 1), args, checks=ORDERS)
+        if meet:
+            assert found == ()
+        else:
+            check_found(found, ORDERS, line_of(ptx, at), "comes too late in another order: phase 0")
 
 
 PING = """.version 8.6

@@ -20,7 +20,7 @@ from ..machine.events import LANES, LEFT
 from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
 from .findings import Check, Findings
-from .order_graph import Deviation, Meeting, OrderGraph, Step, merged
+from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, Step, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -154,12 +154,18 @@ class Orders(Check):
             before = counted.get(place, (0, 0))
             counted[place] = before[0] + arrived, before[1] + bytes_
             step, past = self._begun(place, threads[which]) if deferred else self._now(warp, self.pc)
-            arrives = arrived > 0 or bytes_ < 0
-            self._judge(meeting, place, self.graph.contribute(meeting, step, past, arrives=arrives, deferred=deferred))
+            kind = self._kind(step.pc, arrived, bytes_, deferred)
+            self._judge(meeting, place, self.graph.contribute(meeting, step, past, kind, deferred=deferred))
         for place, (arrived, bytes_) in counted.items():
             word = Phases.of(self.state.mbarriers.words[place // 8 : place // 8 + 1])
             if int(word.pending[0]) == arrived and int(word.transactions[0]) + bytes_ == 0 and arrived >= 0:
                 self._end(self.objects[place], place)
+
+    def _kind(self, pc: int, arrived: int, bytes_: int, deferred: bool) -> ContributionKind:
+        """What a contribution is. Arrivals of `cp.async` are expected by their own instruction, but with `.noinc`."""
+        if arrived > 0 and (not deferred or self.kernel.code[pc].traits.bindings["F"]):
+            return "arrival"
+        return "expected" if deferred or bytes_ < 0 else "expects"
 
     def _now(self, warp: int, pc: int) -> tuple[Step, Array]:
         return self.graph.step(warp, pc), self.graph.past(warp)
