@@ -167,7 +167,7 @@ def way() -> str:
             "warp: a kernel over fragments",
             1,
             WARPS.level("warp-pipeline"),
-            ["scf.for", "warp.ldmatrix", r"warp\.copy.*async", r"warp\.mma ", "warp.store"],
+            ["scf.for", "warp.load", r"warp\.copy.*async", r"warp\.mma ", "warp.store"],
         ),
         ("ptx: instructions", 1, WARPS.ptx(), ["cp.async.cg", "ldmatrix.sync", "mma.sync", "st.global"]),
     )

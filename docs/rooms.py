@@ -131,7 +131,7 @@ Each fact is stored once, and everything else reads it there:
 | fact | where it is | what reads it |
 |---|---|---|
 | an instruction | a row of `dialect/isa/` or `dialect/ptx/rows/` | verifier, parser, printer, interpreter, emitter |
-| the effects of an instruction | its traits, `dialect/ptx/traits.py` | checks, traces, interpreter |
+| the effects of an instruction | its traits, `dialect/ptx/instructions.py` | checks, traces, interpreter |
 | the layout of each operand | the row of the instruction | figures, `warploom layout`, the interpreter, the lowering |
 | all choices for a product | its schedule, an attribute in the IR | the lowering, which makes no other choices |
 | the offset of a tile in shared memory | the IR, where `warp-allocate` writes it | the later passes |

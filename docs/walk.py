@@ -138,8 +138,8 @@ multiplies them, step by step along K. `warp-epilogue` expands the store of the 
             WARPS.level("warp-epilogue"),
             [
                 "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy",
-                "gpu.barrier", "warp.ldmatrix", "warp.ldmatrix", r"warp\.mma ", "warp.ldmatrix", "warp.ldmatrix",
-                r"warp\.mma ", "gpu.barrier", "scf.yield", "warp.store",
+                "gpu.barrier", "warp.load", "warp.load", r"warp\.mma ", "warp.load", "warp.load", r"warp\.mma ",
+                "gpu.barrier", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
@@ -175,9 +175,9 @@ pass does not change a loop.
             WARPS.level("warp-pipeline"),
             [
                 "memref.alloc", "memref.alloc", "make_ring", r"warp\.copy.*async", "producer_commit", "consumer_wait",
-                "warp.ldmatrix", "warp.ldmatrix", "scf.for", "warp.ldmatrix", "warp.ldmatrix",
+                "warp.load", "warp.load", "scf.for", "warp.load", "warp.load",
                 r"warp\.copy.*async", r"warp\.copy.*async", "producer_commit", r"warp\.mma ", "consumer_wait",
-                "warp.ldmatrix", r"warp\.mma ", "scf.yield", "warp.store",
+                "warp.load", r"warp\.mma ", "scf.yield", "warp.store",
             ],
         ),
     )  # fmt: skip
@@ -222,7 +222,7 @@ loop consists mostly of loads, copies and products.
             WARPS.ptx(),
             [
                 r"\.version", r"\.target", r"\.entry", r"\.param", "// schedule", r"// warp.copy", "cp.async.cg",
-                "commit_group", "wait_group", "bar.sync", "loop_1:", "// warp.ldmatrix", "ldmatrix", "// warp.mma",
+                "commit_group", "wait_group", "bar.sync", "loop_1:", "// warp.load", "ldmatrix", "// warp.mma",
                 "mma.sync", "bra", "// warp.store", "st.global", "ret;",
             ],
         ),

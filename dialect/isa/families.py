@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from heapq import nsmallest
-from itertools import zip_longest
 
 from . import mma, moves, wgmma
 from .form import Form, Key, order_key
-from .types import ELEMENT_TYPES
 
 # What the sections of PTX ISA 9.7.14 and 9.7.15 are about, for tables that are grouped as the manual is.
 
@@ -147,49 +143,17 @@ def find(opcode: str) -> Form | None:
 
 # The spellings most like one that does not exist.
 
-_SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
-_LAYOUTS = ("row", "col")
 
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The parts of an opcode: what its place gives a meaning, and what stands anywhere."""
-
-    types: tuple[str, ...]
-    layouts: tuple[str, ...]
-    others: frozenset[str]
-    size: tuple[int, ...]
-
-    @staticmethod
-    def of(opcode: str) -> _Words:
-        words = opcode.split(".")
-        types = tuple(w for w in words if w in ELEMENT_TYPES)
-        layouts = tuple(w for w in words if w in _LAYOUTS)
-        shape = next(filter(None, map(_SHAPE.fullmatch, words)), None)
-        size = tuple(int(n or 1).bit_length() for n in shape.groups()) if shape else ()
-        others = frozenset(words) - {*types, *layouts, shape.group() if shape else ""}
-        return _Words(types, layouts, others, size)
-
-    def distance(self, other: _Words) -> tuple[int, int]:
-        """How many words differ, and how much the shapes do."""
-        ordered = ((self.types, other.types), (self.layouts, other.layouts))
-        differing = sum(x != y for ours, theirs in ordered for x, y in zip_longest(ours, theirs))
-        far = sum(abs(x - y) for x, y in zip_longest(self.size, other.size, fillvalue=0))
-        return differing + len(self.others ^ other.others) + bool(far), far
-
-
-def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
-    """The spellings most like an opcode of these families that does not exist: best first."""
+def likely(opcode: str) -> list[str]:
+    """The spellings of these families that have most words in common with an opcode that does not exist."""
     name, root = family(opcode), opcode.partition(".")[0]
     names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
-    wanted, mask = _Words.of(opcode), _mask(opcode)
-    masks = {spelling: other for n in names for spelling, other in _masks(n).items()}
-    likely = nsmallest(LIKELY, masks, key=lambda spelling: (masks[spelling] ^ mask).bit_count())
-    return tuple(sorted(likely, key=lambda s: wanted.distance(_words(s)))[:count])
+    mask, masks = _mask(opcode), {spelling: other for n in names for spelling, other in _masks(n).items()}
+    return nsmallest(LIKELY, masks, key=lambda spelling: (masks[spelling] ^ mask).bit_count())
 
 
 LIKELY = 24
-"""The spellings with most words in common that are compared in full."""
+"""How many of them are compared in full."""
 
 _BITS: dict[str, int] = {}
 
@@ -206,8 +170,3 @@ def _mask(spelling: str) -> int:
 def _masks(name: str) -> dict[str, int]:
     """All spellings of a family, as bits."""
     return {row.spelling: _mask(row.spelling) for row in FAMILIES[name]()}
-
-
-@cache
-def _words(spelling: str) -> _Words:
-    return _Words.of(spelling)

@@ -22,7 +22,7 @@ from xdsl.irdl import (
     result_def,
 )
 
-from ..ptx.text.special import SPECIAL_REGISTERS
+from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .nvvm_types import ConstantRangeAttr
 

@@ -16,11 +16,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
-from ..isa.row import PREDICATE, TENSOR, Row
+from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row
 from ..isa.targets import Target, Version
 from .instructions import find
 from .text.operands import OperandError, OperandReader
-from .text.special import SPECIAL_REGISTERS, VARYING
 from .text.syntax import Operand, Register, is_call, members
 from .types import RegisterType, bits_of
 from .verifier import TargetContext, TypeOf, check, fitting, type_of_result, unknown

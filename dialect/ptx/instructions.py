@@ -1,17 +1,19 @@
-"""The rows that an opcode spells, and the nearest spellings. Source: PTX ISA 9.7."""
+"""Instructions by their opcodes: the rows that spell one, what it does to memory and to other threads, and the nearest
+spellings. Source: PTX ISA 9.7."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from itertools import zip_longest
 
 from ..isa import families
 from ..isa.row import Bindings, Row
 from ..isa.targets import Target
 from .rows import arithmetic, conversions, copies, data, synchronisation, tcgen05
-from .rows.grammar import PatternRow, pieces
+from .rows.grammar import PatternRow, is_type, name_of, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
 #
@@ -23,13 +25,12 @@ VARIANTS = 2
 """Of a qualifier that must stand and that none of the words is, so many are proposed."""
 
 
-def nearest_spellings(opcode: str, rows: Sequence[PatternRow], count: int) -> tuple[str, ...]:
-    """Spellings of the rows, best first."""
+def _likely(opcode: str, rows: Sequence[PatternRow]) -> Iterable[str]:
+    """Spellings of the rows that have most of the words of an opcode."""
     words = opcode.split(".")
     wanted = frozenset(words)
-    likely = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
-    found = dict.fromkeys(spelling for row in likely for spelling in _proposed(row.spelling, words))
-    return tuple(sorted(found, key=lambda spelling: _distance(spelling.split("."), words))[:count])
+    ranked = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
+    return dict.fromkeys(spelling for row in ranked for spelling in _proposed(row.spelling, words))
 
 
 @lru_cache(4096)
@@ -167,11 +168,11 @@ def canonical(opcode: str) -> str:
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
     root = opcode.partition(".")[0]
-    if root in families.ROOTS:
-        return families.nearest(opcode, count)
     if root not in roots():
         return nearest_roots(root, roots(), count)
-    return nearest_spellings(opcode, _by_root()[root], count)
+    proposed = families.likely(opcode) if root in families.ROOTS else _likely(opcode, _by_root()[root])
+    words = opcode.split(".")
+    return tuple(sorted(proposed, key=lambda spelling: _distance(spelling.split("."), words))[:count])
 
 
 # Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
@@ -220,9 +221,232 @@ def unavailable(opcode: str, targets: Sequence[Target]) -> str | None:
     return None
 
 
+@lru_cache(65536)
 def family(opcode: str) -> str | None:
     """The family that an opcode without a row is of; None if it is of none."""
     root, *words = opcode.split(".")
     if root in roots() or not words or not FAMILIES.get(root, frozenset()).issuperset(words):
         return None
     return root if _NAMED.match(opcode) else None
+
+
+# What an instruction does to memory and to other threads: questions that its row and its qualifiers answer.
+#
+# Checks, traces and the interpreter ask here; none of them looks into the text of an opcode.
+
+STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
+"""The qualifiers of strong accesses. Source: PTX ISA 8.4."""
+
+_BULK_REDUCTIONS = frozenset(("cp.reduce.async.bulk", "cp.reduce.async.bulk.tensor"))
+_ASYNCHRONOUS = frozenset(
+    ("wgmma.mma_async", "tcgen05.mma", "tcgen05.cp", "cp.async.bulk", "cp.async.bulk.tensor", *_BULK_REDUCTIONS)
+)
+_ACTING = ("9.7.9.5", "9.7.9.6", "9.7.9.18", "9.7.9.25", "9.7.12", "9.7.13", "9.7.14", "9.7.15", "9.7.16", "9.7.19")
+"""The sections of instructions that do more than compute, addresses or none: shuffles, cache policies, asynchronous
+copies, control flow, synchronisation, products of matrices, miscellaneous."""
+
+TENSOR_CORES = "tcgen05"
+"""The first word of what tensor cores do with tensor memory."""
+
+COPIES, BULK, PRODUCTS = "cp.async", "cp.async.bulk", "wgmma"
+"""Asynchronous operations that are completed in groups: copies of threads, bulk copies, products of warpgroups."""
+
+_ARRIVING = frozenset(("cp.async.mbarrier.arrive", "tcgen05.commit"))
+_WRITING_ROOTS = frozenset(("st", "stmatrix", "atom", "red", "cp", "tensormap", "applypriority"))
+_WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st", "tcgen05.alloc"))
+
+
+@dataclass(frozen=True)
+class Traits:
+    """An instruction by its opcode.
+
+    `row` is the first row that spells it, None where none does; `bindings` what its qualifiers bind there. `name` is
+    the opcode up to its first qualifier ("cp.async.bulk.tensor"), `root` the first word of that.
+    """
+
+    opcode: str
+    row: Row | None
+    bindings: Bindings
+    name: str
+    root: str
+    qualifiers: frozenset[str]
+
+    @property
+    def means(self) -> str:
+        """The name of what the interpreter does for it; "" where there is no row."""
+        return "" if self.row is None else self.row.means
+
+    def first(self, words: int) -> str:
+        """So many words of the opcode, as messages name it."""
+        return ".".join(self.opcode.split(".")[:words])
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The types that the opcode names, in its order."""
+        return tuple(word for word in self.opcode.split(".") if is_type(word))
+
+    # Memory
+
+    @property
+    def space(self) -> str:
+        """The state space that the row binds, without its window: "shared"; "" where the address is generic."""
+        return self.bindings.get("P", "").partition("::")[0]
+
+    @cached_property
+    def has_address(self) -> bool:
+        """Whether an operand is an address, one in tensor memory aside, or a place in a tensor."""
+        return self.row is not None and any(slot.is_address and slot.type != "tensor" for slot in self.row.operands)
+
+    @cached_property
+    def strong(self) -> bool:
+        """Whether a qualifier makes the accesses strong."""
+        return not self.qualifiers.isdisjoint(STRONG)
+
+    @property
+    def acquires(self) -> bool:
+        return not self.qualifiers.isdisjoint(("acquire", "acq_rel"))
+
+    @property
+    def releases(self) -> bool:
+        return not self.qualifiers.isdisjoint(("release", "acq_rel"))
+
+    @property
+    def updates(self) -> bool:
+        """Whether it reads, combines and writes back as one."""
+        return self.root in ("atom", "red")
+
+    @property
+    def reduces_in_bulk(self) -> bool:
+        """Whether it is a bulk reduction, which updates each element as `red` does."""
+        return self.name in _BULK_REDUCTIONS
+
+    @cached_property
+    def writes_memory(self) -> bool:
+        """Whether the memory of its first address may change."""
+        return self.has_address and (self.root in _WRITING_ROOTS or self.name in _WRITING_NAMES)
+
+    @cached_property
+    def on_mbarrier(self) -> bool:
+        """Whether its address is that of an mbarrier object."""
+        return self.root == "mbarrier" or self.name in _ARRIVING
+
+    # Asynchronous operations
+
+    @cached_property
+    def asynchronous(self) -> bool:
+        """Whether it accesses memory through the asynchronous proxy. Source: PTX ISA 8.6."""
+        return self.name in _ASYNCHRONOUS
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether a group of bulk operations is what completes it."""
+        return "bulk_group" in self.qualifiers
+
+    @cached_property
+    def commits(self) -> str:
+        """What the operations so far are made a group of: `COPIES`, `BULK` or `PRODUCTS`; "" where it makes none."""
+        kind, _, ends = self.name.rpartition(".")
+        return kind if ends == "commit_group" else ""
+
+    @cached_property
+    def awaits(self) -> str:
+        """The operations whose groups it waits for, as in `commits`."""
+        kind, _, ends = self.name.rpartition(".")
+        return kind if ends in ("wait_group", "wait_all") else ""
+
+    @property
+    def awaits_all(self) -> bool:
+        """Whether it waits for operations that are in no group, too."""
+        return bool(self.awaits) and self.name.endswith("wait_all")
+
+    @property
+    def completes_transactions(self) -> bool:
+        """Whether an mbarrier object is told of its bytes."""
+        return self.name == "mbarrier.complete_tx" or "mbarrier::complete_tx::bytes" in self.qualifiers
+
+    # Other threads
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether threads of a CTA, a warp or a cluster wait for each other; objects in memory aside."""
+        return self.root in ("bar", "barrier")
+
+    @property
+    def is_fence(self) -> bool:
+        return self.root in ("membar", "fence")
+
+    def fences_asynchronous(self, space: str) -> bool:
+        """Whether it is a fence between the generic and the asynchronous proxy, for a state space."""
+        spaces = {word.partition("::")[0] for word in self.qualifiers} & {"global", "shared"}
+        return self.name == "fence.proxy" and "async" in self.qualifiers and (not spaces or space in spaces)
+
+    @cached_property
+    def fences_grid(self) -> bool:
+        """Whether it is a fence of memory for other CTAs."""
+        return self.is_fence and self.releases_to_cluster and not self.fences_objects
+
+    @property
+    def fences_maps(self) -> str:
+        """Which side of a fence between the generic proxy and that of tensor maps: "release", "acquire"; "" of none."""
+        if self.name != "fence.proxy" or "tensormap::generic" not in self.qualifiers:
+            return ""
+        return "acquire" if "acquire" in self.qualifiers else "release"
+
+    @property
+    def copies_maps(self) -> bool:
+        """Whether it copies a tensor map, and is the release side of such a fence."""
+        return self.name == "tensormap.cp_fenceproxy"
+
+    @property
+    def fences_objects(self) -> bool:
+        """Whether it is a fence that is made for the initialisation of mbarrier objects."""
+        return self.is_fence and "mbarrier_init" in self.qualifiers
+
+    @cached_property
+    def releases_to_cluster(self) -> bool:
+        """Whether what its thread did before is ordered for other CTAs of the cluster by what it does later or by
+        itself: a fence, or a release, of such a scope. `barrier.cluster.arrive` releases if it is not `.relaxed`."""
+        if self.name == "barrier.cluster.arrive":
+            return "relaxed" not in self.qualifiers
+        wide = not self.qualifiers.isdisjoint(("gl", "cluster", "gpu", "sys"))
+        return wide and self.name != "fence.proxy" and (self.is_fence or self.releases)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether it says that all lanes of a warp execute it together."""
+        return "aligned" in self.qualifiers
+
+    @property
+    def takes_whole_warps(self) -> bool:
+        """Whether all lanes of a warp execute it together: what says so, and `bar`, which means it."""
+        return self.aligned or (self.root == "bar" and self.name != "bar.warp.sync")
+
+    @cached_property
+    def observes_others(self) -> bool:
+        """Whether it may see what another thread has done meanwhile, or gives it time to."""
+        return self.root == "atom" or self.name == "nanosleep" or (self.root == "ld" and self.strong)
+
+    @cached_property
+    def between_ctas(self) -> bool:
+        """Whether CTAs can tell each other something by it, or do something in an order."""
+        if self.root in ("multimem", "call") or self.reduces_in_bulk:
+            return True
+        if self.is_fence:
+            return self.name != "fence.proxy" and not self.qualifiers.isdisjoint(("gl", "gpu", "sys"))
+        ordered = self.updates or (self.root in ("ld", "st") and self.strong)
+        return ordered and self.space != "shared" and not self.completes_transactions
+
+    @cached_property
+    def computes(self) -> bool:
+        """Whether its results are those of the thread's own operands, and it does nothing else."""
+        return self.row is not None and not self.has_address and not self.row.of_section(*_ACTING)
+
+
+@lru_cache(4096)
+def traits(opcode: str) -> Traits:
+    """What there is to know of an instruction."""
+    found = find(opcode)
+    row, bindings = found[0] if found else (None, Bindings())
+    name = name_of(opcode)
+    words = name.split(".")
+    return Traits(opcode, row, bindings, name, words[0], frozenset(opcode.split(".")[len(words) :]))

@@ -20,6 +20,7 @@ from ..isa.row import (
     PREDICATE,
     SCALAR,
     SELECTOR,
+    SPECIAL_REGISTERS,
     TENSOR,
     VALUES,
     VECTOR,
@@ -29,7 +30,6 @@ from ..isa.row import (
 )
 from ..isa.targets import NAMED, Target, Version
 from .instructions import family, find, nearest
-from .text.special import SPECIAL_REGISTERS
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
 
@@ -202,7 +202,7 @@ def check(
     space_of: SpaceOf = nowhere,
 ) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
-    if not find(opcode) and family(opcode):
+    if family(opcode):
         return None
     found = resolve(opcode, operands, type_of, context, space_of)
     return found if isinstance(found, str) else None

@@ -30,8 +30,8 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, Memory, element_row, memory_of, memory_space, same_words
-from .memory import bounds, verify_indices
-from .op_shapes import flag
+from .matrices import verify_indices
+from .op_shapes import bounds, flag
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
 #
@@ -50,7 +50,7 @@ class CopyOp(IRDLOperation):
     none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
     unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a
     `warp.wait cp_async` covers its `warp.commit cp_async`. With `packed`, elements of 4 bits are written in the format
-    that `warp.ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile then has a byte for
+    that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile then has a byte for
     each element::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>

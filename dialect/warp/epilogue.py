@@ -28,8 +28,9 @@ from ..mlir.affine import loops_of
 from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, verify_elements
 from .matmul import WithEpilogue
-from .memory import CtaTileType, bounds, verify_indices
-from .op_shapes import TypeOfOptional
+from .matrices import verify_indices
+from .memory import CtaTileType
+from .op_shapes import TypeOfOptional, bounds
 
 # `warp.epilogue`: what becomes of the sums of a product on their way to D.
 

@@ -30,8 +30,8 @@ from xdsl.utils.str_enum import StrEnum
 
 from ..layouts.layout import LANES, Layout, column, row
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .memory import CtaTileType, verify_one_warp
-from .op_shapes import FragmentChange, TypeOfOptional
+from .memory import CtaTileType
+from .op_shapes import FragmentChange, TypeOfOptional, verify_one_warp
 from .views import StoredIntegers
 
 if TYPE_CHECKING:

@@ -1,31 +1,52 @@
-"""Fragments in shared memory that `ldmatrix` and `stmatrix` move: `warp.ldmatrix`, `warp.stmatrix`."""
+"""Fragments over the rows and columns of memory, and the matrices of them that `ldmatrix` and `stmatrix` move."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def
-from xdsl.irdl.declarative_assembly_format import (
-    AttributeVariable,
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    irdl_custom_directive,
-)
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import moves
 from ..isa.form import having
 from ..isa.moves import LoadMatrix, StoreMatrix
-from ..layouts.layout import Layout, column, multiplicand
-from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
-from .memory import in_memory, verify_element, verify_indices
-from .op_shapes import BareWord, FragmentLoad, FragmentStore, flag, verify_target
+from ..layouts.layout import Bit, Layout, column, multiplicand
+from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, memory_space
+
+# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
+# looks like; `swapped` says that memory holds the transpose.
+
+
+def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
+    """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
+    layout = fragment.layout.data
+    if fragment.role.data == "scale":
+        # The byte of a word is a further bit along k.
+        along = "c" if any(bit.axis == "r" for bit in layout.lane) else "r"
+        vector = sum(bit.axis == along for bit in layout.element)
+        element = tuple(Bit(along, vector + bit.number) if bit.axis == "b" else bit for bit in layout.element)
+        layout = Layout(layout.lane, element, layout.warp)
+    return layout.transposed() if swapped else layout
+
+
+def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
+    """Checks that there is one index for each dimension of a memref of rank 2 or more."""
+    rank = memory.get_num_dims()
+    if rank < 2:
+        raise VerifyException(f"expected {what} to have at least 2 dimensions, got {memory}")
+    if len(indices) != rank:
+        raise VerifyException(f"expected one index for each of the {rank} dimensions of {what}, got {len(indices)}")
+
+
+def verify_element(memory: Memory, fragment: FragmentType) -> None:
+    if memory.element_type != fragment.element_type:
+        raise VerifyException(
+            f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
+        )
+
 
 # How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.
 #
@@ -186,12 +207,83 @@ def verify_matrices(row: MoveRow, verb: str, fragment: FragmentType, swapped: bo
     )
 
 
-# The operations: `warp.ldmatrix`, `warp.stmatrix`.
+PACKED = {"b6x16_p32": 6, "b4x16_p64": 4}
+"""The packed formats of memory, and the bits of their elements."""
 
 
-def verify_shared_matrix(what: str, memory: Memory, indices: Sequence[SSAValue], fragment: FragmentType) -> None:
+@dataclass(frozen=True, slots=True)
+class MatrixMove:
+    """The matrices that one instruction moves, and how: the `matrices` of `warp.load` and `warp.store`.
+
+    `count` is 1, 2 or 4. With `b16`, what is transposed are pieces of 16 bits, whatever the elements. `packed` is a
+    packed format, or empty.
+    """
+
+    count: int
+    trans: bool
+    b16: bool
+    packed: str
+
+    @staticmethod
+    def of(text: str) -> MatrixMove:
+        """Reads "x4", "x2.trans", "x4.trans.b16" or "x2.b6x16_p32".
+
+        Raises:
+            VerifyException: for other text.
+        """
+        count, *words = text.split(".")
+        packed = next((word for word in words if word in PACKED), "")
+        known = [word for word in ("trans", "b16", packed) if word and word in words]
+        if re.fullmatch(r"x\d+", count) is None or known != words:
+            raise VerifyException(
+                f"expected x1, x2 or x4 matrices, then .trans, .b16 or .{', .'.join(PACKED)}, got '{text}'"
+            )
+        return MatrixMove(int(count[1:]), "trans" in words, "b16" in words, packed)
+
+    def __str__(self) -> str:
+        words = (f"x{self.count}", "trans" * self.trans, "b16" * self.b16, self.packed)
+        return ".".join(filter(None, words))
+
+    def loads(self, bits: int) -> tuple[LoadMatrix, ...]:
+        """The forms of `ldmatrix` that may load elements of `bits` bits: `count` matrices or fewer, widest first."""
+        if self.b16 and (bits > 16 or self.packed):
+            raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
+        return load_rows(16 if self.b16 else bits, self.trans, self.count, self.packed)
+
+    def stores(self, bits: int) -> tuple[StoreMatrix, ...]:
+        """The forms of `stmatrix` that may store elements of `bits` bits: `count` matrices or fewer, widest first."""
+        if self.b16 or self.packed:
+            raise VerifyException(f"stmatrix has no {self.packed or 'b16'}: it stores elements as they are")
+        return store_rows(bits, self.trans, self.count)
+
+
+def verify_matrix_load(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool) -> LoadMatrix:
+    """Checks that `ldmatrix` loads a fragment from memory, and returns the widest form that does.
+
+    Raises:
+        VerifyException: if it does not.
+    """
+    _verify_memory("ldmatrix reads", memory, fragment)
+    _verify_packed(move.packed, memory, fragment)
+    form = move.loads(fragment.bits)[0]
+    verify_matrices(form, "delivers", fragment, swapped)
+    return form
+
+
+def verify_matrix_store(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool) -> StoreMatrix:
+    """Checks that `stmatrix` stores a fragment to memory, and returns the widest form that does.
+
+    Raises:
+        VerifyException: if it does not.
+    """
+    _verify_memory("stmatrix writes", memory, fragment)
+    form = move.stores(fragment.bits)[0]
+    verify_matrices(form, "takes", fragment, swapped)
+    return form
+
+
+def _verify_memory(what: str, memory: Memory, fragment: FragmentType) -> None:
     """Checks the memory that matrices are moved from or to; elements that have a byte each lie in memory as bytes."""
-    verify_indices("the memref", memory, indices)
     if fragment.bits == fragment.element.bits:
         verify_element(memory, fragment)
     elif (held := element_row(memory.element_type)) is None or held.memory_bits != fragment.bits:
@@ -202,161 +294,12 @@ def verify_shared_matrix(what: str, memory: Memory, indices: Sequence[SSAValue],
         raise VerifyException(f"{what} shared memory (memory space {SHARED_SPACE}), got {memory}")
 
 
-@irdl_custom_directive
-class MatrixCount(CustomDirective):
-    """The text of a number of matrices: `x4`."""
-
-    count: AttributeVariable
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        word = parser.parse_keyword_in(("x1", "x2", "x4"), " as the number of matrices")
-        self.count.set(state, IntegerAttr(int(word[1:]), i64))
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        if isinstance(count := self.count.get(op), IntegerAttr):
-            state.print_whitespace(printer)
-            printer.print_string(f"x{count.value.data}")
-            state.should_emit_space = True
-
-
-@irdl_op_definition
-class LdmatrixOp(FragmentLoad):
-    """Reads a fragment from shared memory with `ldmatrix`, `count` matrices at a time::
-
-        %a = warp.ldmatrix x4 %As[%s, %m, %k] : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, ...>
-        %b = warp.ldmatrix x4 trans %Bs[%stage, %k, %n] : memref<...> -> !warp.fragment<b, ...>
-        %b = warp.ldmatrix x4 trans b16 %Bs[%k, %n] : memref<...xi8, 3> -> !warp.fragment<b, ...>
-        %b = warp.ldmatrix x2 swapped b6x16_p32 %Bs[%n, %k] : memref<...xi8, 3> -> !warp.fragment<b, ..., bytes>
-
-    If `count` does not divide the number of matrices of the fragment, the last load is narrower. `trans` is the
-    instruction's qualifier. With `swapped`, memory holds the transpose of the fragment, so the rows of memory run along
-    the fragment's columns.
-
-    - Without `trans`, a matrix is 8 rows of 16 bytes, whatever the element type.
-    - With `trans`, elements of 16 bits move in 8x8 matrices, and elements of 8 bits in 16x16 matrices.
-    - With `trans b16`, narrower elements move in 8x8 matrices of 16-bit pieces. Neighbours in a row then stay together,
-      and `warp.convert_layout` separates them.
-    - With a packed format, `b6x16_p32` or `b4x16_p64`, 16 bytes of memory hold 16 elements of 6 or 4 bits, followed by
-      padding. The fragment gets one byte for each element.
-
-    The rows of a matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of
-    bits 0 to 2.
-
-    Source: PTX ISA 9.7.14.5.15.
-    """
-
-    name = "warp.ldmatrix"
-
-    count = prop_def(IntegerAttr[i64])
-    trans = opt_prop_def(UnitAttr)
-    b16 = opt_prop_def(UnitAttr)
-    swapped = opt_prop_def(UnitAttr)
-    packed = opt_prop_def(StringAttr)
-
-    custom_directives: ClassVar = (MatrixCount, BareWord)
-    assembly_format = (
-        "custom<MatrixCount>($count) (`trans` $trans^)? (`b16` $b16^)? (`swapped` $swapped^)? custom<BareWord>($packed)"
-        " $memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
-    )
-    FORMATS: ClassVar = {"b6x16_p32": 6, "b4x16_p64": 4}
-
-    def __init__(
-        self,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        fragment: FragmentType,
-        *,
-        count: int = 4,
-        trans: bool = False,
-        b16: bool = False,
-        swapped: bool = False,
-        packed: str = "",
-    ):
-        flags = {"trans": flag(trans), "b16": flag(b16), "swapped": flag(swapped)}
-        given = {"count": IntegerAttr(count, i64), "packed": StringAttr(packed) if packed else None}
-        super().__init__(memory, indices, fragment, flags | given)
-
-    def rows(self) -> tuple[LoadMatrix, ...]:
-        """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
-        packed = "" if self.packed is None else self.packed.data
-        bits = fragment_of(self.fragment).bits
-        if self.b16 is not None:
-            if bits > 16 or packed:
-                raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
-            bits = 16
-        return load_rows(bits, self.trans is not None, self.count.value.data, packed)
-
-    def in_memory(self) -> Layout:
-        """The fragment's layout over the rows and columns of memory."""
-        return in_memory(fragment_of(self.fragment), self.swapped is not None)
-
-    def verify_(self) -> None:
-        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_shared_matrix("ldmatrix reads", memory, self.indices, fragment)
-        self._verify_packed(memory, fragment)
-        row = self.rows()[0]
-        verify_matrices(row, "delivers", fragment, self.swapped is not None)
-        verify_target(self, row)
-
-    def _verify_packed(self, memory: Memory, fragment: FragmentType) -> None:
-        if self.packed is None:
-            return
-        packed, element = self.packed.data, fragment.element
-        if packed not in self.FORMATS:
-            raise VerifyException(f"expected a packed format of {', '.join(self.FORMATS)}, got '{packed}'")
-        if element.bits != self.FORMATS[packed] or fragment.bits == element.bits:
-            raise VerifyException(
-                f"{packed} is of elements of {self.FORMATS[packed]} bits that get a byte each, got {fragment}"
-            )
-        if (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
-            raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")
-
-
-@irdl_op_definition
-class StmatrixOp(FragmentStore):
-    """Writes a fragment to shared memory with `stmatrix`, `count` matrices at a time::
-
-        warp.stmatrix x4 %d, %Ds[%m, %n] : !warp.fragment<acc, ...>, memref<128x64xf16, #warp.swizzle<128>, 3>
-        warp.stmatrix x2 trans %d, %Ds[%n, %m] : ...
-
-    The words are those of `warp.ldmatrix`. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits
-    in matrices that are 8x16 in memory.
-
-    Source: PTX ISA 9.7.14.5.16.
-    """
-
-    name = "warp.stmatrix"
-
-    count = prop_def(IntegerAttr[i64])
-    trans = opt_prop_def(UnitAttr)
-    swapped = opt_prop_def(UnitAttr)
-
-    custom_directives: ClassVar = (MatrixCount,)
-    assembly_format = (
-        "custom<MatrixCount>($count) (`trans` $trans^)? (`swapped` $swapped^)? $fragment `,` $memory `[` $indices `]`"
-        " attr-dict `:` type($fragment) `,` type($memory)"
-    )
-
-    def __init__(
-        self,
-        fragment: SSAValue,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        *,
-        count: int = 4,
-        trans: bool = False,
-        swapped: bool = False,
-    ):
-        given = {"count": IntegerAttr(count, i64), "trans": flag(trans), "swapped": flag(swapped)}
-        super().__init__(fragment, memory, indices, given)
-
-    def rows(self) -> tuple[StoreMatrix, ...]:
-        """The ISA's rows that may be used: `count` matrices or fewer, widest first."""
-        return store_rows(fragment_of(self.fragment).bits, self.trans is not None, self.count.value.data)
-
-    def verify_(self) -> None:
-        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
-        verify_shared_matrix("stmatrix writes", memory, self.indices, fragment)
-        row = self.rows()[0]
-        verify_matrices(row, "takes", fragment, self.swapped is not None)
-        verify_target(self, row)
+def _verify_packed(packed: str, memory: Memory, fragment: FragmentType) -> None:
+    """Checks the elements of a packed format, which get a byte each."""
+    element = fragment.element
+    if not packed:
+        return
+    if element.bits != PACKED[packed] or fragment.bits == element.bits:
+        raise VerifyException(f"{packed} is of elements of {PACKED[packed]} bits that get a byte each, got {fragment}")
+    if (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
+        raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")

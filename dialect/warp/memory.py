@@ -1,4 +1,4 @@
-"""Fragments from and to memory, each lane its own elements or registers: `warp.load`, `warp.store`, `warp.prefetch`."""
+"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.prefetch`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
-from ..layouts.layout import LANES, Bit, Layout, column
+from ..layouts.layout import LANES, column
 from .attributes import (
     BYTE,
     SHARED_SPACE,
@@ -40,65 +40,16 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .op_shapes import flag
+from .matrices import (
+    MatrixMove,
+    in_memory,
+    verify_element,
+    verify_indices,
+    verify_matrix_load,
+    verify_matrix_store,
+)
+from .op_shapes import bounds, flag, verify_one_warp, verify_target
 from .views import strides_of
-
-# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
-# looks like; `swapped` says that memory holds the transpose.
-
-
-def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
-    """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
-    layout = fragment.layout.data
-    if fragment.role.data == "scale":
-        # The byte of a word is a further bit along k.
-        along = "c" if any(bit.axis == "r" for bit in layout.lane) else "r"
-        vector = sum(bit.axis == along for bit in layout.element)
-        element = tuple(Bit(along, vector + bit.number) if bit.axis == "b" else bit for bit in layout.element)
-        layout = Layout(layout.lane, element, layout.warp)
-    return layout.transposed() if swapped else layout
-
-
-def verify_one_warp(what: str, fragment: FragmentType) -> None:
-    """Checks that a warp holds a fragment alone.
-
-    Raises:
-        VerifyException: for a fragment of several warps, saying `what` takes the operation.
-    """
-    if (warps := 1 << len(fragment.layout.data.warp)) > 1:
-        raise VerifyException(f"expected {what} that one warp holds, got that of {warps} warps {fragment}")
-
-
-def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
-    """Checks that there is one index for each dimension of a memref of rank 2 or more."""
-    rank = memory.get_num_dims()
-    if rank < 2:
-        raise VerifyException(f"expected {what} to have at least 2 dimensions, got {memory}")
-    if len(indices) != rank:
-        raise VerifyException(f"expected one index for each of the {rank} dimensions of {what}, got {len(indices)}")
-
-
-def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
-    """Whether rows and columns are known to lie inside the memref; both unknown when absent."""
-    if in_bounds is None:
-        return False, False
-    flags = tuple(bool(flag) for flag in in_bounds)
-    if len(flags) != 2:
-        raise VerifyException(f"expected in_bounds for rows and columns, got {len(flags)} flags")
-    return flags[0], flags[1]
-
-
-def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
-    """The `in_bounds` property that says so; None when neither is known."""
-    return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
-
-
-def verify_element(memory: Memory, fragment: FragmentType) -> None:
-    if memory.element_type != fragment.element_type:
-        raise VerifyException(
-            f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
-        )
-
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 
@@ -246,7 +197,7 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
 
 @irdl_op_definition
 class LoadOp(IRDLOperation):
-    """Reads a fragment from memory. Each lane reads its own elements.
+    """Reads a fragment from memory. Each lane reads its own elements, but with `matrices`.
 
     It also reads a tile of the CTA from global memory, and converts its elements to the tile's type::
 
@@ -287,6 +238,24 @@ class LoadOp(IRDLOperation):
       fragment is in row `%row` + i. If a warpgroup holds the fragment, warp w of it reads row `%row` + w.
       `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
       of zeros is read as one that names elements 0 and 1 of every chunk.
+
+    With `matrices`, the warp reads shared memory with `ldmatrix`, so many matrices at a time; if their number does not
+    divide that of the fragment, the last load is narrower (PTX ISA 9.7.14.5.15)::
+
+        %a = warp.load %As[%s, %m, %k] {matrices = "x4"} : memref<4x128x64xf16, #warp.swizzle<128>, 3> -> ...
+        %b = warp.load %Bs[%stage, %k, %n] {matrices = "x4.trans"} : memref<...> -> !warp.fragment<b, ...>
+        %b = warp.load %Bs[%k, %n] {matrices = "x4.trans.b16"} : memref<...xi8, 3> -> !warp.fragment<b, ...>
+        %b = warp.load %Bs[%n, %k] {matrices = "x2.b6x16_p32", swapped} : memref<...xi8, 3> -> ...
+
+    - Without `trans`, a matrix is 8 rows of 16 bytes, whatever the element type.
+    - With `trans`, elements of 16 bits move in 8x8 matrices, and elements of 8 bits in 16x16 matrices.
+    - With `trans.b16`, narrower elements move in 8x8 matrices of 16-bit pieces. Neighbours in a row then stay together,
+      and `warp.convert_layout` separates them.
+    - With a packed format, `b6x16_p32` or `b4x16_p64`, 16 bytes of memory hold 16 elements of 6 or 4 bits, followed by
+      padding. The fragment gets one byte for each element.
+
+    The rows of a matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of
+    bits 0 to 2.
     """
 
     name = "warp.load"
@@ -299,6 +268,7 @@ class LoadOp(IRDLOperation):
     along = opt_prop_def(StringAttr)
     registers = opt_prop_def(StringAttr)
     padded = opt_prop_def(UnitAttr)
+    matrices = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect())
     irdl_options = (ParsePropInAttrDict(),)
@@ -315,12 +285,13 @@ class LoadOp(IRDLOperation):
         along: str = "",
         registers: str = "",
         padded: bool = False,
+        matrices: str = "",
     ):
-        words = {"along": along, "registers": registers}
+        words = {"along": along, "registers": registers, "matrices": matrices}
         given = {
             "in_bounds": in_bounds,
-            "swapped": flag(swapped),
             **{name: StringAttr(word) if word else None for name, word in words.items()},
+            "swapped": flag(swapped),
             "padded": flag(padded),
         }
         super().__init__(operands=[memory, list(indices)], properties=given, result_types=[fragment])
@@ -329,6 +300,11 @@ class LoadOp(IRDLOperation):
     def order(self) -> str:
         """The order in which memory has the registers; empty where it has elements."""
         return "" if self.registers is None else self.registers.data
+
+    @property
+    def move(self) -> MatrixMove | None:
+        """The matrices that are read at a time; None where each lane reads its own elements."""
+        return None if self.matrices is None else MatrixMove.of(self.matrices.data)
 
     def verify_(self) -> None:
         memory = memory_of(self.memory)
@@ -341,7 +317,11 @@ class LoadOp(IRDLOperation):
             self._verify_tile(memory)
             return
         fragment = fragment_of(self.fragment)
-        if self.order:
+        if (move := self.move) is not None:
+            if self.in_bounds is not None or self.order:
+                raise VerifyException("matrices lie in shared memory: they have no in_bounds and no registers")
+            verify_target(self, verify_matrix_load(move, memory, fragment, self.swapped is not None))
+        elif self.order:
             if self.in_bounds is not None or self.swapped is not None:
                 raise VerifyException("registers lie in memory as a whole: they have no in_bounds and no swapped")
             _verify_registers(self.order, ORDERS, memory, fragment)
@@ -362,13 +342,13 @@ class LoadOp(IRDLOperation):
         verify_element(memory, fragment)
         if along not in AXES:
             raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
-        if self.order or self.padded is not None:
-            raise VerifyException("a vector has elements in memory, no registers")
+        if self.order or self.padded is not None or self.matrices is not None:
+            raise VerifyException("a vector has elements in memory, no registers and no matrices")
 
     def _verify_tile(self, memory: Memory) -> None:
         if element_row(memory.element_type) is None:
             raise VerifyException(f"expected elements of a type that matrix instructions know, got {memory}")
-        if self.swapped is not None or self.order or self.padded is not None:
+        if self.swapped is not None or self.order or self.padded is not None or self.matrices is not None:
             raise VerifyException("a tile of the CTA is read as it lies in memory")
 
     def _verify_elements(self, memory: Memory, fragment: FragmentType) -> None:
@@ -435,6 +415,12 @@ class StoreOp(IRDLOperation):
     registers only if the condition is true::
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
+
+    With `matrices`, the warp writes shared memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory
+    gets the transpose. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are
+    8x16 in memory (PTX ISA 9.7.14.5.16)::
+
+        warp.store %d, %Ds[%m, %n] {matrices = "x4"} : !warp.fragment<acc, ...>, memref<128x64xf16, ..., 3>
     """
 
     name = "warp.store"
@@ -445,6 +431,8 @@ class StoreOp(IRDLOperation):
     taken = opt_operand_def(i1)
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     registers = opt_prop_def(StringAttr)
+    matrices = opt_prop_def(StringAttr)
+    swapped = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -461,10 +449,17 @@ class StoreOp(IRDLOperation):
         *,
         registers: str = "",
         taken: SSAValue | None = None,
+        matrices: str = "",
+        swapped: bool = False,
     ):
+        words = {"registers": registers, "matrices": matrices}
         super().__init__(
             operands=[fragment, memory, list(indices), taken],
-            properties={"in_bounds": in_bounds, "registers": StringAttr(registers) if registers else None},
+            properties={
+                "in_bounds": in_bounds,
+                **{name: StringAttr(word) if word else None for name, word in words.items()},
+                "swapped": flag(swapped),
+            },
         )
 
     @property
@@ -472,11 +467,22 @@ class StoreOp(IRDLOperation):
         """The order in which memory gets the registers; empty where it gets elements."""
         return "" if self.registers is None else self.registers.data
 
+    @property
+    def move(self) -> MatrixMove | None:
+        """The matrices that are written at a time; None where each lane writes its own elements."""
+        return None if self.matrices is None else MatrixMove.of(self.matrices.data)
+
     def verify_(self) -> None:
         memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
-        if self.order:
+        if self.swapped is not None and self.matrices is None:
+            raise VerifyException("expected matrices where memory gets the transpose of a fragment")
+        if (move := self.move) is not None:
+            if self.in_bounds is not None or self.order or self.taken is not None:
+                raise VerifyException("matrices go to shared memory: no in_bounds, no registers, no condition")
+            verify_target(self, verify_matrix_store(move, memory, fragment, self.swapped is not None))
+        elif self.order:
             _verify_registers(self.order, ORDERS[:2], memory, fragment)
         else:
             verify_element(memory, fragment)

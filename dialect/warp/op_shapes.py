@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, MemRefType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, operand_def, result_def, traits_def, var_operand_def
+from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,
@@ -22,7 +22,7 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryEffectKind, MemoryReadEffect, MemoryWriteEffect, Pure, get_effects, is_side_effect_free
+from xdsl.traits import MemoryEffectKind, Pure, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
@@ -147,6 +147,31 @@ def flag(given: bool) -> UnitAttr | None:
     return UnitAttr() if given else None
 
 
+def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
+    """Whether rows and columns are known to lie inside the memref; both unknown when absent."""
+    if in_bounds is None:
+        return False, False
+    flags = tuple(bool(flag) for flag in in_bounds)
+    if len(flags) != 2:
+        raise VerifyException(f"expected in_bounds for rows and columns, got {len(flags)} flags")
+    return flags[0], flags[1]
+
+
+def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
+    """The `in_bounds` property that says so; None when neither is known."""
+    return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
+
+
+def verify_one_warp(what: str, fragment: FragmentType) -> None:
+    """Checks that a warp holds a fragment alone.
+
+    Raises:
+        VerifyException: for a fragment of several warps, saying `what` takes the operation.
+    """
+    if (warps := 1 << len(fragment.layout.data.warp)) > 1:
+        raise VerifyException(f"expected {what} that one warp holds, got that of {warps} warps {fragment}")
+
+
 def verify_target(op: IRDLOperation, row: Form) -> None:
     """Checks that the target of the module has the instruction.
 
@@ -169,45 +194,3 @@ class FragmentChange(IRDLOperation, ABC):
 
     def __init__(self, value: SSAValue, fragment: FragmentType, properties: Properties | None = None):
         super().__init__(operands=[value], properties=properties or {}, result_types=[fragment])
-
-
-class FragmentLoad(IRDLOperation, ABC):
-    """A fragment from the indices of memory on: `%a = NAME %A[%i, %j] {FLAGS} : TYPE -> TYPE`."""
-
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(MemoryReadEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
-
-    def __init__(
-        self,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        fragment: FragmentType,
-        properties: Properties | None = None,
-    ):
-        super().__init__(operands=[memory, list(indices)], properties=properties or {}, result_types=[fragment])
-
-
-class FragmentStore(IRDLOperation, ABC):
-    """A fragment to the indices of memory on: `NAME %d, %D[%i, %j] {FLAGS} : TYPE, TYPE`."""
-
-    fragment = operand_def(FragmentType)
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-
-    traits = traits_def(MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$fragment `,` $memory `[` $indices `]` attr-dict `:` type($fragment) `,` type($memory)"
-
-    def __init__(
-        self,
-        fragment: SSAValue,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        properties: Properties | None = None,
-    ):
-        super().__init__(operands=[fragment, memory, list(indices)], properties=properties or {})

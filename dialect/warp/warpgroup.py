@@ -39,7 +39,7 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .memory import verify_indices
+from .matrices import verify_indices
 from .mma import metadata_type, verify_selector
 from .op_shapes import flag
 

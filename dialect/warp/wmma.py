@@ -26,7 +26,7 @@ from ..isa import wmma
 from ..isa.form import Shape, having
 from ..isa.types import ElementType
 from .attributes import SHARED_SPACE, Memory, known_element, memory_of, memory_space
-from .memory import verify_indices
+from .matrices import verify_indices
 from .mma import Key, nearest
 from .op_shapes import flag, parse_words, verify_target, word_of, word_properties
 

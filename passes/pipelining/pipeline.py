@@ -17,8 +17,7 @@ from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value

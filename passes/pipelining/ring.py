@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, NoReturn, TypeAlias, TypeGuard
+from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
@@ -21,7 +21,6 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.matrices import LdmatrixOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
@@ -43,8 +42,6 @@ from ..patterns import PatternPass
 
 # A K loop that copies tiles to shared memory and computes with them.
 
-TileLoad: TypeAlias = LdmatrixOp | LoadOp
-
 
 class DeclinedError(Exception):
     """Why a loop is left as it is, and the operation that is the reason."""
@@ -59,9 +56,9 @@ def decline(op: Operation, reason: str) -> NoReturn:
     raise DeclinedError(op, reason)
 
 
-def is_load(op: Operation) -> TypeGuard[TileLoad]:
+def is_load(op: Operation) -> TypeGuard[LoadOp]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LdmatrixOp) or (isinstance(op, LoadOp) and op.along is None)
+    return isinstance(op, LoadOp) and op.along is None
 
 
 class Step(NamedTuple):
@@ -70,7 +67,7 @@ class Step(NamedTuple):
     Loads run a step ahead of what is computed.
     """
 
-    loads: list[TileLoad]
+    loads: list[LoadOp]
     ops: list[Operation]
 
 

@@ -195,7 +195,7 @@ def load_ahead(wait: Operation) -> None:
     they need."""
     block = wait.parent
     between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), _behind(wait)))
-    for load in [one for one in between if isinstance(one, LoadOp)]:
+    for load in [one for one in between if isinstance(one, LoadOp) and one.move is None]:
         needed = _needed(load, between)
         if block is not None and all(one is load or is_pure(one) for one in needed):
             for one in needed:

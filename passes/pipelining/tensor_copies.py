@@ -27,7 +27,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp, load_rows, matrices, unit
+from ...dialect.warp.matrices import load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT
 from ...dialect.warp.synchronisation import (
@@ -242,13 +242,13 @@ class StagedStores:
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))
 
-    def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StmatrixOp | StoreOp:
+    def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StoreOp:
         """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
         kind = fragment_of(part)
         first, line = kind.layout.data.element[0], kind.layout.data.lane[2]
         trans = (first, line) == (row(0), column(0))
         if kind.bits == MATRIX_BITS and (trans or (first == column(0) and line.axis == "r")):
-            return StmatrixOp(part, self.scratch, at, trans=trans)
+            return StoreOp(part, self.scratch, at, matrices="x4.trans" if trans else "x4")
         return StoreOp(part, self.scratch, at)
 
 
@@ -335,7 +335,7 @@ class StagedLoads:
         )
         self.kind = box_type(self.view, panel)
         self.map = launch.tensor_map(self.view.memory, self.view.order, self.kind)
-        self.reads: list[LdmatrixOp] = []
+        self.reads: list[LoadOp] = []
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         self.places = [self._place(index, index.add(number * self.groups, group)) for number in range(self.each)]
 
@@ -374,7 +374,7 @@ class StagedLoads:
         """Puts reads of panels in the place of the loads, whose stages `receive` says."""
         for number, load in enumerate(self.loads):
             at = index.values([0, *self.places[number % self.each]])
-            read = LdmatrixOp(self.tile, at, fragment_of(load.fragment))
+            read = LoadOp(self.tile, at, fragment_of(load.fragment), matrices="x4")
             Rewriter.replace_op(load, read)
             self.reads.append(read)
 

@@ -26,9 +26,9 @@ from ...dialect.warp.attributes import (
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
-from ...dialect.warp.matrices import LdmatrixOp
-from ...dialect.warp.memory import LoadOp, bounds_attribute
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
@@ -376,7 +376,7 @@ class RegisterProduct(Multiplication):
         where = self.first.place(outside, at)
         if way.how == BY_LANES:
             return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
-        return index.insert(LdmatrixOp(self.held, where, kind, trans=True, b16=True, swapped=swapped)).fragment
+        return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
 
     def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
         """What the instruction multiplies, of what memory holds."""

@@ -26,8 +26,8 @@ from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, 
 from ...dialect.warp.cta import CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import bounds_attribute
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import IndexBuilder

@@ -20,9 +20,10 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, 
 from ...dialect.warp.cta import SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.matrices import LdmatrixOp
-from ...dialect.warp.memory import LoadOp, bounds_attribute
+from ...dialect.warp.matrices import MatrixMove
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
@@ -108,9 +109,8 @@ class OperandTiles(Generic[ProductT]):
             kind = FragmentType.of(self.role, *kind.shape, held, kind.layout.data)
         loaded = kind.with_layout(way.delivered)
         pieces = way.how == PIECES
-        raw = index.insert(
-            LdmatrixOp(tile, where, loaded, trans=trans, b16=pieces, swapped=transposed, packed=self.packed)
-        ).fragment
+        move = MatrixMove(4, trans, pieces, self.packed)
+        raw = index.insert(LoadOp(tile, where, loaded, swapped=transposed, matrices=str(move))).fragment
         if stored is not None:
             return index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
         return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw

@@ -15,8 +15,7 @@ from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp
-from ...dialect.warp.memory import bounds, bounds_attribute
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder, constant_value

@@ -25,7 +25,8 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import CtaTileType, LoadOp, bounds_attribute
+from ...dialect.warp.memory import CtaTileType, LoadOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import SparseOp, drop_forms, form_of, of_form
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of

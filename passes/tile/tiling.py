@@ -37,7 +37,7 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, target_of, type_of_element
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, TensorMapType
 from ...dialect.warp.views import DIVISIBLE, MatrixOp

@@ -16,7 +16,8 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
 from ...dialect.warp.attributes import COMPUTES, FragmentType, Memory, element_row, memory_of
-from ...dialect.warp.memory import LoadOp, StoreOp, bounds_attribute
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.views import MatrixOp, strides_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail

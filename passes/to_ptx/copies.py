@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.memory import in_memory
+from ...dialect.warp.matrices import in_memory
 from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import At, Emitter, IndexValue, VirtualRegister, divisor_of
 from .fragments import Fragment, gather, per_register

@@ -17,8 +17,9 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, 
 from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
-from ...dialect.warp.memory import LoadOp, StoreOp, bounds
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
@@ -31,10 +32,7 @@ from .memory import offsets
 
 # Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
 
-READERS = (
-    *(MapOp, StoreOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp),
-    *(ReduceOp, BroadcastOp),
-)
+READERS = (MapOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp, ReduceOp, BroadcastOp)
 """Operations that leave the registers of their operands as they are."""
 
 
@@ -51,6 +49,9 @@ def _leaves(op: Operation, value: SSAValue) -> bool:
     """Whether an operation leaves the registers of a value as they are: a product does that of what it multiplies."""
     if isinstance(op, ConvertLayoutOp):
         return op.scratch is not None
+    if isinstance(op, StoreOp):
+        # Matrices are stored from copies: kernels without the copies have not been timed.
+        return op.move is None
     return isinstance(op, READERS) or (isinstance(op, MmaOp | WgmmaOp) and op.c is not value)
 
 

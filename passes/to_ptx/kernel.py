@@ -209,7 +209,7 @@ class KernelLowering:
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
         if not isinstance(found, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
-                 "shared memory by warp.ldmatrix")  # fmt: skip
+                 "shared memory by warp.load")  # fmt: skip
         if not steps and found.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and found.packed > 1:

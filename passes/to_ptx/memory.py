@@ -1,4 +1,4 @@
-"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`, `warp.stmatrix`."""
+"""Fragments from and to memory: `warp.load`, `warp.store`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from ...dialect.isa.moves import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
-from ...dialect.warp.memory import in_memory
+from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
 from .emitter import At, Emitter, IndexValue, VirtualRegister, common_divisor, word
 from .fragments import Fragment, register_type
@@ -126,7 +125,7 @@ class OddRows:
         self.addressing.emitter.store("global", held, place, guard=inside)
 
 
-# Fragments from and to memory: `warp.load`, `warp.store`, `warp.ldmatrix`, `warp.stmatrix`.
+# Fragments from and to memory: `warp.load`, `warp.store`.
 
 LINE = 128
 """Bytes of a line of memory."""

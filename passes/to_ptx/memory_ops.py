@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import i8
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.warp.attributes import (
@@ -24,16 +25,17 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import CopyOp, PackOp
-from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, bounds, register_bytes, together, words_of
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, register_bytes, together, words_of
+from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp, strides_of
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
+from .copies import SharedFragments
 from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
-from .products import load_shared, shared_place, stage_text, store_shared
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -71,7 +73,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
         load_vector(lowering, op, op.along.data[0])
         return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-        load_shared(lowering, op, lowering.result(op.fragment))
+        _load_shared(lowering, op, kind)
         return
     matrix = lowering.matrix(op, op.memory, bits=kind.bits == PACKED_BITS, steps=True)
     row, column = lowering.indices(op.indices)
@@ -115,13 +117,85 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
         _store_registers(lowering, op)
         return
     if isinstance(lowering.values.get(op.memory), SharedTile):
-        store_shared(lowering, op)
+        _store_shared(lowering, op)
         return
     kind, matrix = fragment_of(op.fragment), lowering.matrix(op, op.memory, steps=True)
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     lowering.emitter.comment(f"{op.name}: fragment {shown} to {memory_name(op.memory)}")
     lowering.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), lowering.fragment(op.fragment))
+
+
+STAGED = 3
+"""Indices of a tile that has stages: the stage, the row, the column."""
+
+
+def shared_place(
+    lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
+) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
+    """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
+    tile, found = lowering.tile(op, memory), lowering.indices(indices)
+    stage, row, column = found if len(found) == 3 else (0, *found)
+    return tile, (stage, row, lowering.whole_bytes(op, column, tile.packed))
+
+
+def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
+    """Reads a fragment from a tile: matrices by `ldmatrix`, or each lane its own elements."""
+    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    into, swapped = lowering.result(op.fragment), op.swapped is not None
+    if op.move is not None:
+        _check_chunks(op, "ldmatrix reads", tile, place[2])
+    if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
+        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
+    if op.move is None:
+        _by_lane(lowering).load(kind, swapped, tile, place, into)
+    else:
+        lowering.matrices.move(op.move.loads(kind.bits), kind, swapped, tile, place, into)
+        if op.move.packed and kind.element.name == "e2m1":
+            # The elements arrive in the low bits of their bytes; products want them in the middle.
+            for register in into:
+                lowering.emitter.emit("shl.b32", register, register, 2)
+    lowering.values[op.fragment] = into
+
+
+def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
+    """Writes a fragment to a tile: matrices by `stmatrix`, or each lane its own elements."""
+    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    kind = fragment_of(op.fragment)
+    if op.move is not None:
+        _check_chunks(op, "stmatrix writes", tile, place[2])
+    elif tile.packed > 1:
+        fail(op, f"warp.store writes whole bytes, got elements of {kind.element.name}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
+    registers = lowering.fragment(op.fragment)
+    if op.move is None:
+        _by_lane(lowering).store(kind, tile, place, registers)
+    else:
+        lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, tile, place, registers)
+
+
+def _by_lane(lowering: KernelLowering) -> SharedFragments:
+    return SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
+
+
+def _check_chunks(op: LoadOp | StoreOp, moves: str, tile: SharedTile, column: IndexValue) -> None:
+    """Refuses matrices that do not begin where a row of one may."""
+    if isinstance(column, int) and column * tile.element_bytes % CHUNK:
+        fail(op, f"{moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
+
+
+def stage_text(stage: IndexValue | None, moving: str) -> str:
+    """A stage in a comment, None for memory without stages; `moving` is what one is called that the loop counts."""
+    if stage is None:
+        return "shared memory"
+    return f"stage {stage}" if isinstance(stage, int) else moving
+
+
+def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, way: str) -> str:
+    """What a comment says of a fragment that moves."""
+    place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
+    return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
 
 
 @lowers(CopyOp)

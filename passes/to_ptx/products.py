@@ -1,4 +1,4 @@
-"""Products and the moves of their matrices: `mma`, `mma.sp`, `wmma`, `wgmma`, `ldmatrix`, `stmatrix`."""
+"""Products: `mma`, `mma.sp`, `wmma`, `wgmma`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
-from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
-from ...dialect.warp.matrices import LdmatrixOp, StmatrixOp
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import (
     ROWS,
@@ -24,15 +21,10 @@ from ...dialect.warp.warpgroup import (
 )
 from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
 from ..diagnostics import fail
-from .addressing import CHUNK, SharedTile
-from .emitter import WARP, At, IndexValue, VirtualRegister, divisor_of
+from .emitter import WARP, At, VirtualRegister, divisor_of
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, lowers
-
-# Products and loads of matrices: from operations of the dialect `warp` to their instructions.
-
-STAGED = 3
-"""Indices of a tile that has stages: the stage, the row, the column."""
+from .memory_ops import shared_place
 
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
@@ -87,93 +79,6 @@ def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
     lowering.emitter.emit("mov.b64", halves, register)
     low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
     lowering.emitter.emit("mov.b64", register, [low, halves[1]])
-
-
-@lowers(LdmatrixOp)
-def _ldmatrix(lowering: KernelLowering, op: LdmatrixOp) -> None:
-    kind, into = op.fragment.type, lowering.result(op.fragment)
-    move_shared(lowering, op, op.memory, op.indices, "load", kind, into)
-    if op.packed is not None and kind.element.name == "e2m1":
-        # The elements arrive in the low bits of their bytes; products want them in the middle.
-        for register in into:
-            lowering.emitter.emit("shl.b32", register, register, 2)
-    lowering.values[op.fragment] = into
-
-
-def shared_place(
-    lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
-) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
-    """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
-    tile, found = lowering.tile(op, memory), lowering.indices(indices)
-    stage, row, column = found if len(found) == 3 else (0, *found)
-    return tile, (stage, row, lowering.whole_bytes(op, column, tile.packed))
-
-
-def load_shared(lowering: KernelLowering, op: LoadOp, into: Fragment) -> None:
-    """Reads a fragment from a tile without `ldmatrix`."""
-    from .copies import SharedFragments
-
-    tile, place = shared_place(lowering, op, op.memory, op.indices)
-    kind = fragment_of(op.fragment)
-    if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
-        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
-    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
-    loads = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
-    loads.load(kind, op.swapped is not None, tile, place, into)
-    lowering.values[op.fragment] = into
-
-
-def store_shared(lowering: KernelLowering, op: StoreOp) -> None:
-    """Writes a fragment to a tile without `stmatrix`."""
-    from .copies import SharedFragments
-
-    tile, place = shared_place(lowering, op, op.memory, op.indices)
-    kind = fragment_of(op.fragment)
-    if tile.packed > 1:
-        fail(op, f"warp.store writes whole bytes, got elements of {kind.element.name}")
-    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
-    stores = SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
-    stores.store(kind, tile, place, lowering.fragment(op.fragment))
-
-
-def move_shared(
-    lowering: KernelLowering,
-    op: LdmatrixOp | StmatrixOp,
-    memory: SSAValue,
-    indices: Sequence[SSAValue],
-    verb: str,
-    kind: FragmentType,
-    registers: Fragment,
-) -> None:
-    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
-    if isinstance(column, int) and column * tile.element_bytes % CHUNK:
-        moves = "reads" if verb == "load" else "writes"
-        name = op.name.removeprefix("warp.")
-        fail(op, f"{name} {moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
-    lowering.emitter.comment(f"{op.name}: {_moved(kind, indices, stage, 'from' if verb == 'load' else 'to')}")
-    lowering.matrices.move(op.rows(), kind, op.swapped is not None, tile, (stage, row, column), registers)
-
-
-def stage_text(stage: IndexValue | None, moving: str) -> str:
-    """A stage in a comment, None for memory without stages; `moving` is what one is called that the loop counts."""
-    if stage is None:
-        return "shared memory"
-    return f"stage {stage}" if isinstance(stage, int) else moving
-
-
-def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, way: str) -> str:
-    """What a comment says of a fragment that moves."""
-    place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
-    return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
-
-
-# Matrix moves of epilogues: `warp.stmatrix`.
-
-
-@lowers(StmatrixOp)
-def _stmatrix(lowering: KernelLowering, op: StmatrixOp) -> None:
-    kind = fragment_of(op.fragment)
-    move_shared(lowering, op, op.memory, op.indices, "store", kind, lowering.fragment(op.fragment))
 
 
 # Warpgroups: `warp.wgmma`, `warp.set_registers`.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from ...dialect.isa.targets import UnknownTargetError, named
 from ...dialect.ptx.check.module import Checker, Diagnostic
+from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.parser import read_ptx
 from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, instructions
-from ...dialect.ptx.traits import traits
 from ...dialect.ptx.verifier import TargetContext
 from ..base.errors import WarploomError
 from ..base.sources import text_or_file

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
+from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.text.syntax import (
     Address,
     Function,
@@ -21,7 +22,6 @@ from ...dialect.ptx.text.syntax import (
     instructions,
     members,
 )
-from ...dialect.ptx.traits import traits
 from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
 from ..arguments.tensor_map import EncodedMap

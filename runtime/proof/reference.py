@@ -37,8 +37,8 @@ CHUNK = 1 << 19
 
 
 class Elements(NamedTuple):
-    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each is
-    computed from, 0 for constants; `function` says whether a function of `math` is on the way."""
+    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each
+    is computed from, 0 for constants; `function` says whether a function of `math` is on the way."""
 
     numbers: Numbers
     shown: Array

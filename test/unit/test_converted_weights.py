@@ -81,7 +81,7 @@ def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_
     %s = memref.alloc() : {held}
     warp.copy %Q[%0, %0] to %s[] {{in_bounds = [true, true]}} : memref<16x{k}xi{bits}> to {held}
     gpu.barrier
-    %q = warp.ldmatrix x2 swapped %s[%0, %0] : {held} -> {source}
+    %q = warp.load %s[%0, %0] {{matrices = "x2", swapped}} : {held} -> {source}
     %d = warp.convert %q {{stored = "{stored}", zero = 3 : i64}} : {source} to {result}
     warp.store %d, %D[%0, %0] : {result}, memref<{k}x16x{float_}>
     gpu.return

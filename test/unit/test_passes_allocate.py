@@ -48,7 +48,7 @@ def test_tiles_that_are_not_used_at_the_same_time_share_memory() -> None:
     {BARRIER}
     warp.copy %{source}[%z, %z] to %{source}s[] : ${source} to {tile}
     {BARRIER}
-    %{source}f = warp.ldmatrix x4 %{source}s[%z, %z] : {tile} -> {fragment}
+    %{source}f = warp.load %{source}s[%z, %z] {{matrices = "x4"}} : {tile} -> {fragment}
     warp.store %{source}f, %{target}[%z, %z] : {fragment}, ${target}"""
     module = parsed("sm_90a", body, dict.fromkeys("ABCD", "memref<16x16xf16>"))
     launch(module, [a, b, c, d], checks="all")

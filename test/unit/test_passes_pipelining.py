@@ -33,8 +33,8 @@ TILES = 6
 
 COPY_A = f"warp.copy %A[%z, %k] to %s[] : $A to {TILE_A}"
 COPY_B = f"warp.copy %B[%k, %z] to %t[] : $B to {TILE_B}"
-LOAD_A = f"%a = warp.ldmatrix x4 %s[%z, %z] : {TILE_A} -> {A}"
-LOAD_B = f"%b = warp.ldmatrix x2 trans %t[%z, %z] : {TILE_B} -> {B}"
+LOAD_A = f'%a = warp.load %s[%z, %z] {{matrices = "x4"}} : {TILE_A} -> {A}'
+LOAD_B = f'%b = warp.load %t[%z, %z] {{matrices = "x2.trans"}} : {TILE_B} -> {B}'
 MMA = f"%d = warp.mma m16n8k16 %a, %b, %c : {A}, {B}, {C}"
 LINES = (COPY_A, COPY_B, BARRIER, LOAD_A, LOAD_B, MMA, BARRIER, f"scf.yield %d : {C}")
 
@@ -181,7 +181,7 @@ DECLINED = {
     "no barrier keeps the next copies": (loop((*LINES[:6], LINES[7])), "stages = 3"),
     "nothing that the loop computes reads": (loop((*LINES[:6], BARRIER, f"scf.yield %c : {C}")), "stages = 3"),
     "it uses a tile of a loop that it stands outside of": (
-        loop(after=f"%x = warp.ldmatrix x4 %s[%z, %z] : {TILE_A} -> {A}"),
+        loop(after=f'%x = warp.load %s[%z, %z] {{matrices = "x4"}} : {TILE_A} -> {A}'),
         "stages = 3",
     ),
     "it reads another place of its tile in each turn": (

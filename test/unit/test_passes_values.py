@@ -84,7 +84,7 @@ REFUSED = {
     "a division by zero": ("%y = arith.divui %c1, %c0 : index", "arith.divui divides by zero"),
     "ldmatrix from between two chunks": (
         "%s = memref.alloc() : memref<16x32xf16, #warp.swizzle<64>, 3>\n"
-        f"%x = warp.ldmatrix x4 %s[%c0, %c1] : memref<16x32xf16, #warp.swizzle<64>, 3> -> {A}",
+        f'%x = warp.load %s[%c0, %c1] {{matrices = "x4"}} : memref<16x32xf16, #warp.swizzle<64>, 3> -> {A}',
         "multiples of 16 bytes, got column 1",
     ),
 }

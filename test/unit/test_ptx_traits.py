@@ -9,9 +9,8 @@ from random import Random
 import pytest
 from ptx_rows import shuffled
 
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import ROWS, Traits, traits
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.traits import Traits, traits
 from warploom.runtime.interp.cores import independent
 from warploom.runtime.interp.program import load
 
@@ -134,7 +133,7 @@ def test_reductions_of_global_memory_keep_ctas_in_one_process() -> None:
 
 
 READERS = (
-    "ptx/traits.py", "ptx/instructions.py", "ptx/nearest.py", "ptx/unmodelled.py", "ptx/rows/grammar.py",
+    "ptx/instructions.py", "ptx/nearest.py", "ptx/unmodelled.py", "ptx/rows/grammar.py",
     "isa/row.py", "isa/form.py", "ptx/text/syntax.py", "isa/families.py",
 )  # fmt: skip
 """Where opcodes are matched with rows, and the questions to rows."""

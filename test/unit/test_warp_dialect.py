@@ -45,9 +45,10 @@ from warploom.dialect.warp.attributes import (
 )
 from warploom.dialect.warp.cta import CopyOp
 from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
-from warploom.dialect.warp.matrices import LdmatrixOp
-from warploom.dialect.warp.memory import LoadOp, StoreOp, bounds, bounds_attribute
+from warploom.dialect.warp.matrices import MatrixMove, in_memory
+from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp
+from warploom.dialect.warp.op_shapes import bounds, bounds_attribute
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
 from warploom.passes.universe import make_context
 
@@ -177,14 +178,17 @@ def test_ldmatrix_uses_its_width_and_narrower(count: int, widths: list[int], tra
     memory = value(MemRefType(Float16Type(), [16, 16], memory_space=SHARED))
     layout = Layout.parse("c1 c2 r0 r1 r2 | c0 r3 c3")
     kind = FragmentType.of("a", 16, 16, Float16Type(), layout.transposed() if trans else layout)
-    op = LdmatrixOp(memory, [value(IndexType())] * 2, kind, count=count, trans=trans)
+    move = MatrixMove(count, trans, False, "")
+    op = LoadOp(memory, [value(IndexType())] * 2, kind, matrices=str(move))
     op.verify()
-    assert [r.count for r in op.rows()] == widths
-    assert all(r.transpose == trans for r in op.rows())
-    assert op.in_memory() == kind.layout.data
-    swapped = LdmatrixOp(memory, op.indices, kind, count=count, trans=not trans, swapped=True)
+    assert op.move == move
+    assert [r.count for r in move.loads(16)] == widths
+    assert all(r.transpose == trans for r in move.loads(16))
+    assert in_memory(kind, False) == kind.layout.data
+    other = MatrixMove(count, not trans, False, "")
+    swapped = LoadOp(memory, op.indices, kind, matrices=str(other), swapped=True)
     swapped.verify()
-    assert swapped.in_memory() == kind.layout.data.transposed()
+    assert in_memory(kind, True) == kind.layout.data.transposed()
 
 
 def test_values_of_another_type() -> None:

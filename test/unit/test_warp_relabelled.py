@@ -54,8 +54,8 @@ def test_bytes_transposed_on_the_way(rng: np.random.Generator) -> None:
         kernel(
             a,
             b,
-            f"%a = warp.ldmatrix x4 %s[%z, %z] : {tiles[0]} -> {A8}",
-            f"%r = warp.ldmatrix x4 trans b16 %t[%z, %z] : {tiles[1]} -> {raw}\n"
+            f'%a = warp.load %s[%z, %z] {{matrices = "x4"}} : {tiles[0]} -> {A8}',
+            f'%r = warp.load %t[%z, %z] {{matrices = "x4.trans.b16"}} : {tiles[1]} -> {raw}\n'
             f"%b = warp.convert_layout %r : {raw} to {fragment}",
             f"%e = warp.convert_layout %c : {plain} to {acc}\n"
             f"%f = warp.mma m16n8k32 %a, %b, %e : {A8}, {fragment}, {acc}\n"
@@ -83,8 +83,8 @@ def test_four_bits_transposed_on_the_way(rng: np.random.Generator) -> None:
     body = kernel(
         a,
         b,
-        f"%a = warp.ldmatrix x4 %s[%z, %z] : {tiles[0]} -> {of_a}",
-        f"%r = warp.ldmatrix x4 trans b16 %t[%z, %z] : {tiles[1]} -> {raw}\n"
+        f'%a = warp.load %s[%z, %z] {{matrices = "x4"}} : {tiles[0]} -> {of_a}',
+        f'%r = warp.load %t[%z, %z] {{matrices = "x4.trans.b16"}} : {tiles[1]} -> {raw}\n'
         f"%b = warp.convert_layout %r : {raw} to {fragment}",
         f"%e = warp.convert_layout %c : {plain} to {acc}\n"
         f"%f = warp.mma m16n8k64 %a, %b, %e : {of_a}, {fragment}, {acc}\n"
@@ -108,7 +108,7 @@ def test_words_by_vectors(rng: np.random.Generator) -> None:
     body = kernel(
         a,
         b,
-        f"%a = warp.ldmatrix x4 %s[%z, %z] : {tiles[0]} -> {of_a}",
+        f'%a = warp.load %s[%z, %z] {{matrices = "x4"}} : {tiles[0]} -> {of_a}',
         f"%b = warp.load %t[%z, %z] : {tiles[1]} -> {of_b}",
         f"%e = warp.convert_layout %c : {plain} to {acc}\n"
         f"%f = warp.mma m16n8k8 %a, %b, %e : {of_a}, {of_b}, {acc}\n"

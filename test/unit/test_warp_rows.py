@@ -23,7 +23,7 @@ from warploom.dialect.layouts.layout import Bit, Layout
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, TargetAttr, type_of_element
 from warploom.dialect.warp.fragments import ConvertLayoutOp
-from warploom.dialect.warp.matrices import LdmatrixOp, StmatrixOp, unit
+from warploom.dialect.warp.matrices import MatrixMove, unit
 from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp, metadata_type
 
@@ -155,9 +155,11 @@ MOVES = [r for r in (*moves.load_rows(), *moves.store_rows()) if r.space == move
 def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, held: SSAValue | None) -> Operation:
     kind, _ = moved(row)
     if isinstance(row, LoadMatrix):
-        return LdmatrixOp(memory, [zero, zero], kind, count=row.count, trans=row.transpose, packed=row.source)
+        move = MatrixMove(row.count, row.transpose, False, row.source)
+        return LoadOp(memory, [zero, zero], kind, matrices=str(move))
     assert held is not None
-    return StmatrixOp(held, memory, [zero, zero], count=row.count, trans=row.transpose)
+    move = MatrixMove(row.count, row.transpose, False, "")
+    return StoreOp(held, memory, [zero, zero], matrices=str(move))
 
 
 @pytest.mark.parametrize("row", MOVES, ids=lambda r: r.spelling)

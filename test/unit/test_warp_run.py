@@ -15,7 +15,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(("load", "transposed"), [("x4 swapped", True), ("x2 trans", False)])
+@pytest.mark.parametrize(("load", "transposed"), [('matrices = "x4", swapped', True), ('matrices = "x2.trans"', False)])
 def test_bytes(load: str, transposed: bool, rng: np.random.Generator) -> None:
     """B as it is used by columns, and, in 16x16 matrices, as it is."""
     a, b = (rng.integers(-128, 128, (n, 32), dtype=np.int8) for n in (16, 16 if transposed else 32))
@@ -31,8 +31,8 @@ def test_bytes(load: str, transposed: bool, rng: np.random.Generator) -> None:
     warp.copy %A[%z, %z] to %s[] : $A to {tile_a}
     warp.copy %B[%z, %z] to %t[] : $B to {tile_b}
     {BARRIER}
-    %a = warp.ldmatrix x4 %s[%z, %z] : {tile_a} -> {fragment_a}
-    %b = warp.ldmatrix {load} %t[%z, %z] : {tile_b} -> {fragment_b}
+    %a = warp.load %s[%z, %z] {{matrices = "x4"}} : {tile_a} -> {fragment_a}
+    %b = warp.load %t[%z, %z] {{{load}}} : {tile_b} -> {fragment_b}
     %c = warp.load %C[%z, %z] : $C -> {acc}
     %d = warp.mma m16n8k32 %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
     warp.store %d, %C[%z, %z] : {acc}, $C"""
@@ -58,7 +58,12 @@ def test_double_precision(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize(
     ("store", "load"),
-    [("x4", "x4"), ("x2", "x4"), ("x4 trans swapped", "x4 trans swapped"), ("x4 trans swapped", "x1 trans swapped")],
+    [
+        ('matrices = "x4"', 'matrices = "x4"'),
+        ('matrices = "x2"', 'matrices = "x4"'),
+        ('matrices = "x4.trans", swapped', 'matrices = "x4.trans", swapped'),
+        ('matrices = "x4.trans", swapped', 'matrices = "x1.trans", swapped'),
+    ],
 )
 def test_what_stmatrix_writes_ldmatrix_reads(store: str, load: str, rng: np.random.Generator) -> None:
     a = rng.standard_normal((16, 16)).astype(np.float16)
@@ -68,9 +73,9 @@ def test_what_stmatrix_writes_ldmatrix_reads(store: str, load: str, rng: np.rand
     body = f"""
     %s = memref.alloc() : {tile}
     %a = warp.load %A[%z, %z] : $A -> {fragment}
-    warp.stmatrix {store} %a, %s[%z, %z] : {fragment}, {tile}
+    warp.store %a, %s[%z, %z] {{{store}}} : {fragment}, {tile}
     {BARRIER}
-    %b = warp.ldmatrix {load} %s[%z, %z] : {tile} -> {fragment}
+    %b = warp.load %s[%z, %z] {{{load}}} : {tile} -> {fragment}
     warp.store %b, %B[%z, %z] : {fragment}, $B"""
     run("sm_90a", body, A=a, B=b)
     assert np.array_equal(a, b)

@@ -20,7 +20,6 @@ from warploom.dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_element
 from warploom.dialect.warp.fragments import ConvertLayoutOp, ElementwiseOp, Kind
-from warploom.dialect.warp.matrices import StmatrixOp
 from warploom.dialect.warp.memory import StoreOp
 from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
@@ -121,7 +120,7 @@ def test_opaque_products(row: WmmaMma) -> None:
         ElementwiseOp(Kind.Neg, HELD),
         StoreOp(HELD, MEMORY, [ZERO, ZERO]),
         StoreOp(HELD, MEMORY, [ZERO, ZERO], registers="lanes"),
-        StmatrixOp(HELD, MEMORY, [ZERO, ZERO]),
+        StoreOp(HELD, MEMORY, [ZERO, ZERO], matrices="x4"),
         MmaOp(Shape(16, 8, 16), HELD, HELD, HELD),
         ConvertLayoutOp(HELD, FragmentType.of("acc", 8, 8, HALF, Layout.parse("c1 c2 r0 r1 r2 | c0"))),
     ],

@@ -144,7 +144,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   warp.tensor_load %A[%c0, %c0] to %As[%c0, %c0], %full[%c0] : !map to !tile, !warp.barriers<1>
   warp.tensor_load %B[%c0, %c0] to %Bs[%c0, %c0], %full[%c0] : !map to !tile, !warp.barriers<1>
   warp.await %full[%c0] parity %c0 : !warp.barriers<1>
-  %a = warp.ldmatrix x4 %As[%c0, %c16] : !tile -> !a
+  %a = warp.load %As[%c0, %c16] {matrices = "x4"} : !tile -> !a
   %start = warp.load %down[%c0] {in_bounds = [true, true], along = "rows"} : memref<64xf32> -> !acc
   warp.fence wgmma
   %sum = warp.wgmma %a, %Bs[%c0, %c16], %start : !a, !tile, !acc
@@ -154,7 +154,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %total = warp.elementwise add %sum, %bias : !acc, !acc -> !acc
   %d = warp.convert %total : !acc to !half
   "gpu.barrier"() : () -> ()
-  warp.stmatrix x4 %d, %As[%c0, %c0] : !half, !tile
+  warp.store %d, %As[%c0, %c0] {matrices = "x4"} : !half, !tile
   warp.fence async_proxy
   "gpu.barrier"() : () -> ()
   warp.tensor_store %As[%c0, %c0] to %D[%c0, %c0] : !tile to !map

@@ -1,18 +1,28 @@
-"""All that is wrong with a PTX module, in the order of its text; calls against signatures."""
+"""All that is wrong with a PTX module, in the order of its text: calls against signatures, instructions that are wrong
+where they stand, and text that ptxas repairs silently."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
+from math import gcd
 
-from ..instructions import family, unavailable
+from ...isa import wmma
+from ...isa.form import Form, ProductForm
+from ...isa.moves import LoadMatrix, StoreMatrix
+from ...isa.wmma import WmmaLoad, WmmaStore
+from ..instructions import Traits, family, traits, unavailable
 from ..text.syntax import (
+    Address,
     Directive,
     Function,
+    Guard,
     Immediate,
     Instruction,
     Label,
     Module,
+    Not,
     Operand,
     RegDecl,
     Register,
@@ -22,6 +32,7 @@ from ..text.syntax import (
     Variable,
     Vector,
     instructions,
+    members,
 )
 from ..types import REGISTER_BITS, compatible
 from ..verifier import TargetContext, check
@@ -33,8 +44,7 @@ from .declarations import (
     pragma_problems,
     version_notes,
 )
-from .names import Names, Values
-from .uses import Uses, repairs
+from .names import Known, Names, Values, written
 
 # Do calls fit the functions that they name: how many arguments and results, their types, sizes and alignments.
 #
@@ -117,6 +127,239 @@ def _spelled(variable: Variable) -> str:
     return f".{variable.type}" + ("" if variable.count is None else f"[{variable.count}]")
 
 
+# What ptxas repairs or ignores without an error: text that is no fault to it, and does not do what it says.
+#
+# It waits where products of a warpgroup have no fence or no wait, counts no more than seven groups to wait for, and
+# drops `setmaxnreg` where nothing says how many registers a thread has at entry. Only what stands in one straight
+# piece of text is looked at: from a label on, all may have been done. Source: PTX ISA 9.7.15.7, 9.7.19.5; ptxas 13.0
+# (C7508, C7514, C7517, C7519).
+
+MOST_GROUPS = 7
+"""Groups of products that a wait can leave pending."""
+
+Note = tuple[Instruction, str]
+
+
+def repairs(function: Function) -> Iterator[Note]:
+    """What ptxas makes otherwise of one function, in the order of its text."""
+    yield from _Walk(_knows_registers(function)).body(function.body or ())
+
+
+def _knows_registers(function: Function) -> bool:
+    names = {directive.split()[0] for directive in function.directives}
+    return ".maxnreg" in names or (".minnctapersm" in names and bool(names & {".reqntid", ".maxntid"}))
+
+
+class _Walk:
+    """What is known at a place: whether there was a fence, which registers were touched since, which are in flight."""
+
+    def __init__(self, knows_registers: bool) -> None:
+        self.knows_registers = knows_registers
+        self.fenced = False
+        self.touched: dict[str, int] = {}
+        self.in_flight: dict[str, tuple[int, int]] = {}
+        """By register, the line of the product, and how many groups were committed before it."""
+        self.groups = 0
+
+    def body(self, body: Sequence[Statement]) -> Iterator[Note]:
+        for statement in body:
+            match statement:
+                case Instruction():
+                    yield from ((statement, text) for text in self._instruction(statement))
+                case Scope():
+                    yield from self.body(statement.body)
+                case Label():
+                    self.touched, self.in_flight = {}, {}
+                case _:
+                    pass
+
+    def _instruction(self, instruction: Instruction) -> Iterator[str]:
+        name = traits(instruction.opcode).name
+        if instruction.root == "setmaxnreg" and not self.knows_registers:
+            yield (
+                "ptxas drops it: neither .maxnreg nor .minnctapersm with the number of threads says how many registers "
+                "a thread has at entry"
+            )
+        match name:
+            case "wgmma.fence":
+                self.fenced, self.touched = True, {}
+            case "wgmma.commit_group":
+                self.groups += 1
+            case "wgmma.wait_group":
+                yield from self._wait(instruction)
+            case "wgmma.mma_async":
+                yield from self._product(instruction)
+            case _:
+                yield from self._other(instruction)
+
+    def _wait(self, instruction: Instruction) -> Iterator[str]:
+        count = next((int(o.value) for o in instruction.operands if isinstance(o, Immediate)), 0)
+        last = self.groups - min(count, MOST_GROUPS)
+        self.in_flight = {name: found for name, found in self.in_flight.items() if found[1] >= last}
+        if count > MOST_GROUPS:
+            yield f"ptxas waits as for {MOST_GROUPS}: no more groups can be left pending, got {count}"
+
+    def _product(self, instruction: Instruction) -> Iterator[str]:
+        names = _registers(instruction)
+        if not self.fenced:
+            yield "ptxas puts a wgmma.fence before it: there is none in front of the first product"
+        elif touched := next((name for name in names if name in self.touched), None):
+            yield (
+                f"ptxas puts a wgmma.fence before it: line {self.touched[touched]} writes {touched}, and there is none "
+                f"behind that"
+            )
+        self.touched = {}
+        self.fenced = True
+        self.in_flight.update(dict.fromkeys(names, (instruction.line, self.groups)))
+
+    def _other(self, instruction: Instruction) -> Iterator[str]:
+        used = [m.name for operand in instruction.operands for m in members(operand) if isinstance(m, Register)]
+        early = next((name for name in used if name in self.in_flight), None)
+        if early is not None:
+            line = self.in_flight[early][0]
+            yield f"ptxas waits before it: {early} belongs to the product at line {line}, which is not waited for"
+            self.in_flight = {}
+        self.touched.update(dict.fromkeys(written(instruction), instruction.line))
+
+
+def _registers(instruction: Instruction) -> list[str]:
+    """The registers of a product that are in flight: accumulators and fragments of A."""
+    vectors = [operand for operand in instruction.operands[:2] if isinstance(operand, Vector)]
+    return [item.name for vector in vectors for item in vector.items if isinstance(item, Register)]
+
+
+# Instructions that are legal by themselves and wrong where they stand, as far as that can be proved.
+#
+# Addresses that are not aligned, strides of `wmma`, metadata without a meaning, and `.aligned` instructions that not
+# all lanes of a warp execute. Source: PTX ISA 9.7.14.4.2, 9.7.14.5.14 to 9.7.14.6.3; 6.4.1.1 (alignment of accesses).
+
+MATRIX_ROW_BYTES = 16
+STRIDE_BYTES = 16
+"""What the stride of a wmma fragment is a multiple of, as CUDA's mma.h has it; the text has the fragment's size."""
+LEAVES = ("bra", "ret", "exit")
+"""What some lanes may do while others go on."""
+
+
+class Uses:
+    """Checks the instructions of one function in the order of its text."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self._gone: str | None = None
+
+    def label(self) -> None:
+        """Lanes may come from anywhere."""
+        self._gone = None
+
+    def problems(self, instruction: Instruction, names: Names) -> Iterator[str]:
+        """What can be proved wrong of an instruction that is legal by itself."""
+        known = traits(instruction.opcode)
+        if known.aligned:
+            yield from self._divergence(instruction)
+        if known.row is not None:
+            for operand in instruction.operands:
+                if isinstance(operand, Address):
+                    yield from self._alignment(instruction, operand, _bytes(known), names)
+            if isinstance(known.row, Form):
+                yield from self._matrix(instruction, known.row)
+        self._leave(instruction)
+
+    # Divergence
+
+    def _leave(self, instruction: Instruction) -> None:
+        if instruction.root in LEAVES and instruction.guard is not None:
+            lanes = self._lanes(instruction.guard)
+            if lanes is not None:
+                action = "branches" if instruction.root == "bra" else "ends"
+                self._gone = f"the '{instruction.opcode}' of line {instruction.line} {action} in {lanes} only"
+
+    def _divergence(self, instruction: Instruction) -> Iterator[str]:
+        lanes = None if instruction.guard is None else self._lanes(instruction.guard)
+        why = f"its guard is true in {lanes} only" if lanes is not None else self._gone
+        if why is not None:
+            yield f"all lanes of a warp must execute an .aligned instruction together, {why}"
+
+    def _lanes(self, guard: Guard) -> str | None:
+        """The lanes in which a guard is true, in words, if it is in some and not in all."""
+        register = Register(guard.register)
+        known = self.values.of(Not(register) if guard.negated else register)
+        if known is None or known.uniform is not None:
+            return None
+        true = [lane for lane, value in enumerate(known.numbers) if value]
+        return ("lane " if len(true) == 1 else "lanes ") + _ranges(true)
+
+    # Addresses
+
+    def _alignment(self, instruction: Instruction, address: Address, needed: int, names: Names) -> Iterator[str]:
+        known = self.values.of(address) if needed > 1 else None
+        if known is None:
+            return
+        given = gcd(needed, _symbol_alignment(names.variables.get(known.symbol))) if known.symbol else needed
+        for lane, number in enumerate(known.numbers):
+            if number % given:
+                where = f"{known.symbol}+{number}" if known.symbol else str(number)
+                of = f" in lane {lane}" if len(known.numbers) > 1 else ""
+                yield f"expected an address that is a multiple of {needed} bytes, got {where}{of}"
+                return
+
+    def _matrix(self, instruction: Instruction, form: Form) -> Iterator[str]:
+        operands = instruction.operands
+        if isinstance(form, WmmaLoad | WmmaStore) and len(operands) == 3:
+            known = self.values.of(operands[2])
+            if known is not None and not known.symbol and known.uniform is not None:
+                yield from _stride(form, known.uniform)
+        if isinstance(form, ProductForm) and form.sparse:
+            word = operands[next(i for i, slot in enumerate(form.operands) if slot.name == "e")]
+            known = self.values.of(word.items[0] if isinstance(word, Vector) else word)
+            if isinstance(known, Known) and not known.symbol and known.uniform is not None:
+                complaint = form.metadata_problem(known.uniform)
+                if complaint is not None:
+                    yield f"operand e: {complaint}"
+
+
+def _role(form: WmmaLoad | WmmaStore) -> str:
+    return form.role if isinstance(form, WmmaLoad) else "d"
+
+
+def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
+    role = _role(form)
+    least, size = wmma.default_stride(form.shape, role, form.layout), wmma.alignment(form.shape, role, form.type)
+    if stride < least:
+        yield f"expected a stride of at least {least} elements, got {stride}"
+    elif stride * form.type.bits % (8 * min(size, STRIDE_BYTES)):
+        needed = min(size, STRIDE_BYTES)
+        yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
+
+
+def _bytes(known: Traits) -> int:
+    """What the addresses of an instruction must be a multiple of; 1 where that is not known."""
+    form, bindings = known.row, known.bindings
+    if not isinstance(form, Form):
+        bits = REGISTER_BITS.get(bindings.get("T", ""), 8)
+        return int((bindings.get("V") or "v1")[1:]) * bits // 8
+    if isinstance(form, LoadMatrix | StoreMatrix):
+        return MATRIX_ROW_BYTES
+    return wmma.alignment(form.shape, _role(form), form.type) if isinstance(form, WmmaLoad | WmmaStore) else 1
+
+
+def _symbol_alignment(variable: Variable | None) -> int:
+    """Bytes that the address of a variable is a multiple of; 1 of what is not one."""
+    if variable is None:
+        return 1
+    return variable.align or max(1, REGISTER_BITS.get(variable.type, 8) * variable.vector // 8)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Numbers in words: "0-7, 16"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
 # All that is wrong with a PTX module, in the order of its text.
 
 
@@ -160,7 +403,7 @@ class Checker:
 
     def notes(self) -> Iterator[Diagnostic]:
         """What is no error, and what ptxas makes otherwise than the text says."""
-        yield from _placed(version_notes(self.module))
+        yield from starmap(Diagnostic, version_notes(self.module))
         for item in self.module.items:
             for instruction, text in repairs(item) if isinstance(item, Function) else ():
                 yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")
@@ -168,7 +411,7 @@ class Checker:
     def function(self, function: Function) -> Iterator[Diagnostic]:
         """What is wrong with one function."""
         declared = Declarations(self.context)
-        yield from _placed(declared.parameters(function))
+        yield from starmap(Diagnostic, declared.parameters(function))
         yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
         if function.body is not None:
             inside = self._names.inside(function.body, function.parameters, function.returns)
@@ -196,7 +439,7 @@ class Checker:
                     for message in self._problems(statement, names, uses):
                         yield Diagnostic(statement.line, statement.column, message)
                 case RegDecl() | Variable():
-                    yield from _placed(declared.declaration(statement))
+                    yield from starmap(Diagnostic, declared.declaration(statement))
                     if isinstance(statement, Variable):
                         for message in address_problems(statement, names.space_of):
                             yield Diagnostic(statement.line, statement.column, message)
@@ -208,7 +451,7 @@ class Checker:
                     for message in pragma_problems(statement.text, self.context, "body"):
                         yield Diagnostic(statement.line, 1, message)
                 case Label():
-                    yield from _placed(declared.label(statement))
+                    yield from starmap(Diagnostic, declared.label(statement))
                     if uses is not None:
                         uses.label()
                 case _:
@@ -255,8 +498,3 @@ def first_problem(module: Module) -> Diagnostic | None:
     return min(
         Checker(module, TargetContext(module.version, module.targets, module.address_size)).problems(), default=None
     )
-
-
-def _placed(problems: Iterator[tuple[int, int, str]]) -> Iterator[Diagnostic]:
-    for line, column, message in problems:
-        yield Diagnostic(line, column, message)

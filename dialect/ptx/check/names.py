@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from ...isa.row import ANYTHING
+from ...isa.row import ANYTHING, CONSTANTS, SPECIAL_REGISTERS, unavailable
 from ...layouts.layout import LANES
+from ..instructions import Traits, traits
 from ..parser import UNREAD
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
-from ..text.special import CONSTANTS, SPECIAL_REGISTERS, unavailable
 from ..text.syntax import (
     Address,
     Function,
@@ -34,7 +34,6 @@ from ..text.syntax import (
     instructions,
     members,
 )
-from ..traits import Traits, traits
 from ..types import OPAQUE_TYPES, REGISTER_BITS, bits_of
 from ..verifier import TargetContext
 

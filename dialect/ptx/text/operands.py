@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .special import VECTORS
+from ...isa.row import VECTORS
 from .syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 
 # Constant expressions: their values as 64-bit numbers with or without a sign, or as floats. Source: PTX ISA 4.5.

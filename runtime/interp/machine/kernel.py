@@ -10,6 +10,7 @@ from math import prod
 from typing import NamedTuple, cast
 
 from ....dialect.isa.row import Row
+from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
     Directive,
@@ -24,7 +25,6 @@ from ....dialect.ptx.text.syntax import (
     Variable,
     statements,
 )
-from ....dialect.ptx.traits import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.types import REGISTER_BITS
 from ...base.launch import Dim3
 from .calls import RESULT, RESULT_BYTES, RETURN, finish

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....dialect.ptx.text.special import VECTORS
+from ....dialect.isa.row import VECTORS
 from ....dialect.ptx.text.syntax import Variable
 from ....dialect.ptx.types import PACKED_BITS, bits_of
 from ...numerics.array import Array

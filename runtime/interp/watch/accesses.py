@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
-from ....dialect.ptx.traits import PRODUCTS, TENSOR_CORES
 from ..machine.copies import OperationGroups
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot

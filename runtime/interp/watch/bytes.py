@@ -11,8 +11,8 @@ import numpy as np
 
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.moves import LoadMatrix, StoreMatrix
+from ....dialect.ptx.instructions import Traits
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Vector
-from ....dialect.ptx.traits import Traits
 from ....dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 from ...numerics.array import Array
 from ..machine.events import LANES

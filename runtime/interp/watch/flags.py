@@ -19,7 +19,7 @@ from .findings import Check
 from .memory_model import MemoryEvent, MemoryModel, Place
 
 if TYPE_CHECKING:
-    from ....dialect.ptx.traits import Traits
+    from ....dialect.ptx.instructions import Traits
     from ...numerics.array import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import DecodedKernel

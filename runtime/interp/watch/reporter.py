@@ -10,7 +10,7 @@ import numpy as np
 
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.wmma import WmmaMma
-from ....dialect.ptx.traits import traits
+from ....dialect.ptx.instructions import traits
 from ...base.launch import Dim3, Problem
 from ...numerics.array import Array
 from ..machine.calls import RETURN

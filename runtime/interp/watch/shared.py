@@ -17,7 +17,7 @@ import numpy as np
 
 from ....dialect.isa.moves import LoadMatrix
 from ....dialect.isa.row import Row
-from ....dialect.ptx.traits import Traits
+from ....dialect.ptx.instructions import Traits
 from ...numerics.array import Array
 from ..machine.events import LANES
 from ..machine.mbarriers import phase

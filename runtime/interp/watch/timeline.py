@@ -12,8 +12,8 @@ import numpy as np
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import WmmaMma
+from ....dialect.ptx.instructions import Traits
 from ....dialect.ptx.text.syntax import Immediate
-from ....dialect.ptx.traits import Traits
 from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.array import Array

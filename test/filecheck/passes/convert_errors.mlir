@@ -318,7 +318,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   "gpu.func"() <{function_type = (memref<32x32xf16, 3>) -> (), kernel}> ({
   ^bb0(%x: memref<32x32xf16, 3>):
     %c0 = arith.constant 0 : index
-    %a = warp.ldmatrix x4 %x[%c0, %c0] : memref<32x32xf16, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+    %a = warp.load %x[%c0, %c0] {matrices = "x4"} : memref<32x32xf16, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
     "gpu.return"() : () -> ()
   }) {sym_name = "ldmatrix_from_an_argument", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -403,7 +403,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   "gpu.func"() <{function_type = () -> (), kernel}> ({
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<16x32xf8E4M3FN, #warp.swizzle<32>, 3>
-    %x = warp.ldmatrix x4 %s[%c0, %c0] : memref<16x32xf8E4M3FN, #warp.swizzle<32>, 3> -> !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+    %x = warp.load %s[%c0, %c0] {matrices = "x4"} : memref<16x32xf8E4M3FN, #warp.swizzle<32>, 3> -> !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
     %y = warp.convert %x : !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]> to !warp.fragment<a, 16x32xf16, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
     "gpu.return"() : () -> ()
   }) {sym_name = "widening", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

@@ -114,8 +114,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<32x64xi8, #warp.swizzle<64>, 3>
     %t = memref.alloc() : memref<32x64xui8, #warp.swizzle<64>, 3>
-    %a = warp.ldmatrix x4 %s[%c0, %c0] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
-    %b = warp.ldmatrix x2 swapped %t[%c0, %c0] : memref<32x64xui8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+    %a = warp.load %s[%c0, %c0] {matrices = "x4"} : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+    %b = warp.load %t[%c0, %c0] {matrices = "x2", swapped} : memref<32x64xui8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
     %c = warp.load %C[%c0, %c0] {in_bounds = [true, true]} : memref<16x8xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     %d = warp.mma m16n8k32 satfinite %a, %b, %c : !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>, !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xi32>
@@ -140,12 +140,12 @@ builtin.module attributes {warp.target = #warp.target<sm_120a>} {
   ^bb0(%D: memref<1x128xi32>, %O: memref<1x32xi32>):
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<32x64xi8, #warp.swizzle<64>, 3>
-    %a = warp.ldmatrix x4 b4x16_p64 %s[%c0, %c0] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+    %a = warp.load %s[%c0, %c0] {matrices = "x4.b4x16_p64"} : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
     warp.store %a, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>, memref<1x128xi32>
-    %b = warp.ldmatrix x2 trans %s[%c0, %c0] : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+    %b = warp.load %s[%c0, %c0] {matrices = "x2.trans"} : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
     warp.store %b, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, memref<1x128xi32>
     %o = warp.load %O[%c0, %c0] {registers = "lanes"} : memref<1x32xi32> -> !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>
-    warp.stmatrix x1 trans swapped %o, %s[%c0, %c0] : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
+    warp.store %o, %s[%c0, %c0] {matrices = "x1.trans", swapped} : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
     "gpu.return"() : () -> ()
   }) {sym_name = "packed", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -166,7 +166,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<16x64xf16, #warp.swizzle<128>, 3>
     %d = warp.load %D[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-    warp.stmatrix x4 %d, %s[%c0, %c0] : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
+    warp.store %d, %s[%c0, %c0] {matrices = "x4"} : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
     %t = warp.convert_layout %d : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
     warp.store %t, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>, memref<1x128xi32>
     "gpu.return"() : () -> ()

@@ -87,7 +87,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %c4 = arith.constant 4 : index
     %s = memref.alloc() : memref<16x64xf16, #warp.swizzle<128>, 3>
     %d = warp.load %D[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-    warp.stmatrix x4 %d, %s[%c0, %c4] : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
+    warp.store %d, %s[%c0, %c4] {matrices = "x4"} : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
     "gpu.return"() : () -> ()
   }) {sym_name = "store_column", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

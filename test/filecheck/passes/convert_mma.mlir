@@ -62,8 +62,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     warp.commit cp_async
     warp.wait cp_async 0
     "gpu.barrier"() : () -> ()
-    %a = warp.ldmatrix x4 %sa[%c1, %c0, %c16] : memref<2x16x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
-    %b = warp.ldmatrix x4 swapped %sb[%c1, %c0, %c16] : memref<2x8x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+    %a = warp.load %sa[%c1, %c0, %c16] {matrices = "x4"} : memref<2x16x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+    %b = warp.load %sb[%c1, %c0, %c16] {matrices = "x4", swapped} : memref<2x8x64xf16, #warp.swizzle<128>, 3> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
     %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32>

@@ -29,7 +29,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     warp.copy %B[%c0, %c0] to %s[] : memref<32x16xi8> to memref<32x16xi8, #warp.swizzle<16, skip 1>, 3>
     %a = warp.constant 1 : i8 : !a
     %c = warp.constant 0 : i32 : !acc
-    %r = warp.ldmatrix x4 trans b16 %s[%c0, %c0] : memref<32x16xi8, #warp.swizzle<16, skip 1>, 3> -> !raw
+    %r = warp.load %s[%c0, %c0] {matrices = "x4.trans.b16"} : memref<32x16xi8, #warp.swizzle<16, skip 1>, 3> -> !raw
     %b = warp.convert_layout %r : !raw to !b
     %d = warp.mma m16n8k32 %a, %b, %c : !a, !b, !acc
     %e = warp.convert_layout %d : !acc to !ordered

@@ -12,8 +12,8 @@ func.func @f(%A: memref<16x32xf8E4M3FN>, %B: memref<16x32xf8E5M2>, %C: memref<16
 }
 
 // CHECK:      gpu.func {{.*}} mma = m16n8k32, stages = 1, swizzle = 128, group = 8, accumulate = f32, fp8_as = f16>
-// CHECK:      %[[A:\w+]] = warp.ldmatrix {{.*}} -> !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
-// CHECK-NEXT: %[[B:\w+]] = warp.ldmatrix {{.*}} -> !warp.fragment<b, 32x16xf8E5M2, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+// CHECK:      %[[A:\w+]] = warp.load {{.*}}matrices{{.*}} -> !warp.fragment<a, 16x32xf8E4M3FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+// CHECK-NEXT: %[[B:\w+]] = warp.load {{.*}}matrices{{.*}} -> !warp.fragment<b, 32x16xf8E5M2, [r2 r3 c0 c1 c2 | r0 r1 r4]>
 // CHECK-NEXT: %[[AW:\w+]] = warp.convert %[[A]] : {{.*}} to !warp.fragment<a, 16x32xf16, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
 // CHECK-NEXT: %[[AH:\w+]] = warp.convert_layout %[[AW]] : {{.*}} to !warp.fragment<a, 16x32xf16, [c2 c3 r0 r1 r2 | c0 r3 c4 c1]>
 // CHECK-NEXT: %[[BW:\w+]] = warp.convert %[[B]] : {{.*}} to !warp.fragment<b, 32x16xf16, [r2 r3 c0 c1 c2 | r0 r1 r4]>

@@ -29,7 +29,7 @@
 // TILED:         warp.copy %B[{{.*}}] to %[[B:\w+]][] {{.*}} : memref<64x128xi4> to memref<64x64xi4, #warp.swizzle<32>, 3 : i64>
 // TILED:         %[[A:\w+]] = warp.load {{.*}} -> !warp.fragment<a, 16x32xbf16, [c3 c4 r2 r1 r0 | c0 c1 c2 r3]>
 // TILED:         warp.convert_layout %[[A]] : {{.*}} to !warp.fragment<a, 16x32xbf16, [c3 c4 r2 r1 r0 | c2 r3 c0 c1]>
-// TILED:         %[[R:\w+]] = warp.ldmatrix x4 swapped %[[B]]{{.*}} -> !warp.fragment<b, 32x32xi4, [r3 r4 c0 c1 c2 | r0 r1 r2]>
+// TILED:         %[[R:\w+]] = warp.load %[[B]]{{.*}} {matrices = "x4", swapped} {{.*}}-> !warp.fragment<b, 32x32xi4, [r3 r4 c0 c1 c2 | r0 r1 r2]>
 // TILED:         warp.convert %[[R]] {stored = "u4", zero = 8 : i64} : {{.*}} to !warp.fragment<b, 32x32xbf16, [r3 r4 c0 c1 c2 | r2 r0 r1]>
 // TILED:         warp.mma m16n8k16
 func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64xbf16>, %C: memref<16x64xbf16>) {

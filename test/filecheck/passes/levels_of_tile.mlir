@@ -52,8 +52,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // FRAGMENTS-NOT:     warp.tile_mma
 // FRAGMENTS:         scf.for {{.*}} iter_args(%[[ACC:\w+]] =
 // FRAGMENTS:           gpu.barrier
-// FRAGMENTS-NEXT:      %[[A:\w+]] = warp.ldmatrix x4
-// FRAGMENTS-NEXT:      %[[B:\w+]] = warp.ldmatrix x4
+// FRAGMENTS-NEXT:      %[[A:\w+]] = warp.load {{.*}}matrices = "x4"
+// FRAGMENTS-NEXT:      %[[B:\w+]] = warp.load {{.*}}matrices = "x4"
 // FRAGMENTS-NEXT:      %[[D:\w+]] = warp.mma m16n8k16 %[[A]], %[[B]], %[[ACC]]
 // FRAGMENTS-NEXT:      gpu.barrier
 // FRAGMENTS-NEXT:      scf.yield %[[D]]

@@ -5,7 +5,7 @@
 // Bits go the way of every other type whose neighbours along k are neighbours in memory.
 // CHECK: gpu.func
 // CHECK: warp.copy %A[%{{.*}}, %{{.*}}] to %[[A:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<64x1024xi1> to memref<3x32x512xi1, #warp.swizzle<64>, 3 : i64>
-// CHECK: warp.ldmatrix x4 %[[A]][{{.*}}] : {{.*}} -> !warp.fragment<a, 16x256xi1, [c5 c6 r0 r1 r2 | c0 c1 c2 c3 c4 r3 c7]>
+// CHECK: warp.load %[[A]][{{.*}}] {matrices = "x4"} : {{.*}} -> !warp.fragment<a, 16x256xi1, [c5 c6 r0 r1 r2 | c0 c1 c2 c3 c4 r3 c7]>
 // CHECK: warp.mma m16n8k256 and %{{.*}} : !warp.fragment<a, 16x256xi1, {{.*}}>, !warp.fragment<b, 256x16xi1, {{.*}}>, !warp.fragment<acc, 16x16xi32, {{.*}}>
 // PTX-LABEL: .entry bits(
 // PTX: // warp.copy: a 32x512 tile of A to stage 0
@@ -22,8 +22,8 @@ func.func @bits(%A: memref<64x1024xi1>, %B: memref<32x1024xi1>, %C: memref<64x32
 // CHECK: gpu.func
 // CHECK: warp.copy %A[%{{.*}}, %{{.*}}] to %[[A:.*]][%{{.*}}] {async, in_bounds = [true, true], packed = "b4x16_p64"} : memref<64x1024xf4E2M1FN> to memref<3x32x512xi8, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %B[%{{.*}}, %{{.*}}] to %[[B:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<32x1024xf6E3M2FN> to memref<3x16x512xf6E3M2FN, #warp.swizzle<128>, 3 : i64>
-// CHECK: warp.ldmatrix x4 b4x16_p64 %[[A]][{{.*}}] : {{.*}} -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
-// CHECK: warp.ldmatrix x4 swapped %[[B]][{{.*}}] : {{.*}} -> !warp.fragment<b, 32x16xf6E3M2FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
+// CHECK: warp.load %[[A]][{{.*}}] {matrices = "x4.b4x16_p64"} : {{.*}} -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+// CHECK: warp.load %[[B]][{{.*}}] {matrices = "x4", swapped} : {{.*}} -> !warp.fragment<b, 32x16xf6E3M2FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
 // CHECK: warp.mma m16n8k32 f8f6f4
 // PTX-LABEL: .entry floats(
 // PTX: // warp.copy: a 32x512 tile of A to stage 0

@@ -33,12 +33,12 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT: warp.commit cp_async
 // CHECK-NEXT: warp.wait cp_async 1
 // CHECK-NEXT: gpu.barrier
-// CHECK-NEXT: %[[A0:\w+]] = warp.ldmatrix x4 %[[A]]
-// CHECK-NEXT: %[[B0:\w+]] = warp.ldmatrix x4 trans %[[B]]
+// CHECK-NEXT: %[[A0:\w+]] = warp.load %[[A]]{{.*}} {matrices = "x4"}
+// CHECK-NEXT: %[[B0:\w+]] = warp.load %[[B]]{{.*}} {matrices = "x4.trans"}
 // CHECK:      scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = {{.*}}, %[[FA:\w+]] = %[[A0]], %[[FB:\w+]] = %[[B0]], %[[READ:\w+]] = {{.*}}, %[[WRITE:\w+]] = {{.*}})
 // CHECK-NEXT:   %[[AHEAD:\w+]] = arith.addi %[[K]],
-// CHECK-NEXT:   %[[A1:\w+]] = warp.ldmatrix x4 %[[A]][%[[READ]],
-// CHECK-NEXT:   %[[B1:\w+]] = warp.ldmatrix x4 trans %[[B]][%[[READ]],
+// CHECK-NEXT:   %[[A1:\w+]] = warp.load %[[A]][%[[READ]],{{.*}} {matrices = "x4"}
+// CHECK-NEXT:   %[[B1:\w+]] = warp.load %[[B]][%[[READ]],{{.*}} {matrices = "x4.trans"}
 // CHECK-NEXT:   warp.copy %A[{{.*}}, %[[AHEAD]]] to %[[A]][%[[WRITE]]] {async, in_bounds = [true, false]}
 // CHECK-NEXT:   warp.copy %B[%[[AHEAD]], {{.*}}] to %[[B]][%[[WRITE]]] {async, in_bounds = [false, true]}
 // CHECK-NEXT:   warp.commit cp_async
@@ -48,8 +48,8 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT:   %[[NEXT:\w+]] = arith.addi %[[READ]],
 // CHECK-NEXT:   %[[END:\w+]] = arith.cmpi eq, %[[NEXT]],
 // CHECK-NEXT:   %[[STAGE:\w+]] = arith.select %[[END]], {{.*}}, %[[NEXT]]
-// CHECK-NEXT:   %[[A2:\w+]] = warp.ldmatrix x4 %[[A]][%[[STAGE]],
-// CHECK-NEXT:   %[[B2:\w+]] = warp.ldmatrix x4 trans %[[B]][%[[STAGE]],
+// CHECK-NEXT:   %[[A2:\w+]] = warp.load %[[A]][%[[STAGE]],{{.*}} {matrices = "x4"}
+// CHECK-NEXT:   %[[B2:\w+]] = warp.load %[[B]][%[[STAGE]],{{.*}} {matrices = "x4.trans"}
 // CHECK-NEXT:   %[[D1:\w+]] = warp.mma m16n8k16 %[[A1]], %[[B1]], %[[D0]]
 // CHECK-NEXT:   scf.yield %[[D1]], %[[A2]], %[[B2]], %[[STAGE]], %[[READ]]
 
@@ -62,8 +62,8 @@ func.func @plain(%A: memref<32x64xf16>, %B: memref<64x32xf16>, %C: memref<32x32x
 // CHECK-NEXT:   warp.commit cp_async
 // CHECK-NEXT:   warp.wait cp_async 0
 // CHECK-NEXT:   gpu.barrier
-// CHECK:        warp.ldmatrix
-// CHECK-NEXT:   warp.ldmatrix
+// CHECK:        warp.load {{.*}}matrices
+// CHECK-NEXT:   warp.load {{.*}}matrices
 // CHECK-NEXT:   warp.mma
 // CHECK-NEXT:   scf.yield
 

@@ -26,8 +26,8 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK-NEXT: warp.copy %B
 // CHECK-NEXT: warp.arrive %full{{.*}} {copies}
 // CHECK:      warp.await %full[%[[ZERO:\w+]]] parity %[[ZERO]] : !warp.barriers<3>
-// CHECK-NEXT: warp.ldmatrix x4
-// CHECK-NEXT: warp.ldmatrix x4 trans
+// CHECK-NEXT: warp.load {{.*}}matrices = "x4"
+// CHECK-NEXT: warp.load {{.*}}matrices = "x4.trans"
 // CHECK:      scf.for %[[TILE:\w+]] =
 // The last K tile but two copies the last one; nothing of it is predicated.
 // CHECK:        warp.load %C
@@ -39,7 +39,7 @@ func.func @unrolled(%A: memref<32x192xf16>, %B: memref<192x32xf16>, %C: memref<3
 // CHECK:          warp.arrive %full{{.*}} {copies}
 // CHECK-NEXT:     warp.arrive %empty
 // CHECK:          warp.await %full
-// CHECK:          warp.ldmatrix x4
+// CHECK:          warp.load {{.*}}matrices = "x4"
 // CHECK:          warp.mma
 // CHECK-NEXT:     scf.yield
 // The tile after this one, or this one again.

@@ -58,7 +58,7 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // Results go by way of shared memory, a panel at a time.
 // CHECK: warp.wait bulk 1 {read
 // CHECK-NEXT: warp.barrier cta
-// CHECK: warp.stmatrix x4
+// CHECK: warp.store {{.*}}matrices = "x4"
 // CHECK-NEXT: warp.fence async_proxy
 // CHECK-NEXT: warp.barrier cta
 // CHECK: warp.tensor_store

@@ -38,10 +38,10 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 // CHECK: warp.wait wgmma 0
 // then a stage with panels is waited for, which are read to lie as the sums do. When they have been used, it is empty.
 // CHECK: warp.await %full[[[FULL:%[0-9]+]]]
-// CHECK-NEXT: [[PANEL:%[0-9]+]] = warp.ldmatrix x4 %{{[0-9]+}}[[[FULL]], %{{[0-9]+}}, %{{[0-9]+}}]
+// CHECK-NEXT: [[PANEL:%[0-9]+]] = warp.load %{{[0-9]+}}[[[FULL]], %{{[0-9]+}}, %{{[0-9]+}}] {matrices = "x4"}
 // CHECK-SAME: -> !warp.fragment<acc, 64x64xbf16
 // CHECK: warp.await %full[[[NEXT:%[0-9]+]]]
-// CHECK-NEXT: warp.ldmatrix
+// CHECK-NEXT: warp.load {{.*}}matrices
 // CHECK: warp.map %{{[0-9]+}}, %{{[0-9]+}}, [[PANEL]]
 // CHECK: warp.arrive %empty[[[FULL]]]
 // CHECK: warp.tensor_store

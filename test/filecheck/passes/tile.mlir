@@ -48,11 +48,11 @@ func.func @twice(%A: memref<16x16xbf16>, %B: memref<16x8xbf16>, %C: memref<16x8x
 // CHECK-NEXT:       warp.copy %A[{{.*}}, %[[K]]] to %[[A]][] : memref<270x70xf16>
 // CHECK-NEXT:       warp.copy %B[%[[K]], {{.*}}] to %[[B]][] : memref<70x80xf16>
 // CHECK-NEXT:       gpu.barrier
-// CHECK-NEXT:       %[[A0:\w+]] = warp.ldmatrix x4 %[[A]][{{.*}}] : {{.*}} -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
-// CHECK-NEXT:       %[[B0:\w+]] = warp.ldmatrix x4 trans %[[B]][{{.*}}] : {{.*}} -> !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+// CHECK-NEXT:       %[[A0:\w+]] = warp.load %[[A]][{{.*}}] {matrices = "x4"} : {{.*}} -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+// CHECK-NEXT:       %[[B0:\w+]] = warp.load %[[B]][{{.*}}] {matrices = "x4.trans"} : {{.*}} -> !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
 // CHECK-NEXT:       %[[D0:\w+]] = warp.mma m16n8k16 %[[A0]], %[[B0]], %[[ACC]]
-// CHECK-NEXT:       %[[A1:\w+]] = warp.ldmatrix x4 %[[A]]
-// CHECK-NEXT:       %[[B1:\w+]] = warp.ldmatrix x4 trans %[[B]]
+// CHECK-NEXT:       %[[A1:\w+]] = warp.load %[[A]]{{.*}} {matrices = "x4"}
+// CHECK-NEXT:       %[[B1:\w+]] = warp.load %[[B]]{{.*}} {matrices = "x4.trans"}
 // CHECK-NEXT:       %[[D1:\w+]] = warp.mma m16n8k16 %[[A1]], %[[B1]], %[[D0]]
 // CHECK-NEXT:       gpu.barrier
 // CHECK-NEXT:       scf.yield %[[D1]]
@@ -69,8 +69,8 @@ func.func @twice(%A: memref<16x16xbf16>, %B: memref<16x8xbf16>, %C: memref<16x8x
 // CHECK:          scf.for %[[K:\w+]] =
 // CHECK-NEXT:       warp.copy %A[%[[K]], {{.*}}] to %[[A]][] {in_bounds = [true, true]}
 // CHECK-NEXT:       warp.copy %B[{{.*}}, %[[K]]] to %[[B]][] {in_bounds = [true, true]}
-// CHECK:            warp.ldmatrix x4 trans swapped %[[A]][{{.*}}] : {{.*}} -> !warp.fragment<a, 32x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-// CHECK-NEXT:       warp.ldmatrix x4 swapped %[[B]][{{.*}}] : {{.*}} -> !warp.fragment<b, 8x64xf16, [r1 r2 c0 c1 c2 | r0]>
+// CHECK:            warp.load %[[A]][{{.*}}] {matrices = "x4.trans", swapped} : {{.*}} -> !warp.fragment<a, 32x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK-NEXT:       warp.load %[[B]][{{.*}}] {matrices = "x4", swapped} : {{.*}} -> !warp.fragment<b, 8x64xf16, [r1 r2 c0 c1 c2 | r0]>
 // CHECK-NEXT:       warp.mma m16n8k8
 // CHECK:          %[[H:\w+]] = warp.convert {{.*}} : !warp.fragment<acc, 32x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x64xf16, [c1 c2 r0 r1 r2 | c0 r3]>
 // CHECK-NEXT:     warp.store %[[H]], %C[{{.*}}] {in_bounds = [true, true]}

@@ -13,7 +13,7 @@
 // AHEAD-NEXT:    warp.wait cp_async 0
 // AHEAD-NEXT:    gpu.barrier
 // AHEAD-NOT:     gpu.barrier
-// AHEAD:         warp.ldmatrix
+// AHEAD:         warp.load {{.*}}matrices
 // AHEAD-NOT:     gpu.barrier
 // AHEAD:         scf.for
 
@@ -37,7 +37,7 @@
 // CHECK:         warp.copy %Q[
 // CHECK-NEXT:    gpu.barrier
 // CHECK:         %[[END:.*]] = arith.minsi %{{.*}}, %{{.*}} : index
-// CHECK-COUNT-2: warp.ldmatrix
+// CHECK-COUNT-2: warp.load {{.*}}matrices
 // CHECK:         scf.for %[[AT:.*]] = %{{.*}} to %[[END]] step %{{.*}} iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[O:.*]] = %{{.*}}) -> (!warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]>, !warp.fragment<acc, 32x4xf32, [c0 c1 r0 r1 r2 | r3]>, !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>)
 // CHECK-NEXT:      warp.copy %K[%[[AT]],
 // CHECK-NEXT:      warp.copy %V[%[[AT]],

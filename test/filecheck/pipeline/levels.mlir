@@ -30,8 +30,8 @@
 // TILED:         warp.copy %A
 // TILED:         warp.copy %B
 // TILED:         gpu.barrier
-// TILED:         warp.ldmatrix x4
-// TILED:         warp.ldmatrix x4 trans
+// TILED:         warp.load {{.*}}matrices = "x4"
+// TILED:         warp.load {{.*}}matrices = "x4.trans"
 // TILED:         warp.mma m16n8k16
 // TILED:         scf.yield
 // TILED:       warp.store
@@ -39,7 +39,7 @@
 // PIPELINED:     warp.copy %A[{{.*}} {async
 // PIPELINED:     warp.commit cp_async
 // PIPELINED:     warp.wait cp_async
-// PIPELINED:     warp.ldmatrix
+// PIPELINED:     warp.load {{.*}}matrices
 // PIPELINED:     scf.for
 // PIPELINED:       warp.copy %A[{{.*}} {async
 // PIPELINED:       warp.commit cp_async

@@ -40,9 +40,9 @@ func.func @metadata(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3]
 
 // -----
 
-// expected-error @+2 {{warp.ldmatrix: b16 is for elements of at most 16 bits, unpacked, got 32 bits}}
+// expected-error @+2 {{warp.load: b16 is for elements of at most 16 bits, unpacked, got 32 bits}}
 func.func @words(%s: memref<8x8xtf32, 3>, %i: index) {
-  %b = warp.ldmatrix x2 trans b16 %s[%i, %i] : memref<8x8xtf32, 3> -> !warp.fragment<b, 8x8xtf32, [r0 r1 c0 c1 c2 | r2]>
+  %b = warp.load %s[%i, %i] {matrices = "x2.trans.b16"} : memref<8x8xtf32, 3> -> !warp.fragment<b, 8x8xtf32, [r0 r1 c0 c1 c2 | r2]>
   return
 }
 

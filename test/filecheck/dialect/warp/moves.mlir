@@ -9,33 +9,33 @@
 !bytes = memref<32x64xi8, #warp.swizzle<64>, 3>
 
 // CHECK-LABEL: func.func @stmatrix
-// CHECK: warp.stmatrix x2 %d, %s[%i, %i] : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3 : i64>
-// CHECK: warp.stmatrix x1 trans swapped %d, %s[%i, %i] {note} :
+// CHECK: warp.store %d, %s[%i, %i] {matrices = "x2"} : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3 : i64>
+// CHECK: warp.store %d, %s[%i, %i] {note, matrices = "x1.trans", swapped} :
 // GENERIC-LABEL: "stmatrix"
-// GENERIC: "warp.stmatrix"(%d, %s, %i, %i) <{count = 2 : i64}>
-// GENERIC: "warp.stmatrix"(%d, %s, %i, %i) <{count = 1 : i64, trans, swapped}> {note}
+// GENERIC: "warp.store"(%d, %s, %i, %i) <{matrices = "x2", {{.*}}}>
+// GENERIC: "warp.store"(%d, %s, %i, %i) <{matrices = "x1.trans", swapped, {{.*}}}> {note}
 func.func @stmatrix(%d: !acc, %s: !half, %i: index) {
-  warp.stmatrix x2 %d, %s[%i, %i] : !acc, !half
-  warp.stmatrix x1 trans swapped %d, %s[%i, %i] {note} : !acc, !half
+  warp.store %d, %s[%i, %i] {matrices = "x2"} : !acc, !half
+  warp.store %d, %s[%i, %i] {matrices = "x1.trans", note, swapped} : !acc, !half
   return
 }
 
 // Bytes: rows of 16 bytes as they are; 16x16 matrices with trans; packed elements that get a byte each.
 // CHECK-LABEL: func.func @bytes
-// CHECK: warp.ldmatrix x4 %s[%i, %i] : {{.*}} -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
-// CHECK: warp.ldmatrix x2 trans %s[%i, %i] : {{.*}} -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
-// CHECK: warp.ldmatrix x4 b6x16_p32 %s[%i, %i] : {{.*}} -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
-// CHECK: warp.ldmatrix x2 swapped b4x16_p64 %s[%i, %i] : {{.*}} -> !warp.fragment<b, 32x8xf4E2M1FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
-// CHECK: warp.stmatrix x1 trans swapped %c, %s[%i, %i] : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>
+// CHECK: warp.load %s[%i, %i] {matrices = "x4"} : {{.*}} -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+// CHECK: warp.load %s[%i, %i] {matrices = "x2.trans"} : {{.*}} -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+// CHECK: warp.load %s[%i, %i] {matrices = "x4.b6x16_p32"} : {{.*}} -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+// CHECK: warp.load %s[%i, %i] {matrices = "x2.b4x16_p64", swapped} : {{.*}} -> !warp.fragment<b, 32x8xf4E2M1FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
+// CHECK: warp.store %c, %s[%i, %i] {matrices = "x1.trans", swapped} : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC-LABEL: "bytes"
-// GENERIC: "warp.ldmatrix"(%s, %i, %i) <{count = 4 : i64, packed = "b6x16_p32"}>
-// GENERIC: "warp.ldmatrix"(%s, %i, %i) <{count = 2 : i64, swapped, packed = "b4x16_p64"}>
+// GENERIC: "warp.load"(%s, %i, %i) <{matrices = "x4.b6x16_p32"}>
+// GENERIC: "warp.load"(%s, %i, %i) <{matrices = "x2.b4x16_p64", swapped}>
 func.func @bytes(%s: !bytes, %i: index, %c: !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %0 = warp.ldmatrix x4 %s[%i, %i] : !bytes -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
-  %1 = warp.ldmatrix x2 trans %s[%i, %i] : !bytes -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
-  %2 = warp.ldmatrix x4 b6x16_p32 %s[%i, %i] : !bytes -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
-  %3 = warp.ldmatrix x2 swapped b4x16_p64 %s[%i, %i] : !bytes -> !warp.fragment<b, 32x8xf4E2M1FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
-  warp.stmatrix x1 trans swapped %c, %s[%i, %i] : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, !bytes
+  %0 = warp.load %s[%i, %i] {matrices = "x4"} : !bytes -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
+  %1 = warp.load %s[%i, %i] {matrices = "x2.trans"} : !bytes -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
+  %2 = warp.load %s[%i, %i] {matrices = "x4.b6x16_p32"} : !bytes -> !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
+  %3 = warp.load %s[%i, %i] {matrices = "x2.b4x16_p64", swapped} : !bytes -> !warp.fragment<b, 32x8xf4E2M1FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
+  warp.store %c, %s[%i, %i] {matrices = "x1.trans", swapped} : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, !bytes
   return
 }
 

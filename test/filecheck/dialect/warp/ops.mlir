@@ -29,20 +29,20 @@ func.func @mma_of_many_tiles(%a: !warp.fragment<a, 32x16xbf16, [c1 c2 r0 r1 r2 |
 }
 
 // CHECK-LABEL: func.func @ldmatrix
-// CHECK: %x4 = warp.ldmatrix x4 %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
-// CHECK: %x2 = warp.ldmatrix x2 trans %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-// CHECK: %x1 = warp.ldmatrix x1 swapped %s[%i, %i, %i] {note} : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-// CHECK: %both = warp.ldmatrix x4 trans swapped %s[%i, %i, %i] : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+// CHECK: %x4 = warp.load %s[%i, %i, %i] {matrices = "x4"} : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+// CHECK: %x2 = warp.load %s[%i, %i, %i] {matrices = "x2.trans"} : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+// CHECK: %x1 = warp.load %s[%i, %i, %i] {note, matrices = "x1", swapped} : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>
+// CHECK: %both = warp.load %s[%i, %i, %i] {matrices = "x4.trans", swapped} : memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
 // GENERIC-LABEL: "ldmatrix"
-// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 4 : i64}>
-// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 2 : i64, trans}>
-// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 1 : i64, swapped}> {note}
-// GENERIC: "warp.ldmatrix"(%s, %i, %i, %i) <{count = 4 : i64, trans, swapped}>
+// GENERIC: "warp.load"(%s, %i, %i, %i) <{matrices = "x4"}>
+// GENERIC: "warp.load"(%s, %i, %i, %i) <{matrices = "x2.trans"}>
+// GENERIC: "warp.load"(%s, %i, %i, %i) <{matrices = "x1", swapped}> {note}
+// GENERIC: "warp.load"(%s, %i, %i, %i) <{matrices = "x4.trans", swapped}>
 func.func @ldmatrix(%s: !shared, %i: index) {
-  %x4 = warp.ldmatrix x4 %s[%i, %i, %i] : !shared -> !a
-  %x2 = warp.ldmatrix x2 trans %s[%i, %i, %i] : !shared -> !b
-  %x1 = warp.ldmatrix x1 swapped %s[%i, %i, %i] {note} : !shared -> !b
-  %both = warp.ldmatrix x4 trans swapped %s[%i, %i, %i] : !shared -> !a
+  %x4 = warp.load %s[%i, %i, %i] {matrices = "x4"} : !shared -> !a
+  %x2 = warp.load %s[%i, %i, %i] {matrices = "x2.trans"} : !shared -> !b
+  %x1 = warp.load %s[%i, %i, %i] {matrices = "x1", note, swapped} : !shared -> !b
+  %both = warp.load %s[%i, %i, %i] {matrices = "x4.trans", swapped} : !shared -> !a
   return
 }
 

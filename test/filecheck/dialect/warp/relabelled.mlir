@@ -12,14 +12,14 @@
 !doubles = memref<2x8x16xf64, #warp.swizzle<128>, 3>
 
 // CHECK-LABEL: func.func @bytes
-// CHECK: %r = warp.ldmatrix x4 trans b16 %s[%i, %i] : memref<32x16xi8, #warp.swizzle<16, skip 1>, 3 : i64> -> !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
+// CHECK: %r = warp.load %s[%i, %i] {matrices = "x4.trans.b16"} : memref<32x16xi8, #warp.swizzle<16, skip 1>, 3 : i64> -> !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
 // CHECK: %b = warp.convert_layout %r : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]> to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 // CHECK: %d = warp.mma m16n8k32 %a, %b, %c :
 // GENERIC-LABEL: "bytes"
-// GENERIC: "warp.ldmatrix"(%s, %i, %i) <{count = 4 : i64, trans, b16}>
+// GENERIC: "warp.load"(%s, %i, %i) <{matrices = "x4.trans.b16"}>
 // GENERIC: "warp.convert_layout"(%r) : (!warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>) -> !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 func.func @bytes(%s: !bytes, %i: index, %a: !a, %c: !acc) {
-  %r = warp.ldmatrix x4 trans b16 %s[%i, %i] : !bytes -> !raw
+  %r = warp.load %s[%i, %i] {matrices = "x4.trans.b16"} : !bytes -> !raw
   %b = warp.convert_layout %r : !raw to !b
   %d = warp.mma m16n8k32 %a, %b, %c : !a, !b, !acc
   return
