@@ -62,7 +62,7 @@ def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
         if not fits or (len(fits) > 1 and word != "all"):
             raise ArgumentError(f"expected checks among {', '.join(every)} and all, got '{word}'")
         found += fits
-    checks = [name for name in every if name in found and name != STRICT]
+    checks = [name for name in dict.fromkeys(found) if name != STRICT]
     return (*(checks or CHECKS), STRICT) if STRICT in found else tuple(checks)
 
 
