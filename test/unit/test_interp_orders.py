@@ -376,3 +376,14 @@ def test_what_is_followed_is_bounded_and_said() -> None:
     (note,) = run(RING, ctas=30)
     assert (note.severity, note.check) == ("note", ORDERS)
     assert "all orders of the first 21 of 30 CTAs are looked at; the others are taken to be alike" in note.message
+
+
+def test_what_arrives_when_nobody_looks_is_counted_at_the_end() -> None:
+    """Two arrivals of `cp.async` at an object that takes one, and that no thread tests."""
+    body = """mov.u32 %v, tile; @%lead cp.async.ca.shared.global [%v], [%data], 4;
+    @%lead cp.async.mbarrier.arrive.noinc.shared.b64 [full];"""
+    ptx = EXPECTS.replace("{body}", body).replace("{meet}", "")
+    found = run_launch(ptx, (1, 1, 1), (64, 1, 1), [np.arange(4, dtype=np.uint32)], checks=ORDERS)
+    check_found(
+        found, ORDERS, line_of(ptx, "cp.async.mbarrier"), "can come while phase 0 of the mbarrier object at 0x100"
+    )

@@ -19,6 +19,7 @@ from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, LEFT
 from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
+from ..machine.memory import FaultError
 from .findings import Check, Findings
 from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, Step, merged
 
@@ -89,11 +90,18 @@ class Orders(Check):
                     yield place, warp, (start == place) & (warps == warp)
 
     def end(self) -> None:
-        self.state.mbarriers.settle()
+        self._settle()
         x, y, z = self.state.geometry.grid
         geometry = self.state.geometry
         if geometry.first + geometry.ctas >= x * y * z and self.graph.steps:
             self._say_bound(x * y * z)
+
+    def _settle(self) -> None:
+        """Lets what is on its way to objects arrive, which nobody has tested since."""
+        try:
+            self.state.mbarriers.settle()
+        except FaultError as fault:
+            self.report(self.pc, fault.message, fault.thread, about="settled")
 
     def _say_bound(self, total: int) -> None:
         bounds = [f"the first {self._ctas} of {total} CTAs"] if self._ctas < total else []
@@ -308,7 +316,7 @@ class Orders(Check):
         """Says of a deadlock who waits for whom, by those who came the last time."""
         if not (fault.findings and fault.findings[0].message.startswith("deadlock")):
             return
-        self.state.mbarriers.settle()
+        self._settle()
         waits = list(self._waits())
         where = {warp: pc for pc, _, _, warps in waits for warp in warps}
         for pc, place, meeting, warps in waits:
