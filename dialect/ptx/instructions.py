@@ -175,7 +175,7 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
 
 # Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
 #
-# Source: PTX ISA 9.7.10, 9.7.11, 9.7.9.26, 9.7.16.
+# Source: PTX ISA 9.7.10, 9.7.11, 9.7.16.
 
 _GEOMETRIES = "1d 2d 3d a1d a2d cube acube 2dms a2dms"
 _SIZES = "width height depth channel_data_type channel_order array_size"
@@ -193,10 +193,6 @@ _WORDS = {
     "sust": f"{_SURFACES} wb cg cs wt",
     "sured": f"{_SURFACES} add min max and or u32 s32 u64 s64",
     "suq": f"{_SIZES} memory_layout b32",
-    # Data Movement and Conversion Instructions
-    "clusterlaunchcontrol": "try_cancel query_cancel async shared::cta mbarrier::complete_tx::bytes "
-    "multicast::cluster::all is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z pred "
-    "v4 b32 b128",
     # TensorCore 5th Generation Family Instructions
     "tcgen05": "alloc dealloc relinquish_alloc_permit ld st wait::ld wait::st cp shift mma sp ws commit "
     "fence::before_thread_sync fence::after_thread_sync cta_group::1 cta_group::2 sync aligned down "
@@ -213,22 +209,19 @@ FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
 
 _NAMED = re.compile(
     r"tex\.((base|level|grad)\.)?([123a]|cube)|tld4\.[rgba]\.|txq\.|istypep\.|suld\.b\.|sust\.[bp]\.|sured\.[bp]\.|suq\."
-    r"|clusterlaunchcontrol\.(try|query)_cancel\."
     r"|tcgen05\.(alloc|dealloc|relinquish_alloc_permit|ld|st|wait|cp|shift|mma|commit|fence)\b"
 )
 """How their opcodes begin."""
 
 
-TENSOR_MEMORY = (100, 101, 103, 110)
+TENSOR_MEMORY = (100, 101, 103, 107, 110)
 """The GPUs that have `tcgen05`, for targets of one architecture or one family alone. Source: PTX ISA 9.7.16."""
 
 
 def unavailable(opcode: str, targets: Sequence[Target]) -> str | None:
-    """Why one of the targets lacks an instruction without a row. Source: PTX ISA 9.7.9.26 and 9.7.16."""
+    """Why one of the targets lacks an instruction without a row. Source: PTX ISA 9.7.16."""
     root = family(opcode)
     for target in targets:
-        if root == "clusterlaunchcontrol" and target.sm < TENSOR_MEMORY[0]:
-            return f"needs sm_{TENSOR_MEMORY[0]} or later"
         if root == "tcgen05" and not (target.suffix and target.sm in TENSOR_MEMORY):
             return f"needs {', '.join(f'sm_{sm}a, sm_{sm}f' for sm in TENSOR_MEMORY)}"
         if root == "tcgen05" and target.sm == 103 and "kind::i8" in opcode.split("."):
