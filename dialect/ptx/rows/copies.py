@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...isa.targets import Specific, Version
 from .arithmetic import RUBIN
@@ -31,6 +31,8 @@ _GROUPED: Specific = (
 )  # fmt: skip
 """Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
+_MULTICAST = "{C=.multicast::cluster,.multicast::cluster::16b}"
+_MASKED = Need("multicast::cluster::16b", (9, 4), 90)
 _SIZE = "n:u32(0..1048560/16)"
 _SCOPES = "cta,cluster,gpu,sys"
 _RELAXED = ",".join(f".relaxed.{scope}" for scope in _SCOPES.split(","))
@@ -39,10 +41,10 @@ _RELAXED = ",".join(f".relaxed.{scope}" for scope in _SCOPES.split(","))
 def _bulk() -> Iterator[PatternRow]:
     """9.7.9.25.4.1, .3  cp.async.bulk: unordered, or relaxed in pieces of 16 bytes."""
     section, meaning = "9.7.9.25.4.1", "cp.async.bulk"
-    later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90))
+    later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90), _MASKED)
     for words, operands, ptx, scopes, only in (
-        (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{HINT}",
-         f"a:[D], b:[S], {_SIZE}, m:[shared], M?k:u16, H?c:b64", (8, 0), _SCOPES, _GROUPED),
+        (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{_MULTICAST}{HINT}",
+         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:u16, H?c:b64", (8, 0), _SCOPES, _GROUPED),
         (f".D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}", f"a:[D], b:[S], {_SIZE}, m:[shared], H?c:b64", (8, 6),
          _SCOPES, ()),
         (f".D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}", f"a:[D], b:[S], {_SIZE}, m:[shared]", (8, 0),
@@ -103,6 +105,27 @@ def _reductions() -> Iterator[PatternRow]:
                   meaning="multimem", needs=later)  # fmt: skip
 
 
+_REPORTS = ",".join(
+    f"mbarrier::report::{how}"
+    for how in ("disabled", *(f"validity::per_16bytes::{n}" for n in ("80000000", "8000", "80", "8")),
+                "validity::per_element::ff")
+)  # fmt: skip
+
+
+def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
+    """The loads of rows, and those that the family of sm_107 has besides: with a mask of 32 bits, with a report."""
+    for line in rows:
+        yield line
+        if _COMPLETES not in line.pattern or any(p in line.pattern for p in (".S{shared::cta}", "ignore_oob")):
+            continue
+        reported = line.pattern.replace(_COMPLETES, f"{_COMPLETES}.{{{_REPORTS}}}")
+        wide = line.notation.replace(":u16, H", ":b32, H")
+        masked = [(p.replace(_MULTICAST, ".C{multicast::cluster::32b}"), wide, "mbarrier.multicast")
+                  for p in (line.pattern, reported) if _MULTICAST in p]  # fmt: skip
+        for pattern, notation, meaning in ((reported, line.notation, "mbarrier.reports"), *masked):
+            yield row(pattern, notation, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+
+
 _OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
 
 
@@ -159,7 +182,7 @@ ASYNCHRONOUS_ROWS = (
     row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_group"),
     row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_all"),
     # 9.7.9.25.4.1 to .3  cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch
-    *_bulk(),
+    *_on_rubin(_bulk()),
     *_reductions(),
     # 9.7.9.25.3.2, .3  groups of bulk copies
     row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90, meaning="bulk group"),
@@ -182,7 +205,6 @@ _ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
 _LOAD = "cp.async.bulk.tensor"
 _DONE = ".mbarrier::complete_tx::bytes"
 _TILE = "{MODE=.tile}"
-_MULTICAST = "{C=.multicast::cluster}"
 _SECTION = "9.7.9.25.5.2"
 
 _Own = tuple[int, Specific]
@@ -207,10 +229,12 @@ def _loads(
     cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
     alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
     hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
-    yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
+    yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair,
+              needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
     pairs = ".{cta_group::1,cta_group::2}"
-    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED,
+              needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
 
 
@@ -260,8 +284,8 @@ _PREFETCH = "cp.async.bulk.prefetch.tensor"
 
 TENSOR_ROWS: tuple[PatternRow, ...] = (
     # 9.7.9.25.5.2  cp.async.bulk.tensor
-    *_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0)),
-    *(
+    *_on_rubin(_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0))),
+    *_on_rubin(
         line
         for rank in (3, 4, 5)
         for mode, count, meaning, pair, own, since in (
@@ -271,7 +295,7 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
         )
         for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
     ),
-    *_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
+    *_on_rubin(_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ()))),
     *(
         row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[shared], H?policy:b64",
             _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
@@ -279,13 +303,18 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
             (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
             (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
             ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), OTHER, _GROUPED),
+            (_IMAGE, ".MODE{im2col_no_offs::w}", "tensor", (9, 4), OTHER, RUBIN),
         )
     ),
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
     *(
         row(f"{_REDUCE}.{rank}.global.shared::cta.{_TENSOR_OPERATIONS}{mode}.bulk_group{HINT}",
-            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
-        for rank, mode in ((_ANY, _TILE), (_IMAGE, ".MODE{im2col_no_offs}"))
+            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=since, sm=90, meaning=meaning, only=only)
+        for rank, mode, since, meaning, only in (
+            (_ANY, _TILE, (8, 0), "tensor.store", ()),
+            (_IMAGE, ".MODE{im2col_no_offs}", (8, 0), "tensor.store", ()),
+            (_IMAGE, ".MODE{im2col_no_offs::w}", (9, 4), OTHER, RUBIN),
+        )
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
     row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,

@@ -124,7 +124,7 @@ def _barriers() -> Iterator[PatternRow]:
 
 def _fences() -> Iterator[PatternRow]:
     """9.7.13.4  Steps happen one after the other in the interpreter: fences have nothing to do there."""
-    later = (Need("cluster", (7, 8), 90), *(Need(word, (8, 6), 70) for word in ("acquire", "release")))
+    later = (Need("cluster", (7, 8), 90), *(Need(word, (8, 6), 90) for word in ("acquire", "release")))
     yield row("membar.{cta,gl}", "", "9.7.13.4", ptx=(1, 4))
     yield row("membar.sys", "", "9.7.13.4", ptx=(2, 0), sm=20)
     yield row("membar.proxy.alias", "", "9.7.13.4", ptx=(7, 5), sm=70)
@@ -456,7 +456,7 @@ CONTROL_ROWS = (
     row("pmevent", "n:imm(0..15)", "9.7.19.3", ptx=(1, 4), meaning="hint"),
     row("pmevent.mask", "n:imm(0..65535)", "9.7.19.3", ptx=(3, 0), sm=20, meaning="hint"),
     row("trap", "", "9.7.19.4"),
-    row("trace.mark", "n:imm(0..4095)", "9.7.19", ptx=(9, 4), sm=107, only=RUBIN, meaning="hint"),
+    row("trace.mark", "n:imm(0..4095)", "9.7.19", ptx=(9, 5), sm=107, only=(("sm_107f", (9, 5)),), meaning="hint"),
 )
 
 
