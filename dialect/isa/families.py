@@ -110,12 +110,8 @@ def family(spelling: str) -> str | None:
 
 
 def _others(name: str) -> Iterator[Form]:
-    """What older and newer PTX versions have of a family besides the text."""
-    if name == "mma":
-        yield from mma.later_rows()
-    elif name == "mma.sp":
-        yield from mma.later_sparse_rows()
-    elif name in ("wmma.load", "wmma.store", "wmma.mma"):
+    """What older PTX versions have of a family besides the text."""
+    if name in ("wmma.load", "wmma.store", "wmma.mma"):
         from .wmma import former_rows
 
         yield from (row for row in former_rows() if family(row.spelling) == name)

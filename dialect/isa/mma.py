@@ -253,17 +253,9 @@ def _scaled() -> Iterator[Mma]:
         (KIND_MXF4NVF4, BlockScale(4, ue4m3)),
     ):
         yield Mma(nibble, e2m1, e2m1, f32, f32, (8, 7), 120, "9.7.14.5.11", SM_120, kind=kind, scale=scale)
-
-
-@cache
-def later_rows() -> tuple[Mma, ...]:
-    """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
-    f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
     only: Specific = (("sm_120a", (9, 1)), ("sm_120f", (9, 1)))
-    return (
-        Mma(Shape(16, 8, 64), e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.5.11", only, kind=KIND_MXF4NVF4,
-            scale=BlockScale(4, ue8m0)),
-    )  # fmt: skip
+    yield Mma(nibble, e2m1, e2m1, f32, f32, (9, 1), 120, "9.7.14.5.11", only, kind=KIND_MXF4NVF4,
+              scale=BlockScale(4, ue8m0))  # fmt: skip
 
 
 def of_types(a: str, b: str, variant: Variant = PLAIN) -> tuple[Mma, ...]:
@@ -402,14 +394,6 @@ def _sparse_scaled() -> Iterator[Mma]:
     ):
         yield _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (8, 7), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT,
                         FOUR_LANES, True, SM_120A_121A, kind=kind, scale=scale)  # fmt: skip
-
-
-@cache
-def later_sparse_rows() -> tuple[Mma, ...]:
-    """What PTX 9.1 adds, which the tables, of the last version that is checked against an assembler, do not have."""
-    f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
     only: Specific = (("sm_120a", (9, 1)), ("sm_121a", (9, 1)))
-    return (
-        _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,
-                  only, kind=KIND_MXF4NVF4, scale=BlockScale(4, ue8m0)),
-    )  # fmt: skip
+    yield _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,
+                  only, kind=KIND_MXF4NVF4, scale=BlockScale(4, ue8m0))  # fmt: skip

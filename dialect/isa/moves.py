@@ -31,6 +31,9 @@ BYTES: Specific = (
 )
 """9.7.14.5.15 and .16, Target ISA Notes: where the shapes and types of bytes run."""
 
+NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
+"""Where integers of 4 bits become those of 8."""
+
 # One matrix, rows being rows in memory and columns elements of such a row; `_ACROSS` is what `.trans` does of it.
 _PAIRS = Layout.parse("c1 c2 r0 r1 r2 | c0")
 _PAIRS_ACROSS = _PAIRS.transposed()
@@ -98,7 +101,7 @@ class LoadMatrix(Form):
     @property
     def memory_bits(self) -> int:
         """The width of an element in memory."""
-        return {"b6x16_p32": 6, "b4x16_p64": 4}.get(self.source, self.element_bits)
+        return {"b6x16_p32": 6, "b4x16_p64": 4, "s4": 4}.get(self.source, self.element_bits)
 
     @property
     def registers(self) -> int:
@@ -239,6 +242,11 @@ def load_rows() -> tuple[LoadMatrix, ...]:
                 ("b6x16_p32", "b4x16_p64"), _SPACES, (("m16n16", (1, 2)), ("m8n16", (1, 2, 4)))
             )
             for n in counts
+        ),
+        # 8x16, integers of 4 bits, each delivered in a byte
+        *(
+            LoadMatrix(n, False, (9, 4), 90, section, "m8n16", "s8", "s4", space, NIBBLES)
+            for space, n in product(_SPACES, (1, 2, 4))
         ),
     )
 

@@ -225,6 +225,9 @@ _SCALARS = {
     "total_smem_size dynamic_smem_size": Special((4, 1), 20),
     "aggr_smem_size": Special((8, 1), 90),
     "current_graph_exec": Special((8, 0), 50, (64,)),
+    "perctamemoryoffset": Special((9, 4), 0, (64,)),
+    "perctamemorysize": Special((9, 4)),
+    "locality_domain_id locality_domain_supplemental_sm": Special((9, 5), 100),
     " ".join(f"envreg{i}" for i in range(32)): Special((2, 1)),
     " ".join(f"pm{i}" for i in range(8)): Special((1, 3)),
     " ".join(f"pm{i}_64" for i in range(8)): Special((4, 0), 50, (64,)),
@@ -241,7 +244,8 @@ SPECIAL_REGISTERS = {
 
 VARYING = frozenset(
     f"%{name}" for name in (*["clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"],
-                            *["smid", "warpid"], *(f"pm{i}{end}" for i in range(8) for end in ("", "_64")))
+                            *["smid", "warpid", "locality_domain_id", "locality_domain_supplemental_sm"],
+                            *(f"pm{i}{end}" for i in range(8) for end in ("", "_64")))
 )  # fmt: skip
 """Those that a thread may read twice and get two values."""
 

@@ -11,7 +11,6 @@ from itertools import zip_longest
 
 from ..isa import families
 from ..isa.row import Bindings, Row
-from ..isa.targets import Target
 from .rows import arithmetic, conversions, copies, data, synchronisation, tcgen05
 from .rows.grammar import PatternRow, is_type, name_of, pieces
 
@@ -177,7 +176,7 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
 
 # Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
 #
-# Source: PTX ISA 9.7.10, 9.7.11, 9.7.9.26.
+# Source: PTX ISA 9.7.10, 9.7.11.
 
 _GEOMETRIES = "1d 2d 3d a1d a2d cube acube 2dms a2dms"
 _SIZES = "width height depth channel_data_type channel_order array_size"
@@ -195,30 +194,14 @@ _WORDS = {
     "sust": f"{_SURFACES} wb cg cs wt",
     "sured": f"{_SURFACES} add min max and or u32 s32 u64 s64",
     "suq": f"{_SIZES} memory_layout b32",
-    # Data Movement and Conversion Instructions
-    "clusterlaunchcontrol": "try_cancel query_cancel async shared::cta mbarrier::complete_tx::bytes "
-    "multicast::cluster::all is_canceled get_first_ctaid get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z pred "
-    "v4 b32 b128",
 }
 FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
 """First words of their opcodes, with the words that may follow. One that has rows by now is checked by them."""
 
 _NAMED = re.compile(
     r"tex\.((base|level|grad)\.)?([123a]|cube)|tld4\.[rgba]\.|txq\.|istypep\.|suld\.b\.|sust\.[bp]\.|sured\.[bp]\.|suq\."
-    r"|clusterlaunchcontrol\.(try|query)_cancel\."
 )
 """How their opcodes begin."""
-
-
-CANCELS_CLUSTERS = 100
-"""The first target number that has `clusterlaunchcontrol`. Source: PTX ISA 9.7.9.26."""
-
-
-def unavailable(opcode: str, targets: Sequence[Target]) -> str | None:
-    """Why one of the targets lacks an instruction without a row."""
-    if family(opcode) == "clusterlaunchcontrol" and any(target.sm < CANCELS_CLUSTERS for target in targets):
-        return f"needs sm_{CANCELS_CLUSTERS} or later"
-    return None
 
 
 @lru_cache(65536)

@@ -194,13 +194,26 @@ _FUNCTION = re.compile(
     rf"\s*(?:\.(?P<linking>visible|extern|weak)\s+)?\.(?P<kind>entry|func)\b\s*(?P<returns>\([^)]*\))?\s*(?P<name>{IDENTIFIER})\s*(?P<parameters>\([^)]*\))?",
     re.ASCII,
 )
-_NAMES = ("loc", "file", "section", "pragma", "alias", "branchtargets", "calltargets", "callprototype")
+_NAMES = (
+    "loc_intermediate",
+    "loc",
+    "file",
+    "section",
+    "pragma",
+    "alias",
+    "branchtargets",
+    "calltargets",
+    "callprototype",
+)
 _DIRECTIVES = tuple(f".{name}" for name in _NAMES)
 _DIRECTIVE = re.compile(rf"(?:{'|'.join(map(re.escape, _DIRECTIVES))})\b", re.ASCII)
-_LINE_DIRECTIVE = re.compile(r"\.(?:loc|file)\b[^\n;]*", re.ASCII)
+_LINE_DIRECTIVE = re.compile(r"\.(?:loc|loc_intermediate|file)\b[^\n;]*", re.ASCII)
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{[^}]*\}", re.ASCII)
 _SEMICOLON_DIRECTIVE = re.compile(r'\.\w+(?:"[^"]*"|[^;{}"])*;', re.ASCII)
-_BETWEEN = re.compile(r"\s*(?://[^\n]*|(?P<text>\.pragma\s[^;{}]*;|\.[a-z]\w*(?:\s+[\w$]+(?:\s*,\s*\w+)*)?))", re.ASCII)
+_ITEM = r'(?:[\w$]+|"[^"\n]*")'
+_BETWEEN = re.compile(
+    rf"\s*(?://[^\n]*|(?P<text>\.pragma\s[^;{{}}]*;|\.[a-z]\w*(?:\s+{_ITEM}(?:\s*,\s*{_ITEM})*)?))", re.ASCII
+)
 """A directive between the header of a function and its body, or a comment there."""
 _LINE_COMMENT = re.compile(r"//[^\n]*")
 

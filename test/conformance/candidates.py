@@ -138,7 +138,19 @@ def scaled(variant: str, sizes: tuple[Size, ...]) -> Iterator[Candidate]:
 
 
 MATRICES = {"m8n8": 64, "m16n16": 256, "m8n16": 128, "m16n8": 128, "m8n32": 256}
-MOVED = ("b16", "b8", "b32", "b8x16.b6x16_p32", "b8x16.b4x16_p64", "b8x16", "b6x16_p32", "b16.b8", "f16")
+MOVED = (
+    "b16",
+    "b8",
+    "b32",
+    "b8x16.b6x16_p32",
+    "b8x16.b4x16_p64",
+    "b8x16",
+    "b6x16_p32",
+    "b16.b8",
+    "f16",
+    "s8.s4",
+    "u8.u4",
+)
 SPACES = ("", ".shared", ".shared::cta", ".shared::cluster", ".global", ".local")
 
 

@@ -10,7 +10,7 @@ import pytest
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.dialect.isa.targets import NEWEST, TARGETS, Target, Version
 from warploom.runtime.base.errors import AssemblerError
 from warploom.runtime.cuda import ptxas
 
@@ -24,7 +24,20 @@ ROWS: tuple[Row, ...] = (*mma.ROWS, *LDMATRIX)
 PLAIN = sorted((t for t in TARGETS.values() if not t.suffix and t.sm >= 75), key=lambda t: t.sm)
 """The targets that CUDA 13 assembles for."""
 
-VERSIONS: tuple[Version, ...] = ((6, 3), (6, 4), (6, 5), (7, 0), (7, 1), (7, 2), (7, 4), (7, 8), (8, 0), (8, 6), (9, 0))
+VERSIONS: tuple[Version, ...] = (
+    (6, 3),
+    (6, 4),
+    (6, 5),
+    (7, 0),
+    (7, 1),
+    (7, 2),
+    (7, 4),
+    (7, 8),
+    (8, 0),
+    (8, 6),
+    (9, 0),
+    NEWEST,
+)
 
 
 def lowest(row: Row) -> Target:

@@ -13,7 +13,7 @@ from assembler import PTXAS
 
 from warploom.dialect.isa import wgmma
 from warploom.dialect.isa.row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot
-from warploom.dialect.isa.targets import TARGETS, Version
+from warploom.dialect.isa.targets import NEWEST, TARGETS, Version
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (e
 
 TYPES = {"f": "f32", "r": "b32", "q": "b64", "p": "pred"}
 HEAD = "\n".join(f".reg .{type} %{letter}<130>;" for letter, type in TYPES.items())
-CURRENT: Version = (9, 0)
+CURRENT: Version = NEWEST
 
 
 def rejected(lines: list[str], target: str = "sm_90a", version: Version = CURRENT) -> set[int]:

@@ -426,6 +426,34 @@ def test_a_newer_version_is_noted_and_judged_as_the_newest() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ('.language "ptx", "CUDA C++", 0x7', ""),
+        (".maxntid 32 .language 10", ""),
+        (".language 11", "expected strings or numbers from 0 to 10, got 11"),
+        (".language", "expected strings or numbers from 0 to 10, got none"),
+        ('.language "c"', '"c" is no language; expected one of unknown, ptx'),
+        (".minperctamemory 0", ""),
+        (".minperctamemory 1, 2", "expected 1 number, got 1, 2"),
+    ],
+)
+def test_what_later_versions_put_behind_a_header(header: str, problem: str) -> None:
+    expect(f".version 9.4\n.target sm_90\n.address_size 64\n.entry k() {header} {{ ret; }}\n", problem)
+
+
+def test_directives_and_registers_of_later_versions() -> None:
+    located = ".loc 1 3 0\n.loc_intermediate 2 4 1\nmov.u32 %r0, 1;"
+    expect(module(body=located, version="9.4"), "")
+    expect(module(body=located, version="9.3"), ".loc_intermediate needs PTX 9.4 or later")
+    expect(module(body='.pragma "mma_throughput";', version="9.3"), "")
+    expect(module(body='.pragma "mma_throughput";', version="9.2"), "needs PTX 9.3 or later")
+    expect(module(body="mov.u64 %rd0, %perctamemoryoffset; mov.u32 %r0, %perctamemorysize;", version="9.4"), "")
+    expect(module(body="mov.u32 %r0, %perctamemorysize;", version="9.3"), "needs PTX 9.4 or later")
+    expect(module(body="mov.u32 %r0, %locality_domain_id;", version="9.5", target="sm_100"), "")
+    expect(module(body="mov.u32 %r0, %locality_domain_id;", version="9.5"), "needs sm_100 or later")
+
+
+@pytest.mark.parametrize(
     ("target", "line", "problem"),
     [
         ("sm_90a", "tcgen05.wait::st.sync.aligned;", "needs sm_100a, sm_101a, the sm_100f family"),
@@ -445,7 +473,6 @@ def test_a_newer_version_is_noted_and_judged_as_the_newest() -> None:
         ("sm_103a", "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r0, %r1}, %r1, [%r1];", ""),
         ("sm_100a", "tcgen05.wait::ld.sync.aligned;", ""),
         ("sm_103f", "tcgen05.wait::ld.sync.aligned;", ""),
-        ("sm_120a", "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;", ""),
     ],
 )
 def test_tensor_memory_and_families_without_rows_have_targets(target: str, line: str, problem: str) -> None:

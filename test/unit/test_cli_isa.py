@@ -108,8 +108,9 @@ def test_the_plain_table(capsys: pytest.CaptureFixture[str]) -> None:
     )
     _, out, _ = run(capsys, "--family", "ldmatrix", "--target", "sm_90a")
     assert out == (
-        "ldmatrix on sm_90a: 18 forms\n\n9.7.14.5.15  ldmatrix\n"
+        "ldmatrix on sm_90a: 27 forms\n\n9.7.14.5.15  ldmatrix\n"
         "  PTX 8.0  ldmatrix.sync.aligned.m8n8.(x1|x2|x4)[.trans][.(shared|shared::cta)].b16\n"
+        "  PTX 9.4  ldmatrix.sync.aligned.m8n16.(x1|x2|x4)[.(shared|shared::cta)].s8.s4\n"
     )
 
 

@@ -13,19 +13,17 @@ from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.interp.machine.decode import MEANINGS, meaning_of
+from warploom.runtime.interp.meaning.refused import REASONS
 
 HEAD = ".version 9.5\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .b64 p) {\n"
 HEAD += DECLARATIONS + WIDE + SYMBOLS
 REFUSED = {
+    **REASONS,
     "fma.oob": "the word of the out-of-bounds NaN is not known",
     "tensor.unmodelled": "im2col::w, gathered rows and pairs of CTAs it does not",
     "tensor.replace later": "which have no such field or value",
     "carry.untold": "the text does not say what it computes",
     "tcgen05.untold": "no public text says what it computes",
-    "mul.halves": "the text does not say where it rounds",
-    "fours": "the text does not say where it rounds",
-    "cvt.unsigned": "what becomes of a negative number",
-    "multimem": "memory of several GPUs is not simulated",
 }
 """What the interpreter refuses, by the meaning of its rows, and why."""
 

@@ -53,6 +53,7 @@ ROWS = (
     DirectiveRow(".maxclusterrank", 1, 1, True, True, *_CLUSTERS, without=(".reqnctapercluster",)),
     DirectiveRow(".explicitcluster", 0, 0, True, True, *_CLUSTERS),
     DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90, beside=(".reqntid", ".reqnctapercluster")),
+    DirectiveRow(".minperctamemory", 1, 1, True, True, (9, 4)),
     DirectiveRow(".local_maxnreg", 1, 1),
     DirectiveRow(".noreturn", 0, 0, entry=False, version=(6, 4), sm=30),
     DirectiveRow(".abi_preserve", 1, 1, True, False, (9, 0), 80),
@@ -68,6 +69,9 @@ def directive_problems(function: Function, context: TargetContext) -> Iterator[s
         row = _BY_NAME.get(name)
         if name == ".pragma":
             yield from pragma_problems(text, context, "header")
+        elif name == ".language":
+            yield from (f".language: {problem}" for problem in _language_problems(text))
+            continue
         if name == ".pragma" and not function.entry:
             yield "'.pragma' does not follow the header of a .func"
         elif row is None and name != ".pragma":
@@ -75,6 +79,21 @@ def directive_problems(function: Function, context: TargetContext) -> Iterator[s
             yield f"'{name}' does not follow the header of a function; {known} and .pragma do"
         elif row is not None and (problem := _problem(row, text, function, context)):
             yield f"{name}: {problem}"
+
+
+LANGUAGES = (
+    "unknown", "", "", "ptx", "nvvm", "cuda c++", "cuda c++ tile", "tile ir", "python-cutile", "fortran", "optix",
+)  # fmt: skip
+"""What a function is written in, by number (PTX ISA 9.4, 11.8.2). ptxas takes the directive in every version."""
+
+
+def _language_problems(text: str) -> Iterator[str]:
+    for item in re.split(r"\s*,\s*", text.partition(" ")[2].strip()):
+        if item[:1] == '"':
+            if item[1:-1].lower() not in LANGUAGES or item == '""':
+                yield f"{item} is no language; expected one of {', '.join(filter(None, LANGUAGES))}"
+        elif not item[:1].isdigit() or not 0 <= integer(item) < len(LANGUAGES):
+            yield f"expected strings or numbers from 0 to {len(LANGUAGES) - 1}, got {item or 'none'}"
 
 
 def _problem(row: DirectiveRow, text: str, function: Function, context: TargetContext) -> str:
@@ -120,14 +139,16 @@ PRAGMAS = (
     PragmaRow("used_bytes_mask", (8, 3), number=True),
     PragmaRow("enable_smem_spilling", (8, 7)),
     PragmaRow("frequency", (9, 0), number=True, least=1),
+    PragmaRow("mma_throughput", (9, 3)),
 )
 _STRING = r'"[^"\n]*"'
 _PRAGMA = re.compile(rf"\.pragma\s*{_STRING}(?:\s*,\s*{_STRING})*\s*;", re.ASCII)
 
 
 def pragma_problems(text: str, context: TargetContext, where: str) -> Iterator[str]:
-    """What is wrong with a directive, if it is a pragma; it stands in a "module", or in a function's "header" or
-    "body"."""
+    """What is wrong with a pragma, or a place in a file, of a "module", or of a function's "header" or "body"."""
+    if text.startswith(".loc_intermediate") and context.version < (9, 4):
+        yield ".loc_intermediate needs PTX 9.4 or later, the module's version is {}.{}".format(*context.version)
     if text.split()[0].startswith(".pragma"):
         if _PRAGMA.fullmatch(text) is None:
             yield f'expected strings such as .pragma "nounroll";, got {text}'

@@ -12,7 +12,7 @@ from ...isa import wmma
 from ...isa.form import Form, ProductForm
 from ...isa.moves import LoadMatrix, StoreMatrix
 from ...isa.wmma import WmmaLoad, WmmaStore
-from ..instructions import Traits, family, traits, unavailable
+from ..instructions import Traits, family, traits
 from ..text.syntax import (
     Address,
     Directive,
@@ -475,9 +475,6 @@ class Checker:
             message = problem and f"{instruction.opcode}: {problem}"
         if message is not None:
             yield message
-            return
-        if (lacking := unavailable(instruction.opcode, self.context.rows)) is not None:
-            yield f"{instruction.opcode}: {lacking}, the module's target is {', '.join(self.context.targets)}"
             return
         if (of := family(instruction.opcode)) is not None:
             self.unmodelled[of] = self.unmodelled.get(of, 0) + 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...isa.targets import Specific, Version
+from .arithmetic import RUBIN
 from .data import HINT, HINTED
 from .grammar import Need, PatternRow, row
 
@@ -25,46 +26,50 @@ def _copies() -> Iterator[PatternRow]:
                 yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
 
 
+_GROUPED: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0))
+)  # fmt: skip
+"""Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
+
+_MULTICAST = "{C=.multicast::cluster,.multicast::cluster::16b}"
+_MASKED = Need("multicast::cluster::16b", (9, 4), 90)
+_SIZE = "n:u32(0..1048560/16)"
+_SCOPES = "cta,cluster,gpu,sys"
+_RELAXED = ",".join(f".relaxed.{scope}" for scope in _SCOPES.split(","))
+
+
 def _bulk() -> Iterator[PatternRow]:
-    """9.7.9.25.4.1, .3  cp.async.bulk"""
+    """9.7.9.25.4.1, .3  cp.async.bulk: unordered, or relaxed in pieces of 16 bytes."""
     section, meaning = "9.7.9.25.4.1", "cp.async.bulk"
-    later = (Need("cp_mask", (8, 6), 100),)
+    later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90), _MASKED)
+    for words, operands, ptx, scopes, only in (
+        (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{_MULTICAST}{HINT}",
+         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:u16, H?c:b64", (8, 0), _SCOPES, _GROUPED),
+        (f".D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}", f"a:[D], b:[S], {_SIZE}, m:[shared], H?c:b64", (8, 6),
+         _SCOPES, ()),
+        (f".D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}", f"a:[D], b:[S], {_SIZE}, m:[shared]", (8, 0),
+         "cta,cluster", ()),
+        (f".D{{global}}.S{{shared::cta}}.bulk_group{HINT}{{K=.cp_mask}}",
+         f"a:[D], b:[S], {_SIZE}, H?c:b64, K?k:u16", (8, 0), _SCOPES, ()),
+    ):  # fmt: skip
+        yield row(f"cp.async.bulk{{.weak}}{words}", operands, section, ptx=ptx, sm=90, meaning=meaning, needs=later)
+        yield row(f"cp.async.bulk.relaxed.{{{scopes}}}{words}.b128", operands, section, ptx=(9, 3), sm=90,
+                  meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name, _ in only))  # fmt: skip
     yield row(
-        f"cp.async.bulk.D{{shared::cluster}}.S{{global}}{_COMPLETES}{{M=.multicast::cluster}}{HINT}",
-        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared], M?k:u16, H?c:b64",
+        f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob",
+        f"a:[D], b:[S], {_SIZE}, l:u32, r:u32, m:[shared], H?c:b64",
         section,
-        ptx=(8, 0),
+        ptx=(9, 2),
         sm=90,
-        meaning=meaning,
-    )
-    yield row(
-        f"cp.async.bulk.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}",
-        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared], H?c:b64",
-        section,
-        ptx=(8, 6),
-        sm=90,
-        meaning=meaning,
-    )
-    yield row(
-        f"cp.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}",
-        "a:[D], b:[S], n:u32(0..1048560/16), m:[shared]",
-        section,
-        ptx=(8, 0),
-        sm=90,
-        meaning=meaning,
-    )
-    yield row(
-        f"cp.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{{K=.cp_mask}}",
-        "a:[D], b:[S], n:u32(0..1048560/16), H?c:b64, K?k:u16",
-        section,
-        ptx=(8, 0),
-        sm=90,
-        meaning=meaning,
+        meaning="cp.async.bulk.edges",
         needs=later,
     )
+    for order, type in (("{.weak}", ""), (f".relaxed.{{{_SCOPES}}}", ".b128")):
+        words = f"multimem.cp.async.bulk{order}.D{{global}}.S{{shared::cta}}.bulk_group{{K=.cp_mask}}{type}"
+        yield row(words, f"a:[D], b:[S], {_SIZE}, K?k:u16", section, ptx=(9, 1), sm=90, meaning="multimem", needs=later)
     yield row(
         f"cp.async.bulk.prefetch.L2.global{HINT}",
-        "a:[global], n:u32(0..1048560/16), H?c:b64",
+        f"a:[global], {_SIZE}, H?c:b64",
         "9.7.9.25.4.3",
         ptx=(8, 0),
         sm=90,
@@ -74,54 +79,73 @@ def _bulk() -> Iterator[PatternRow]:
 
 def _reductions() -> Iterator[PatternRow]:
     """9.7.9.25.4.2  cp.reduce.async.bulk"""
+    section, meaning = "9.7.9.25.4.2", "cp.reduce.async.bulk"
+    later = (Need("relaxed", (9, 3), 90), Need("noftz f32", (9, 4), 90))
     for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
         yield row(
-            f"cp.reduce.async.bulk.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
-            "a:[D], b:[S], n:u32(0..1048560/16), m:[shared]",
-            "9.7.9.25.4.2",
+            f"cp.reduce.async.bulk{{.relaxed.cta,.relaxed.cluster}}.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
+            f"a:[D], b:[S], {_SIZE}, m:[shared]",
+            section,
             ptx=(8, 0),
             sm=90,
-            meaning="cp.reduce.async.bulk",
+            meaning=meaning,
+            needs=later,
         )
     for words in (
         ".O{and,or,xor}.T{b32,b64}",
         ".O{add}.T{u32,s32,u64,f32,f64}",
-        ".O{add}.noftz.T{f16,bf16}",
+        ".O{add}.noftz.T{f16,bf16,f32}",
         ".O{inc,dec}.T{u32}",
         ".O{min,max}.T{u32,s32,u64,s64,f16,bf16}",
     ):
-        yield row(
-            f"cp.reduce.async.bulk.D{{global}}.S{{shared::cta}}.bulk_group{HINT}{words}",
-            "a:[D], b:[S], n:u32(0..1048560/16), H?c:b64",
-            "9.7.9.25.4.2",
-            ptx=(8, 0),
-            sm=90,
-            meaning="cp.reduce.async.bulk",
-        )
+        tail = f"{{{_RELAXED}}}.D{{global}}.S{{shared::cta}}.bulk_group"
+        yield row(f"cp.reduce.async.bulk{tail}{HINT}{words}", f"a:[D], b:[S], {_SIZE}, H?c:b64", section, ptx=(8, 0),
+                  sm=90, meaning=meaning, needs=later)  # fmt: skip
+        yield row(f"multimem.cp.reduce.async.bulk{tail}{words}", f"a:[D], b:[S], {_SIZE}", section, ptx=(9, 1), sm=90,
+                  meaning="multimem", needs=later)  # fmt: skip
+
+
+_REPORTS = ",".join(
+    f"mbarrier::report::{how}"
+    for how in ("disabled", *(f"validity::per_16bytes::{n}" for n in ("80000000", "8000", "80", "8")),
+                "validity::per_element::ff")
+)  # fmt: skip
+
+
+def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
+    """The loads of rows, and those that the family of sm_107 has besides: with a mask of 32 bits, with a report."""
+    for line in rows:
+        yield line
+        if _COMPLETES not in line.pattern or any(p in line.pattern for p in (".S{shared::cta}", "ignore_oob")):
+            continue
+        reported = line.pattern.replace(_COMPLETES, f"{_COMPLETES}.{{{_REPORTS}}}")
+        wide = line.notation.replace(":u16, H", ":b32, H")
+        masked = [(p.replace(_MULTICAST, ".C{multicast::cluster::32b}"), wide, "mbarrier.multicast")
+                  for p in (line.pattern, reported) if _MULTICAST in p]  # fmt: skip
+        for pattern, notation, meaning in ((reported, line.notation, "mbarrier.reports"), *masked):
+            yield row(pattern, notation, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
 
 
 _OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
 
 
+_GLOBAL = "{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
+
+
 def _stores() -> Iterator[PatternRow]:
     """9.7.9.12  st.async, and 9.7.13.7  red.async: to shared memory of the cluster, and to global memory."""
-    for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}"):
+    for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}", ".T{b128}"):
         yield row(
             f"st.async{{.weak}}{{P=.shared::cluster,.shared::cta}}{_COMPLETES}{types}",
-            "a:[P], b:V*T, m:[P]",
+            "a:[P], b:V*T, m:[P]" if "V" in types else "a:[P], b:T, m:[P]",
             "9.7.9.12",
-            ptx=(8, 1),
+            ptx=(8, 1) if "V" in types else (9, 2),
             sm=90,
             meaning="st.async",
         )
-    yield row(
-        "st.async{.mmio}.release.{gpu,sys}{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}",
-        "a:[], b:T",
-        "9.7.9.12",
-        ptx=(8, 7),
-        sm=100,
-        meaning="st",
-    )
+    yield row(f"st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.12", ptx=(8, 7), sm=100, meaning="st")
+    yield row(f"st.async.mmio.release.sys{_GLOBAL}", "a:[], b:T", "9.7.9.12", ptx=(8, 7), sm=100, meaning="st")
+    yield row(f"multimem.st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.13", ptx=(9, 3), sm=100)
     for words in _OPERATIONS:
         yield row(
             f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}",
@@ -131,14 +155,11 @@ def _stores() -> Iterator[PatternRow]:
             sm=90,
             meaning="red.async",
         )
-        yield row(
-            f"red.async{{.mmio}}.release.{{gpu,sys}}{{P=.global}}{words}",
-            "a:[], b:T",
-            "9.7.13.7",
-            ptx=(8, 7),
-            sm=100,
-            meaning="atomic",
-        )
+        for order in ("release.{gpu,sys}", "mmio.release.sys"):
+            spelling = f"red.async.{order}{{P=.global}}{words}"
+            yield row(spelling, "a:[], b:T", "9.7.13.7", ptx=(8, 7), sm=100, meaning="atomic")
+    yield row("multimem.red.async.release.{gpu,sys}{P=.global}.O{add}.T{u32,s32,u64}", "a:[], b:T", "9.7.14.8",
+              ptx=(9, 3), sm=100)  # fmt: skip
 
 
 ASYNCHRONOUS_ROWS = (
@@ -161,26 +182,29 @@ ASYNCHRONOUS_ROWS = (
     row("cp.async.wait_group", "n:imm", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_group"),
     row("cp.async.wait_all", "", "9.7.9.25.3.3", ptx=(7, 0), sm=80, meaning="cp.async.wait_all"),
     # 9.7.9.25.4.1 to .3  cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch
-    *_bulk(),
+    *_on_rubin(_bulk()),
     *_reductions(),
     # 9.7.9.25.3.2, .3  groups of bulk copies
     row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90, meaning="bulk group"),
+    row(
+        "cp.async.bulk.wait_group.sync_restrict::proxy::async",
+        "n:imm",
+        "9.7.9.25.3.3",
+        ptx=(9, 5),
+        sm=90,
+        meaning="bulk group",
+    ),
     row("cp.async.bulk.wait_group{READ=.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90, meaning="bulk group"),
 )
 
 
 # Copies of boxes of tensors. Source: PTX ISA 9.7.9.25.5 to 9.7.9.27.
 
-_GROUPED: Specific = (
-    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0))
-)  # fmt: skip
-"""Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
 _ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
 _LOAD = "cp.async.bulk.tensor"
 _DONE = ".mbarrier::complete_tx::bytes"
 _TILE = "{MODE=.tile}"
-_MULTICAST = "{C=.multicast::cluster}"
 _SECTION = "9.7.9.25.5.2"
 
 _Own = tuple[int, Specific]
@@ -205,10 +229,12 @@ def _loads(
     cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
     alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
     hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
-    yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair)
+    yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair,
+              needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
     pairs = ".{cta_group::1,cta_group::2}"
-    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED,
+              needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
 
 
@@ -217,6 +243,10 @@ _EDITED: Specific = (
     ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
 )  # fmt: skip
 """Where the fields of a tensor map can be replaced, sm_90a aside."""
+
+
+_QUERIED: Specific = tuple((name, (9, 5)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
+"""Where a tensor map tells of its class of memory."""
 
 
 def _later(ptx: Version) -> Specific:
@@ -236,7 +266,7 @@ def _replacements() -> Iterator[PatternRow]:
         ("elemtype", "b32", "v:imm(13..15)", _later((8, 7))),
         ("interleave_layout", "b32", "v:imm(0..2)", anywhere),
         ("swizzle_mode", "b32", "v:imm(0..3)", anywhere),
-        ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)),)),
+        ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)), ("sm_107a", (9, 4)))),
         ("fill_mode", "b32", "v:imm(0/1)", anywhere),
         ("swizzle_atomicity", "b32", "v:imm(0..3)", _EDITED),
     ):
@@ -254,8 +284,8 @@ _PREFETCH = "cp.async.bulk.prefetch.tensor"
 
 TENSOR_ROWS: tuple[PatternRow, ...] = (
     # 9.7.9.25.5.2  cp.async.bulk.tensor
-    *_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0)),
-    *(
+    *_on_rubin(_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0))),
+    *_on_rubin(
         line
         for rank in (3, 4, 5)
         for mode, count, meaning, pair, own, since in (
@@ -265,7 +295,7 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
         )
         for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
     ),
-    *_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ())),
+    *_on_rubin(_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ()))),
     *(
         row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[shared], H?policy:b64",
             _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
@@ -273,13 +303,18 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
             (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
             (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
             ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), OTHER, _GROUPED),
+            (_IMAGE, ".MODE{im2col_no_offs::w}", "tensor", (9, 4), OTHER, RUBIN),
         )
     ),
     # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
     *(
         row(f"{_REDUCE}.{rank}.global.shared::cta.{_TENSOR_OPERATIONS}{mode}.bulk_group{HINT}",
-            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=(8, 0), sm=90, meaning="tensor.store")
-        for rank, mode in ((_ANY, _TILE), (_IMAGE, ".MODE{im2col_no_offs}"))
+            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=since, sm=90, meaning=meaning, only=only)
+        for rank, mode, since, meaning, only in (
+            (_ANY, _TILE, (8, 0), "tensor.store", ()),
+            (_IMAGE, ".MODE{im2col_no_offs}", (8, 0), "tensor.store", ()),
+            (_IMAGE, ".MODE{im2col_no_offs::w}", (9, 4), OTHER, RUBIN),
+        )
     ),
     # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
     row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
@@ -296,7 +331,18 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
             (".MODE{im2col::w::128}", 2, OTHER, (8, 6), _GROUPED),
         )
     ),
-    # 9.7.9.27  tensormap.replace
+    # 9.7.9.25.4.3, .5.4  Prefetches with a priority, and the end of it
+    row("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3", ptx=(9, 4), sm=107,
+        only=RUBIN, meaning="hint"),
+    row("applypriority.async.bulk{.global}.bulk_group.L2::evict_normal", f"a:[global], {_SIZE}", "9.7.9.16", ptx=(9, 4),
+        sm=107, only=RUBIN, meaning="hint"),
+    row(f"applypriority.async.bulk.tensor.{_ANY}{{.global}}{_TILE}.bulk_group.L2::evict_normal", "b:tensor", "9.7.9.16",
+        ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch"),
+    row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}.L2::evict_last", "b:tensor", "9.7.9.25.5.4", ptx=(9, 4), sm=107,
+        only=RUBIN, meaning="tensor.prefetch"),
+    # 9.7.9.27  tensormap.query, tensormap.replace
+    row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[P]", "9.7.9.27", ptx=(9, 5), sm=90,
+        only=_QUERIED, meaning=OTHER),
     *_replacements(),
     # 9.7.13.16.1  tensormap.cp_fenceproxy
     row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",

@@ -95,6 +95,7 @@ LATER = (
     HINTED,
     Need("b128", (8, 3), 70),
     Need("sys b128", (8, 4), 70),
+    Need("volatile local", (9, 1), 0),
 )
 """Qualifiers that came after PTX 2.0."""
 
@@ -121,7 +122,7 @@ def _accesses(root: str, section: str) -> Iterator[PatternRow]:
     if load:
         yield from pure(_typed(f"ld{{.weak}}{_CONSTANT}{operations}", section))
     yield from _typed(f"{root}{{.weak}}{_READABLE if load else _WRITABLE}{operations}", section)
-    yield from _typed(f"{root}.volatile{_SHARED}", section)
+    yield from _typed(f"{root}.volatile{_SHARED.replace('{', '{local,')}", section)
     yield from _typed(f"{root}{order}{_SCOPES}{_SHARED}", section)
     for types, priority, ptx, sm in ((_TYPES, "", (2, 0), 0), (_WIDE_TYPES, _L2, (8, 8), 100)):
         hints = f"{priority}{HINT}{prefetch}"
@@ -142,6 +143,13 @@ def _constant_loads() -> Iterator[PatternRow]:
             yield from _typed(f"ld.P{{global}}{words}.nc{hints}", "9.7.9.9", types, ptx, sm)
 
 
+def _unchanging_loads() -> Iterator[PatternRow]:
+    """`ld.proxy::readonly`: of what a kernel before this one wrote. Source: PTX ISA 9.4, 9.7.10.8."""
+    for types, priority, sm in ((_TYPES[:2], "", 90), (_WIDE_TYPES, _L2, 100)):
+        for words in ("{P=.global}", ".P{global}.nc"):
+            yield from _typed(f"ld{words}.proxy::readonly{priority}", "9.7.9.8", types, (9, 4), sm)
+
+
 _DEVICE = "{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
 _POLICIES = "L2::evict_last,L2::evict_normal,L2::evict_first,L2::evict_unchanged"
 _SECOND = "{.L2::evict_unchanged,.L2::evict_first}"
@@ -157,6 +165,8 @@ _ACCESSES = (
     # 9.7.9.8  ld
     *_accesses("ld", "9.7.9.8"),
     row(f"ld.mmio.relaxed.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(8, 2), sm=70, meaning="ld"),
+    row(f"ld.mmio.acquire.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(9, 3), sm=70, meaning="ld"),
+    *_unchanging_loads(),
     # 9.7.9.9  ld.global.nc
     *_constant_loads(),
     # 9.7.9.10  ldu
@@ -164,7 +174,9 @@ _ACCESSES = (
     # 9.7.9.11  st
     *_accesses("st", "9.7.9.11"),
     row(f"st.mmio.relaxed.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(8, 2), sm=70),
+    row(f"st.mmio.release.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(9, 3), sm=70),
     # 9.7.9.15  prefetch, prefetchu
+    row("prefetch{P=.global}.L1::32B.valid_addr", "a:[]", "9.7.9.15", ptx=(9, 4), sm=90, meaning="hint"),
     row("prefetch{P=.global,.local}.{L1,L2}", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
     row("prefetch{P=.global}.{L2::evict_last,L2::evict_normal}", "a:[]", "9.7.9.15", ptx=(7, 4), sm=80, meaning="hint"),
     row("prefetch{P=.const,.param}.tensormap", "a:[P]", "9.7.9.15", ptx=(8, 0), sm=90, meaning="hint"),

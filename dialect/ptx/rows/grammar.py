@@ -74,10 +74,14 @@ _PARTS = {
     "st": "async bulk",
     "red": "async",
     "createpolicy": "fractional range cvt",
-    "multimem": "ld_reduce st red",
+    "multimem": "ld_reduce st red async cp reduce bulk",
     "setmaxnreg": "inc dec",
-    "tensormap": "replace cp_fenceproxy",
-    "mbarrier": "init inval arrive arrive_drop test_wait try_wait parity expect_tx complete_tx pending_count",
+    "tensormap": "replace cp_fenceproxy query alloc_class_large",
+    "mbarrier": "init inval arrive arrive_drop test_wait try_wait parity expect_tx complete_tx pending_count "
+    "check_layout",
+    "clusterlaunchcontrol": "try_cancel query_cancel async",
+    "trace": "mark",
+    "applypriority": "async bulk tensor",
     "cp": "async reduce bulk tensor prefetch mbarrier arrive commit_group wait_group wait_all",
 }
 NAME_PARTS = {root: frozenset(f".{word}" for word in words.split()) for root, words in _PARTS.items()}

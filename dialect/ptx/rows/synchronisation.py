@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...isa.targets import Specific, Version
 from ...isa.wgmma import SM_90A
+from .arithmetic import RUBIN
 from .data import HINT, HINTED, SHARED_WINDOWS
 from .grammar import Need, PatternRow, row
 
@@ -22,6 +23,7 @@ LATER = (
     *SHARED_WINDOWS,
     HINTED,
     Need("sys b128", (8, 4), 90),
+    Need("noftz f32", (9, 4), 90),
 )
 
 _OPERATIONS: tuple[tuple[str, Version, int], ...] = (
@@ -32,6 +34,7 @@ _OPERATIONS: tuple[tuple[str, Version, int], ...] = (
     (".O{add}.noftz.T{f16x2}", (6, 2), 60),
     (".O{add}.noftz.T{f16}", (6, 3), 70),
     (".O{add}.noftz.T{bf16,bf16x2}", (7, 8), 90),
+    (".O{add}.noftz.T{f32}", (9, 4), 90),
     (".O{inc,dec}.T{u32}", (2, 0), 20),
     (".O{min,max}.T{u32,s32}", (2, 0), 20),
     (".O{min,max}.T{u64,s64}", (3, 1), 32),
@@ -44,7 +47,7 @@ _EXCHANGES: tuple[tuple[str, Version, int], ...] = (
 )
 
 _VECTORS = (
-    ".O{add}.V{v2,v4}.T{f32}",
+    ".O{add}{.noftz}.V{v2,v4}.T{f32}",
     ".O{add,min,max}.noftz.V{v2,v4,v8}.T{f16,bf16}",
     ".O{add,min,max}.noftz.V{v2,v4}.T{f16x2,bf16x2}",
 )
@@ -121,7 +124,7 @@ def _barriers() -> Iterator[PatternRow]:
 
 def _fences() -> Iterator[PatternRow]:
     """9.7.13.4  Steps happen one after the other in the interpreter: fences have nothing to do there."""
-    later = (Need("cluster", (7, 8), 90),)
+    later = (Need("cluster", (7, 8), 90), *(Need(word, (8, 6), 90) for word in ("acquire", "release")))
     yield row("membar.{cta,gl}", "", "9.7.13.4", ptx=(1, 4))
     yield row("membar.sys", "", "9.7.13.4", ptx=(2, 0), sm=20)
     yield row("membar.proxy.alias", "", "9.7.13.4", ptx=(7, 5), sm=70)
@@ -134,6 +137,10 @@ def _fences() -> Iterator[PatternRow]:
     proxies = "fence.proxy.async::generic"
     yield row(f"{proxies}.acquire.sync_restrict::shared::cluster.cluster", "", "9.7.13.4", ptx=(8, 6), sm=90)
     yield row(f"{proxies}.release.sync_restrict::shared::cta.cluster", "", "9.7.13.4", ptx=(8, 6), sm=90)
+    yield row(f"{proxies}.release.sync_restrict::shared::cluster::read.cluster", "", "9.7.13.4", ptx=(9, 4), sm=90)
+    yield row("fence.proxy.alias.{acquire,release}.sys", "", "9.7.13.4", ptx=(9, 4), sm=90)
+    yield row("fence.proxy.fabric::generic.alias.{acquire,release}.sys", "", "9.7.13.4", ptx=(9, 3), sm=100)
+    yield row("fence.alias.sync_restrict::read.release.sys", "", "9.7.13.4", ptx=(9, 5), sm=90)
     yield row(f"fence.proxy.tensormap::generic.release{_SCOPES}", "", "9.7.13.4", ptx=(8, 3), sm=90)
     yield row(f"fence.proxy.tensormap::generic.acquire{_SCOPES}", "a:[any], n:imm(128)", "9.7.13.4", ptx=(8, 3), sm=90)
 
@@ -227,7 +234,91 @@ def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterato
         yield _form(f"{name}.relaxed.{{cta,cluster}}{own}", operands, section, ptx=(8, 6), sm=90)
 
 
+def _reported_waits(root: str, hint: str) -> Iterator[PatternRow]:
+    """Waits for one of the phases that 9.3 tells apart; the primary one may report a predicate and a byte too."""
+    own = "{P=.shared,.shared::cta}.b64"
+    orders = "{.acquire.cta,.acquire.cluster,.relaxed.cta,.relaxed.cluster}"
+    head, section = f"mbarrier.{root}", f"{_SECTION}.16"
+    for parity, operand in (("", "s:b64"), (".F{parity}", "s:u32(0..1)")):
+        kinds = "primary,conditional" if parity else "primary"
+        phases = ",".join(f"phase_type::{kind}" for kind in kinds.split(","))
+        yield row(
+            f"{head}{parity}.{{{phases}}}{orders}{own}",
+            f"d:pred, a:[mbarrier], {operand}{hint}",
+            section,
+            ptx=(9, 3),
+            sm=90,
+            meaning="mbarrier.test_wait",
+        )
+        primary = f"{head}{parity}.phase_type::primary{orders}{own}"
+        for results in ("d||p_:pred", "d|p_:pred, dr:u8"):
+            yield row(
+                primary,
+                f"{results}, a:[mbarrier], {operand}{hint}",
+                section,
+                ptx=(9, 3),
+                sm=90,
+                meaning="mbarrier.reports",
+            )
+
+
+def _signals() -> Iterator[PatternRow]:
+    """Arrivals and counts of bytes at the same place in several CTAs, whose mask of 32 bits comes last."""
+    away = "{P=.shared::cluster}.multicast::cluster::32b.b64"
+    for root, section in (("arrive", 13), ("arrive_drop", 14)):
+        for expected in ("", ".expect_tx"):
+            for order in (_HERE, ".relaxed.{cta,cluster}"):
+                counts = ("d:_, a:[], n:u32, k:b32",) if expected else ("d:_, a:[], k:b32", "d:_, a:[], n:u32, k:b32")
+                for operands in counts:
+                    yield row(
+                        f"mbarrier.{root}{expected}{order}{away}",
+                        operands,
+                        f"{_SECTION}.{section}",
+                        ptx=(9, 4),
+                        sm=107,
+                        only=RUBIN,
+                        meaning="mbarrier.multicast",
+                    )
+    yield row(
+        "mbarrier.{expect_tx,complete_tx}{.relaxed.cta,.relaxed.cluster}" + away,
+        "a:[], n:u32, k:b32",
+        f"{_SECTION}.11",
+        ptx=(9, 4),
+        sm=107,
+        only=RUBIN,
+        meaning="mbarrier.multicast",
+    )
+
+
 MBARRIER_ROWS = (
+    # 9.7.13.15.9, .17  Layouts of objects
+    row(
+        "mbarrier.init.LAYOUT{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
+        "a:[mbarrier], n:u32",
+        f"{_SECTION}.9",
+        ptx=(9, 3),
+        sm=90,
+        meaning="mbarrier.init",
+    ),
+    row(
+        "mbarrier.pending_count.layout::v0.b64",
+        "d:u32, a:b64",
+        f"{_SECTION}.17",
+        ptx=(9, 3),
+        sm=90,
+        meaning="mbarrier.pending_count",
+    ),
+    row(
+        "mbarrier.check_layout.{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
+        "d:pred, a:[mbarrier]",
+        f"{_SECTION}.18",
+        ptx=(9, 3),
+        sm=90,
+        meaning="mbarrier.reports",
+    ),
+    *_reported_waits("test_wait", ""),
+    *_reported_waits("try_wait", ", ?h:u32"),
+    *_signals(),
     # 9.7.13.15.9, .10  mbarrier.init, mbarrier.inval
     *_spaces("mbarrier.init", "a:[mbarrier], n:u32", f"{_SECTION}.9"),
     *_spaces("mbarrier.inval", "a:[mbarrier]", f"{_SECTION}.10"),
@@ -272,6 +363,12 @@ _REGISTERS: Specific = (
 )
 """The targets whose warps can pass registers on."""
 
+_EVERY: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_120a", (8, 7)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)),
+    ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
+)  # fmt: skip
+"""Where all CTAs of a cluster learn which cluster was cancelled."""
+
 _WITHOUT_SYNC = ((6, 4), 70)
 """From when on votes and shuffles need `.sync` (9.7.9.5, 9.7.13.8)."""
 
@@ -308,6 +405,37 @@ CONTROL_ROWS = (
         only=(("sm_100a", (8, 6)), ("sm_100f", (8, 8))),
     ),
     row("elect.sync", "d||p:b32_, m:u32", "9.7.13.14", ptx=(8, 0), sm=90),
+    # 9.7.13.17, .18  clusterlaunchcontrol
+    row(
+        "clusterlaunchcontrol.try_cancel.async{P=.shared::cta}.mbarrier::complete_tx::bytes.b128",
+        "a:[P], m:[P]",
+        "9.7.13.17",
+        ptx=(8, 6),
+        sm=100,
+    ),
+    row(
+        "clusterlaunchcontrol.try_cancel.async{P=.shared::cta}.mbarrier::complete_tx::bytes.multicast::cluster::all.b128",
+        "a:[P], m:[P]",
+        "9.7.13.17",
+        ptx=(8, 6),
+        sm=100,
+        only=_EVERY,
+    ),
+    row("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", "d:pred, a:b128", "9.7.13.18", ptx=(8, 6), sm=100),
+    row(
+        "clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128",
+        "d:4*b32, a:b128",
+        "9.7.13.18",
+        ptx=(8, 6),
+        sm=100,
+    ),
+    row(
+        "clusterlaunchcontrol.query_cancel.{get_first_ctaid::x,get_first_ctaid::y,get_first_ctaid::z}.b32.b128",
+        "d:b32, a:b128",
+        "9.7.13.18",
+        ptx=(8, 6),
+        sm=100,
+    ),
     # 9.7.13.13  griddepcontrol
     row("griddepcontrol.{wait,launch_dependents}", "", "9.7.13.13", ptx=(7, 8), sm=90, meaning="hint"),
     # 9.7.19.5  setmaxnreg
@@ -328,6 +456,7 @@ CONTROL_ROWS = (
     row("pmevent", "n:imm(0..15)", "9.7.19.3", ptx=(1, 4), meaning="hint"),
     row("pmevent.mask", "n:imm(0..65535)", "9.7.19.3", ptx=(3, 0), sm=20, meaning="hint"),
     row("trap", "", "9.7.19.4"),
+    row("trace.mark", "n:imm(0..4095)", "9.7.19", ptx=(9, 5), sm=107, only=(("sm_107f", (9, 5)),), meaning="hint"),
 )
 
 

@@ -274,12 +274,6 @@ def createpolicy(ctx: Context, bound: Bindings) -> Action:
     return lambda state: lambda sel: sel.put(dest(state), np.zeros(sel.count, np.uint64))
 
 
-@meaning("multimem")
-def multimem(ctx: Context, bound: Bindings) -> Action:
-    """There is one GPU here."""
-    ctx.fail("memory of several GPUs is not simulated")
-
-
 # Atomic operations on memory: PTX ISA 9.7.13.6 and 9.7.13.7.
 #
 # Threads that meet at one address take turns: those of lane 0 first, warp after warp, then those of lane 1.

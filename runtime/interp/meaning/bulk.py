@@ -15,6 +15,7 @@ from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable
+from ..machine.names import DTYPES
 from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, locate, seen_as, space_of, updates, vector_of
 from .actions import elementwise, identity
@@ -257,7 +258,8 @@ def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     sources: list[Source] = [ctx.source(item, type) for item in ctx.items(a)]
     # An own address is one of the cluster too, and the object may be another CTA's.
     space = "generic" if space_of(bound) == "generic" else "cluster"
-    width, word = bits_of(type) // 8, np.dtype(f"u{bits_of(type) // 8}")
+    width = bits_of(type) // 8
+    word = np.dtype(DTYPES[type] if type == "b128" else f"u{width}")
 
     def step(state: State, target: Locate, find: Find, values: list[Array], sel: Selection) -> None:
         buffer = state.memory.shared.buffer

@@ -14,9 +14,8 @@ from ...numerics import f64, floats
 from ...numerics.array import Array
 from ...numerics.floats import ArrayFunction
 from ...numerics.fused_sum import small_values
-from ..machine.decode import Context, meaning
+from ..machine.decode import Context
 from ..machine.names import DTYPES, integer_range
-from ..machine.state import Action
 from .actions import computes, identity
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
@@ -230,14 +229,6 @@ def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
         return np.where(codes == sign, 0, codes) if bound.get("ZERO") else codes
 
     return _packed(bound, encode, _held(element))
-
-
-@meaning("cvt.unsigned")
-def to_unsigned(ctx: Context, bound: Bindings) -> Action:
-    """Raises:
-    DecodeError: always.
-    """
-    ctx.fail("not supported: the text does not say what becomes of a negative number")
 
 
 @computes("cvt.fixed")

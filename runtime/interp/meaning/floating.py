@@ -201,14 +201,6 @@ def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
     return _on_pairs(compute, ("f32", "f32"), to)
 
 
-@meaning("mul.halves", "fours")
-def unknown_rounding(ctx: Context, bound: Bindings) -> Action:
-    """Raises:
-    DecodeError: always.
-    """
-    ctx.fail("not supported: the text does not say where it rounds")
-
-
 @meaning("fma.oob")
 def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
     """0 where an operand is the NaN that stands for what lies out of bounds, whose word the text does not give."""

@@ -279,6 +279,8 @@ def _space(row: LoadMatrix | StoreMatrix) -> str:
 def ldmatrix(ctx: Context, bound: Bindings) -> Action:
     """Matrices of rows of 16 bytes, whose addresses the lanes give."""
     row = form(ctx, LoadMatrix)
+    if row.source == "s4":
+        ctx.fail("not supported: how integers of 4 bits lie in a row is not known")
     d, where = ctx.operands
     dests = [ctx.dest(item, "b32") for item in ctx.items(d)]
 

@@ -1,0 +1,27 @@
+"""Instructions that are checked and that no CPU runs here, each with its reason."""
+
+from __future__ import annotations
+
+from ....dialect.isa.row import Bindings
+from ..machine.decode import Context, meaning
+from ..machine.state import Action
+
+REASONS = {
+    "mul.halves": "the text does not say where it rounds",
+    "fours": "the text does not say where it rounds",
+    "cvt.unsigned": "the text does not say what becomes of a negative number",
+    "cp.async.bulk.edges": "what the barrier counts of bytes that are left out is not known",
+    "mbarrier.reports": "what a barrier reports besides its phase is not simulated",
+    "mbarrier.multicast": "signals to several CTAs at once are not simulated",
+    "clusterlaunchcontrol": "a launch on the CPU has no scheduler of clusters to ask",
+    "multimem": "memory of several GPUs is not simulated",
+}
+"""Why, by the meaning of the row."""
+
+
+@meaning(*REASONS)
+def refused(ctx: Context, bound: Bindings) -> Action:
+    """Raises:
+    DecodeError: always, with the reason.
+    """
+    ctx.fail(f"not supported: {REASONS[ctx.row.means]}")
