@@ -12,6 +12,7 @@ from xdsl.dialects import llvm
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialect.ptx.instruction import InstOp
+from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.ops import DirectiveOp, FuncOp, LabelOp, ScopeOp
 from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
@@ -89,7 +90,7 @@ class _Splitter:
 
     def _instruction(self, op: InstOp) -> None:
         opcode, form, guard = op.spelling()
-        root = opcode.partition(".")[0]
+        root = traits(opcode).root
         if root in ("brx", "call"):
             fail(op, f"{root} is not converted: a kernel is printed without tables of labels and calls")
         if root not in JUMPS:

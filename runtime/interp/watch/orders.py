@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
+from ....dialect.ptx.instructions import traits
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, LEFT
 from ..machine.machine import ranges
@@ -295,7 +296,7 @@ class Orders(Check):
         runs: list[tuple[list[int], dict[str, int]]] = []
         for step in steps:
             source = self.kernel.code[step.pc].source
-            what = f"line {source.line} {'.'.join(source.opcode.split('.')[:2])}"
+            what = f"line {source.line} {traits(source.opcode).first(2)}"
             if runs and runs[-1][0] == [step.warp]:
                 runs[-1][1][what] = runs[-1][1].get(what, 0) + 1
             elif runs and runs[-1][1] == {what: 1} and runs[-1][0][-1] // self.per_cta == step.warp // self.per_cta:
