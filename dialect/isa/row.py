@@ -105,6 +105,8 @@ class Row(Availability):
     section: str
     meaning: str = ""
     pure: bool = False
+    text: Version = (9, 0)
+    """The version of the ISA whose sections `section` counts: 9.3 and 9.4 number them anew."""
 
     @cached_property
     def spelling(self) -> str:
@@ -146,6 +148,13 @@ class Row(Availability):
     def root(self) -> str:
         """The opcode up to its first qualifier."""
         return re.split(r"[.{]", self.spelling, maxsplit=1)[0]
+
+    @property
+    def reference(self) -> str:
+        """Where the ISA has it: "PTX ISA 9.7.1.1", with the version of the text where it is not 9.0."""
+        return (
+            f"PTX ISA {self.section}" if self.text == (9, 0) else "PTX ISA {}.{}, {}".format(*self.text, self.section)
+        )
 
     @property
     def means(self) -> str:

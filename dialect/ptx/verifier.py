@@ -228,7 +228,7 @@ def resolve(
         if problem is None:
             return row, bindings
         problems.append(problem)
-    return f"{opcode}: {problems[0]} (PTX ISA {section(opcode)})"
+    return f"{opcode}: {problems[0]} ({reference(opcode)})"
 
 
 def fitting(
@@ -245,12 +245,12 @@ def fitting(
         if None in found:
             fits.append((row, bindings))
         misses += filter(None, found)
-    return fits or f"{opcode}: {max(misses, key=lambda miss: miss.fits).message} (PTX ISA {section(opcode)})"
+    return fits or f"{opcode}: {max(misses, key=lambda miss: miss.fits).message} ({reference(opcode)})"
 
 
-def section(opcode: str) -> str:
+def reference(opcode: str) -> str:
     """Where PTX ISA says what an opcode does that there are rows for."""
-    return find(opcode)[0][0].section
+    return find(opcode)[0][0].reference
 
 
 def type_of_result(row: Row, bindings: Bindings) -> str | None:

@@ -199,7 +199,7 @@ def test_other_instructions_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("cp.async.bulk.tensor on sm_90a: ")
     assert (
         "9.7.9.25.5.2\n  PTX 8.0  cp.async.bulk.tensor.(1d|2d|3d|4d|5d).shared::cluster.global[.tile]"
-        ".mbarrier::complete_tx::bytes[.multicast::cluster][.L2::cache_hint]  "
+        ".mbarrier::complete_tx::bytes[.(multicast::cluster|multicast::cluster::16b)][.L2::cache_hint]  "
     ) in out
     assert ".4d.shared::cluster.global.im2col." in out
     assert "cta_group" not in out

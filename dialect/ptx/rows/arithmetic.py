@@ -56,7 +56,7 @@ _ARITHMETIC = (
     row("mad.PART{lo,hi}.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T, c:T", "9.7.1.4"),
     row("mad.PART{wide}.T{u16,u32,s16,s32}", "d:2T, a:T, b:T, c:2T", "9.7.1.4"),
     row("mad.PART{hi}.SAT{sat}.T{s32}", "d:T, a:T, b:T, c:T", "9.7.1.4"),
-    row("clmad.PART{lo,hi}.T{u64}", "d:T, a:T, b:T, c:T", "9.7.1.5", ptx=(9, 3), sm=80),
+    row("clmad.PART{lo,hi}.T{u64}", "d:T, a:T, b:T, c:T", "9.7.1.5", ptx=(9, 3), sm=80, text=(9, 4)),
     row("mul24.PART{lo,hi}.T{u32,s32}", "d:T, a:T, b:T", "9.7.1.5"),
     row("mad24.PART{lo,hi}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.1.6"),
     row("mad24.PART{hi}.SAT{sat}.T{s32}", "d:T, a:T, b:T, c:T", "9.7.1.6"),
@@ -263,7 +263,7 @@ _MIXED_ROWS = (
         )
     ),
     *(
-        row(spelling, operands, "9.7.5.4", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+        row(spelling, operands, "9.7.5.4", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning, text=(9, 4))
         for spelling, operands, meaning in (
             (f"mul.ROUND{{rz}}.FTZ{{ftz}}.D{{f16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", "mul.down"),
             (f"mul.ROUND{{rz}}.D{{bf16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", "mul.down"),
@@ -276,7 +276,7 @@ _MIXED_ROWS = (
     # 9.7.6 of PTX 9.4  Floats of 8, 6 and 4 bits, four at a time
     *(
         row(f"{root}{{.rn}}{{.satfinite}}.D{{e4m3x4,e5m2x4}}{types}", operands, section, ptx=(9, 4), sm=100,
-            only=_FOURS, meaning="fours")
+            only=_FOURS, meaning="fours", text=(9, 4))
         for root, types, operands, section in (
             ("add", f".A{{{_SMALL}}}", "d:D, a:A, c:D", "9.7.6.1"),
             ("sub", f".A{{{_SMALL}}}", "d:D, a:A, c:D", "9.7.6.2"),

@@ -145,7 +145,8 @@ def _stores() -> Iterator[PatternRow]:
         )
     yield row(f"st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.12", ptx=(8, 7), sm=100, meaning="st")
     yield row(f"st.async.mmio.release.sys{_GLOBAL}", "a:[], b:T", "9.7.9.12", ptx=(8, 7), sm=100, meaning="st")
-    yield row(f"multimem.st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.13", ptx=(9, 3), sm=100)
+    yield row(f"multimem.st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.13", ptx=(9, 3), sm=100,
+              text=(9, 3))  # fmt: skip
     for words in _OPERATIONS:
         yield row(
             f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}",
@@ -159,7 +160,7 @@ def _stores() -> Iterator[PatternRow]:
             spelling = f"red.async.{order}{{P=.global}}{words}"
             yield row(spelling, "a:[], b:T", "9.7.13.7", ptx=(8, 7), sm=100, meaning="atomic")
     yield row("multimem.red.async.release.{gpu,sys}{P=.global}.O{add}.T{u32,s32,u64}", "a:[], b:T", "9.7.14.8",
-              ptx=(9, 3), sm=100)  # fmt: skip
+              ptx=(9, 3), sm=100, text=(9, 3))  # fmt: skip
 
 
 ASYNCHRONOUS_ROWS = (

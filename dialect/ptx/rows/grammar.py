@@ -179,6 +179,7 @@ class PatternRow(Row):
     gone: Gone | None = None
     needs: Needs = ()
     pure: bool = False
+    text: Version = (9, 0)
 
     @cached_property
     def spelling(self) -> str:
@@ -392,9 +393,10 @@ def row(
     only: Specific = (),
     gone: Gone | None = None,
     needs: Needs = (),
+    text: Version = (9, 0),
 ) -> PatternRow:
     """A row; see the module's text for the grammar."""
-    return PatternRow(spelling, operands, section, ptx, sm, meaning, only, gone, needs)
+    return PatternRow(spelling, operands, section, ptx, sm, meaning, only, gone, needs, text=text)
 
 
 def pure(rows: Iterable[PatternRow]) -> tuple[PatternRow, ...]:
