@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins index docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -81,6 +81,11 @@ programs: $(TESTABLE)
 pins: $(TESTABLE)
 	$(BIN)/python test/pins.py --jobs $(JOBS)
 	$(BIN)/python test/pins.py --words --jobs $(JOBS)
+
+# every pinned kernel computes its function for all inputs, and mutants of some are told from them: an hour
+proofs: $(TESTABLE)
+	$(BIN)/python test/proofs.py
+	$(BIN)/python test/prove_mutants.py --count 100
 
 # kernels of CUDA, Triton and CuTe, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
 corpus: $(TESTABLE) build/corpus/.installed build/cute/.installed

@@ -146,14 +146,17 @@ CARRIED_TENSOR = """func.func @f(
 }
 """
 
-RESOURCE = """func.func @f(%A: tensor<2x2xf16>, %C: tensor<2x2xf32>) -> tensor<2x2xf32> {
-  %B = arith.constant dense_resource<weights> : tensor<2x2xf16>
-  %r = linalg.matmul ins(%A, %B : tensor<2x2xf16>, tensor<2x2xf16>) outs(%C : tensor<2x2xf32>) -> tensor<2x2xf32>
-  return %r : tensor<2x2xf32>
+GATHER = """func.func @f(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
+  %e = tensor.empty() : tensor<5xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                       iterator_types = ["parallel"]} ins(%at : tensor<5xi32>) outs(%e : tensor<5xf32>) {
+  ^bb0(%i: i32, %o: f32):
+    %n = arith.index_cast %i : i32 to index
+    %y = tensor.extract %x[%n] : tensor<7xf32>
+    linalg.yield %y : f32
+  } -> tensor<5xf32>
+  return %r : tensor<5xf32>
 }
-{-#
-  dialect_resources: { builtin: { weights: "0x02000000003C003C003C003C" } }
-#-}
 """
 
 POOLING = """func.func @f(%I: memref<1x8x16x16xf32>, %W: memref<2x2xf32>, %O: memref<1x8x8x8xf32>) {
@@ -280,10 +283,9 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             product("64x64xf16, strided<[?, ?], offset: ?>", "64x64xf16", "64x64xf32"),
         ),
         Refused(
-            "constants in resources",
-            "The elements of constants become part of the module, if they are written as `dense<...>`. The resources "
-            "at the end of a file are not read.",
-            RESOURCE,
+            "reading at computed places",
+            "An operation reads tensors along its loops. An embedding reads one at an index that it computes.",
+            GATHER,
         ),
         Refused(
             "a result that is also an operand",

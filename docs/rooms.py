@@ -283,7 +283,7 @@ OF_IDEAS = {
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
-    "clusters": "dialect/schedule/schedule.py passes/tile/raster.py passes/pipelining/ring.py "
+    "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/attention.py "
     "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",

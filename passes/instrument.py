@@ -68,7 +68,7 @@ class UsageError(Exception):
     """The command line asks for something that does not exist; exit code 2."""
 
 
-class Step(NamedTuple):
+class PipelineStep(NamedTuple):
     """A pass, and the pass that stands for it and others, or nothing."""
 
     one: ModulePass
@@ -122,7 +122,7 @@ class RunOptions:
 class Timer:
     """Seconds by step, each a path of names: ("warploom", "warp-tile")."""
 
-    seconds: Counter[tuple[str, ...]] = field(default_factory=Counter[tuple[str, ...]])
+    seconds: dict[tuple[str, ...], float] = field(default_factory=dict[tuple[str, ...], float])
 
     @contextmanager
     def measure(self, *path: str) -> Generator[None]:
@@ -131,7 +131,7 @@ class Timer:
         try:
             yield
         finally:
-            self.seconds[path] += time.perf_counter() - start
+            self.seconds[path] = self.seconds.get(path, 0.0) + time.perf_counter() - start
 
     def report(self) -> str:
         """The steps as a tree: seconds, part of the total, name."""
@@ -163,7 +163,7 @@ def _ruler(title: str) -> str:
 class Runner:
     """Runs steps on modules, one after another."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
     options: RunOptions
     timer: Timer = field(default_factory=Timer)
     applied: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
@@ -193,7 +193,7 @@ class Runner:
             if (wanted and changed) or (self.options.between and number + 1 < len(self.steps)):
                 self._dump("After", step, module)
 
-    def _run(self, step: Step, ctx: Context, module: ModuleOp, last: bool) -> None:
+    def _run(self, step: PipelineStep, ctx: Context, module: ModuleOp, last: bool) -> None:
         path = (step.of, step.one.name) if step.of else (step.one.name,)
         counts = self.applied.setdefault(step.one.name, Counter())
         start = time.perf_counter()
@@ -205,10 +205,10 @@ class Runner:
             with self.timer.measure(*path, "(verify)"):
                 module.verify()
 
-    def _dump(self, when: str, step: Step, module: ModuleOp, how: str = "") -> None:
+    def _dump(self, when: str, step: PipelineStep, module: ModuleOp, how: str = "") -> None:
         print(f"// -----// IR Dump {when} {step.title}{how} //----- //\n{_text(module)}\n\n", file=sys.stderr)
 
-    def _reproduce(self, module: ModuleOp, steps: tuple[Step, ...]) -> None:
+    def _reproduce(self, module: ModuleOp, steps: tuple[PipelineStep, ...]) -> None:
         """Writes the module and a pipeline as MLIR's driver does, which `--run-reproducer` runs."""
         path = self.options.reproducer or ""
         with open(path, "w", encoding="utf-8") as file:

@@ -17,7 +17,7 @@ from typing import IO, Any, NoReturn, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass, get_pass_option_infos
 from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern, attr_type_rewrite_pattern
@@ -33,19 +33,26 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from ..dialect.warp.attributes import SwizzleAttr
 from . import collector
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
-from .instrument import OPTIONS, PRINTED, Runner, RunOptions, Step, UsageError, formatted, passes_of, pipeline_in
+from .instrument import (
+    OPTIONS,
+    PRINTED,
+    PipelineStep,
+    Runner,
+    RunOptions,
+    UsageError,
+    formatted,
+    passes_of,
+    pipeline_in,
+)
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
-from .universe import WARPLOOM_UNIVERSE, known_universe, parse_mlir
+from .universe import LAYOUT, NAMES, WARPLOOM_UNIVERSE, known_universe, parse_mlir
 
 # `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
 #
 # Operations are printed in their generic form. A memref of MLIR has no layout of another dialect, so that a tile in
 # shared memory is printed without its swizzle; the operation that makes it says it: `warp.layout =
 # #warp.swizzle<128>`.
-
-LAYOUT = "warp.layout"
-"""On an operation: the layout of the tile that it makes."""
 
 
 @dataclass
@@ -73,6 +80,8 @@ class UpstreamTarget(Target):
                     op.attributes[LAYOUT] = result.type.layout
             if isinstance(op, gpu.FuncOp) and op.kernel is not None:
                 op.attributes["gpu.kernel"] = op.kernel  # which MLIR has as an attribute, not as a property
+                names = [StringAttr(argument.name_hint or "") for argument in op.body.blocks[0].args]
+                op.attributes[NAMES] = ArrayAttr(names)
         PatternRewriteWalker(_WithoutSwizzle(recursive=True)).rewrite_module(plain)
         Printer(output, print_generic_format=True).print_op(plain)
         output.write("\n")
@@ -411,14 +420,14 @@ def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
     return ""
 
 
-def _expanded(one: ModulePass) -> Iterator[Step]:
+def _expanded(one: ModulePass) -> Iterator[PipelineStep]:
     """A pass, or those that it stands for."""
     passes = (one,)
     if one.name.startswith(PIPELINE):
         from .pipeline import Pipeline
 
         passes = one.passes() if isinstance(one, Pipeline) else passes
-    yield from (Step(each, one.name if len(passes) > 1 else "") for each in passes)
+    yield from (PipelineStep(each, one.name if len(passes) > 1 else "") for each in passes)
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

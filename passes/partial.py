@@ -63,7 +63,7 @@ class PartialConversion:
         while (parent := top.parent_op()) is not None and not isinstance(parent, ModuleOp):
             top = parent
         nested = _in_function(op)
-        self.reasons.append((op, reason))
+        self.reasons.append((op if nested is None else nested, reason))
         if nested is None or nested.has_trait(IsTerminator) or ASIDE in nested.attributes:
             self.symbols.append(top)
             top.detach()

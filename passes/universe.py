@@ -9,12 +9,15 @@ from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
 from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
+from xdsl.rewriter import Rewriter
 from xdsl.universe import Universe
+from xdsl.utils.hints import isa
 
 from ..dialect.index import DIALECTS, PASSES, TARGETS
-from .diagnostics import LocatedError, LocatingParser
+from .diagnostics import LocatedError
+from .parser import LocatingParser
 
 # Every dialect, pass and target of the project by name, for the entry-point group `xdsl.universe`.
 #
@@ -52,6 +55,13 @@ ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
 
 LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
 """xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
+
+
+LAYOUT = "warp.layout"
+"""On an operation: the layout of the tile that it makes, where types are written without layouts that MLIR lacks."""
+
+NAMES = "warp.names"
+"""On a kernel: the names of its arguments, which MLIR forgets, and after which parameters are called."""
 
 
 # What the compiler knows, and how text becomes a module; the driver and the Python API share both.
@@ -145,4 +155,23 @@ def parse_mlir(
     """
     if not text.strip():
         raise LocatedError(f"{name}:{line_offset + 1}:1", "expected MLIR, got no text")
-    return LocatingParser(ctx, text, name, line_offset).parse_module(implicit_module)
+    module = LocatingParser(ctx, text, name, line_offset).parse_module(implicit_module)
+    if f"{LAYOUT} =" in text or f"{NAMES} =" in text:
+        _restore(module)
+    return module
+
+
+def _restore(module: ModuleOp) -> None:
+    """Gives memory the layout that the operation which makes it says, where it is written without one; arguments their
+    names."""
+    for op in module.walk():
+        names = op.attributes.pop(NAMES, None)
+        if isa(names, ArrayAttr[StringAttr]) and op.regions and op.regions[0].blocks:
+            for argument, name in zip(op.regions[0].blocks[0].args, names, strict=False):
+                argument.name_hint = name.data or None
+        layout = op.attributes.pop(LAYOUT, None)
+        for result in op.results if layout is not None else ():
+            kind = result.type
+            if isa(kind, MemRefType[Attribute]) and isinstance(kind.layout, NoneAttr):
+                plain = MemRefType(kind.element_type, kind.shape, layout, kind.memory_space)
+                Rewriter.replace_value_with_new_type(result, plain)

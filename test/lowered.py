@@ -17,7 +17,7 @@ from warploom.dialect.isa.targets import TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import FragmentType, TargetAttr
-from warploom.dialect.warp.memory import words_of
+from warploom.dialect.warp.matrices import words_of
 from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass
 from warploom.passes.universe import make_context, parse_mlir
 

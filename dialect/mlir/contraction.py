@@ -37,7 +37,7 @@ from .affine import is_plain, loops_of
 from .bodies import Factor, product_body, weighted
 from .generic import GenericOp, SoftmaxOp, TypeFn, TypeFnAttr, parse_operands, parse_results, print_operands
 from .packs import PackOp, UnPackOp
-from .pointwise import NAMED, ElementwiseKindAttr, ElementwiseOp, MapOp
+from .pointwise import NAMED, ElementwiseKindAttr, ElementwiseOp, MapOp, ReduceOp
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
@@ -390,14 +390,14 @@ class ContractOp(NamedContractionOp):
 
 # `linalg` but for its convolutions: xDSL's dialect, and the operations and forms of MLIR that it lacks.
 
-_OWN = (ops.MatmulOp, ops.GenericOp)
+_OWN = (ops.MatmulOp, ops.GenericOp, ops.ReduceOp)
 
 LINALG_BASE = Dialect(
     "linalg",
     [
         *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
         *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
-        *(ContractOp, SoftmaxOp, PackOp, UnPackOp, *NAMED),
+        *(ContractOp, SoftmaxOp, PackOp, UnPackOp, ReduceOp, *NAMED),
     ],
     [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
 )

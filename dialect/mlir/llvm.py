@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects.builtin import UnitAttr, VectorType
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -21,6 +21,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.parser import Parser
 from xdsl.traits import Pure
 from xdsl.utils.hints import isa
 
@@ -90,6 +91,25 @@ INTRINSICS = {
 }
 """Functions by their names."""
 
-OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, *CASTS.values(), *INTRINSICS.values())
 
-LLVM = Dialect("llvm", [*llvm.LLVM.operations, *OPERATIONS], [*llvm.LLVM.attributes, ConstantRangeAttr])
+class GEPOp(llvm.GEPOp):
+    """An address some elements further. Of `inbounds|nuw`, which promise that nothing overflows, `inbounds` is kept."""
+
+    @classmethod
+    def parse(cls, parser: Parser) -> llvm.GEPOp:
+        flags: list[str] = []
+        while (flag := parser.parse_optional_keyword_in(("inbounds", "nusw", "nuw"))) is not None:
+            flags.append(flag)
+            if parser.parse_optional_characters("|") is None:
+                break
+        op = super().parse(parser)
+        if "inbounds" in flags:
+            op.properties["inbounds"] = UnitAttr()
+        return op
+
+
+OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, GEPOp, *CASTS.values(), *INTRINSICS.values())
+
+_OTHERS = [op for op in llvm.LLVM.operations if op is not llvm.GEPOp]
+
+LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*llvm.LLVM.attributes, ConstantRangeAttr])

@@ -100,9 +100,9 @@ class WgmmaMmaAsyncOp(NvvmOp):
 
     assembly_format = (
         "$descriptorA `,` $descriptorB `,` $inouts `,` $shape `,`"
-        " `D` `[` $typeD `,` qualified($scaleD) (`,` $satfinite^)? `]` `,`"
-        " `A` `[` $typeA `,` qualified($scaleA) `,` $layoutA `]` `,`"
-        " `B` `[` $typeB `,` qualified($scaleB) `,` $layoutB `]`"
+        " `D` `[` $typeD `,` $scaleD (`,` $satfinite^)? `]` `,`"
+        " `A` `[` $typeA `,` $scaleA `,` $layoutA `]` `,`"
+        " `B` `[` $typeB `,` $scaleB `,` $layoutB `]`"
         " attr-dict `:` type($inouts) `->` type($results_)"
     )
 

@@ -140,7 +140,7 @@ SyncWarpOp = operation(
 ClusterArriveOp = operation(
     "cluster.arrive",
     "An arrival at the barrier of the cluster.",
-    "",
+    "barrier.cluster.arrive{aligned?/=.aligned}",
     "attr-dict",
     aligned=opt_prop_def(UnitAttr),
 )  # fmt: skip
@@ -149,7 +149,7 @@ ClusterArriveOp = operation(
 ClusterArriveRelaxedOp = operation(
     "cluster.arrive.relaxed",
     "An arrival at the barrier of the cluster that orders no memory.",
-    "",
+    "barrier.cluster.arrive.relaxed{aligned?/=.aligned}",
     "attr-dict",
     aligned=opt_prop_def(UnitAttr),
 )  # fmt: skip
@@ -158,7 +158,7 @@ ClusterArriveRelaxedOp = operation(
 ClusterWaitOp = operation(
     "cluster.wait",
     "Waits until all threads of the cluster have arrived.",
-    "",
+    "barrier.cluster.wait{aligned?/=.aligned}",
     "attr-dict",
     aligned=opt_prop_def(UnitAttr),
 )  # fmt: skip

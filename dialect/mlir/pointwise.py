@@ -16,12 +16,15 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyFloat,
     ArrayAttr,
+    DenseArrayBase,
     FloatAttr,
     IntegerType,
     MemRefType,
     ShapedType,
     TensorType,
+    i64,
 )
+from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import ElementwiseOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
@@ -30,8 +33,10 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
+    base,
     irdl_attr_definition,
     irdl_op_definition,
+    operand_def,
     prop_def,
     region_def,
     var_operand_def,
@@ -294,6 +299,49 @@ def _computed(kind: ElementwiseKind, values: Sequence[SSAValue]) -> Operation:
     return UNARY[kind](values[0])
 
 
+@irdl_op_definition
+class ReduceOp(ops.ReduceOp):
+    """xDSL's, which is read in its short form too: `linalg.reduce {arith.addf} ins(...) outs(...) dimensions = [1]`."""
+
+    name = "linalg.reduce"
+
+    input = operand_def(base(MemRefType) | base(TensorType))
+    init = operand_def(base(MemRefType) | base(TensorType))
+    result = var_result_def(TensorType)
+    region = region_def("single_block")
+    dimensions = prop_def(DenseArrayBase.constr(i64))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ops.ReduceOp:
+        start = parser.pos
+        if not parser.parse_optional_punctuation("{"):
+            return super().parse(parser)
+        named = parser.parse_identifier(" as the operation")
+        parser.parse_optional_attr_dict()
+        parser.parse_punctuation("}")
+        inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
+        parser.parse_keyword("dimensions")
+        parser.parse_punctuation("=")
+        along = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        if len(inputs) != 1 or len(outputs) != 1:
+            parser.raise_error("expected one operand in ins(...) and one in outs(...) of the short form", start)
+        # what is there so far comes first (MLIR, `addBodyWithPayloadOp` with `initFirst`)
+        region = _short_body(parser, named, [outputs[0], inputs[0]], outputs[0], start)
+        block, of = region.block, [inputs[0], outputs[0]]
+        body = Block(arg_types=[_element(value) for value in of])
+        for op in block.ops:
+            body.add_op(op.clone(dict(zip(block.args[:2], reversed(body.args), strict=True))))
+        if (op := body.first_op) is not None and (end := body.last_op) is not None:
+            end.operands = op.results
+        results = [value.type for value in outputs if isinstance(value.type, TensorType)]
+        return cls.build(
+            operands=(inputs[0], outputs[0]),
+            result_types=(results,),
+            properties={"dimensions": DenseArrayBase.from_list(i64, along)},
+            regions=(Region(body),),
+        )
+
+
 # `linalg.tanh` and the others that xDSL lacks: a name for each kind.
 
 
@@ -312,10 +360,11 @@ XDSL_HAS = ("exp", "log", "sqrt", "add", "sub", "mul", "select")
 
 
 def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
-    title = "".join(word.capitalize() for word in kind.value.split("_"))
+    word = str(kind)
+    title = "".join(part.capitalize() for part in word.split("_"))
     fields = {
-        "name": f"linalg.{kind.value}",
-        "__doc__": f"Applies {kind.value} to each element.",
+        "name": f"linalg.{word}",
+        "__doc__": f"Applies {word} to each element.",
         "__module__": __name__,
         "__annotations__": {"KIND": ClassVar},
         "KIND": kind,
@@ -323,5 +372,8 @@ def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
     return irdl_op_definition(type(f"{title}Op", (NamedPointwiseOp,), fields))
 
 
-NAMED = [_named(kind) for kind in ElementwiseKind if kind.value not in XDSL_HAS and not kind.value.endswith("signed")]
-NAMED.append(_named(ElementwiseKind.DIV_UNSIGNED))
+NAMED = [
+    _named(kind)
+    for kind in ElementwiseKind
+    if str(kind) not in XDSL_HAS and (kind == ElementwiseKind.DIV_UNSIGNED or not str(kind).endswith("signed"))
+]

@@ -53,7 +53,7 @@ from .elements import (
     verify_elements,
 )
 from .fragments import IDENTITIES, Kind, KindAttr
-from .memory import AXES
+from .matrices import AXES
 from .op_shapes import BareWord, FragmentChange
 
 # `warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region.

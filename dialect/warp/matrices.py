@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa import moves
 from ..isa.form import having
 from ..isa.moves import LoadMatrix, StoreMatrix
-from ..layouts.layout import Bit, Layout, column, multiplicand
-from .attributes import SHARED_SPACE, FragmentType, Memory, element_row, memory_space
+from ..layouts.layout import LANES, Bit, Layout, column, multiplicand
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, memory_space
 
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
 # looks like; `swapped` says that memory holds the transpose.
@@ -46,6 +47,89 @@ def verify_element(memory: Memory, fragment: FragmentType) -> None:
         raise VerifyException(
             f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
         )
+
+
+# Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
+
+WORD, BYTE_WORD = 32, 4
+"""Bits and bytes of a word."""
+
+VECTOR_BYTES = 16
+"""The most that a lane moves at once."""
+
+AXES = ("rows", "columns")
+"""The dimensions of a fragment along which a vector in memory runs."""
+
+ORDERS = ("lanes", "vectors", "tiles")
+"""The orders in which registers lie in memory; `LoadOp` says what they are."""
+
+
+def words_of(fragment: FragmentType) -> int:
+    """32-bit words each lane holds of a fragment."""
+    return fragment.registers * max(WORD, fragment.bits) // WORD
+
+
+def register_bytes(fragment: FragmentType) -> int:
+    """Bytes of each register of a fragment."""
+    return max(BYTE_WORD, fragment.bits // BYTE)
+
+
+def together(fragment: FragmentType) -> int:
+    """Registers that a lane moves at once in the order `vectors`."""
+    return math.gcd(fragment.registers, VECTOR_BYTES // register_bytes(fragment))
+
+
+def fragment_bytes(fragment: FragmentType) -> int:
+    """Bytes of a warp's registers of a fragment."""
+    return LANES * fragment.registers * register_bytes(fragment)
+
+
+def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: int) -> None:
+    """Checks that rows of memory hold `words` words for each of `holders` lanes, or threads of a warpgroup."""
+    element = element_row(memory.element_type)
+    if element is None or element.bits != WORD:
+        raise VerifyException(f"expected memory of 32-bit words, got {memory}")
+    needed, given = holders * words, memory.get_shape()[-1]
+    if given < needed:
+        whose = "lanes" if holders == LANES else "threads"
+        raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
+                              f"got {given}")  # fmt: skip
+
+
+def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
+    element, shape, needed = element_row(memory.element_type), memory.get_shape(), fragment_bytes(fragment)
+    if len(shape) != 2 or element is None or element.memory_bits < BYTE:
+        raise VerifyException(f"expected memory of 2 dimensions and whole bytes, got {memory}")
+    if 0 <= shape[1] * element.memory_bits // BYTE < needed:
+        raise VerifyException(
+            f"expected rows of at least {needed} bytes, a warp's registers of {fragment}, got {memory}"
+        )
+
+
+def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
+    _verify_words(memory, fragment, 1, LANES)
+    if memory_space(memory) != SHARED_SPACE:
+        raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
+    if any(bit.axis != "r" for bit in fragment.layout.data.warp):
+        raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
+    if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
+        raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
+
+
+def verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
+    """Checks that memory holds the registers of a fragment in one of the orders that there are.
+
+    Raises:
+        VerifyException: if it has other elements, or rows that are shorter.
+    """
+    if order not in orders:
+        raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
+    if order == "lanes":
+        _verify_words(memory, fragment, words_of(fragment), fragment.layout.data.threads)
+    elif order == "vectors":
+        _verify_vectors(memory, fragment)
+    else:
+        _verify_tiles(memory, fragment)
 
 
 # How fragments are made of the matrices that `ldmatrix`, `stmatrix` and `movmatrix` move.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntAttr, MemRefType, StringAttr, UnitAttr, i1
@@ -28,7 +27,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
-from ..layouts.layout import LANES, column
+from ..layouts.layout import column
 from .attributes import (
     BYTE,
     SHARED_SPACE,
@@ -41,15 +40,19 @@ from .attributes import (
     memory_space,
 )
 from .matrices import (
+    AXES,
+    ORDERS,
     MatrixMove,
     in_memory,
     verify_element,
     verify_indices,
     verify_matrix_load,
     verify_matrix_store,
+    verify_registers,
 )
 from .op_shapes import bounds, flag, verify_one_warp, verify_target
 from .views import strides_of
+from .wmma import OpaqueType, load_row, store_row, verify_opaque
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 
@@ -93,89 +96,6 @@ class CtaTileType(ParametrizedAttribute, TypeAttribute):
         with printer.in_angle_brackets():
             printer.print_string(f"{self.rows.data}x{self.columns.data}x")
             printer.print_attribute(self.element_type)
-
-
-# Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
-
-WORD, BYTE_WORD = 32, 4
-"""Bits and bytes of a word."""
-
-VECTOR_BYTES = 16
-"""The most that a lane moves at once."""
-
-AXES = ("rows", "columns")
-"""The dimensions of a fragment along which a vector in memory runs."""
-
-ORDERS = ("lanes", "vectors", "tiles")
-"""The orders in which registers lie in memory; `LoadOp` says what they are."""
-
-
-def words_of(fragment: FragmentType) -> int:
-    """32-bit words each lane holds of a fragment."""
-    return fragment.registers * max(WORD, fragment.bits) // WORD
-
-
-def register_bytes(fragment: FragmentType) -> int:
-    """Bytes of each register of a fragment."""
-    return max(BYTE_WORD, fragment.bits // BYTE)
-
-
-def together(fragment: FragmentType) -> int:
-    """Registers that a lane moves at once in the order `vectors`."""
-    return math.gcd(fragment.registers, VECTOR_BYTES // register_bytes(fragment))
-
-
-def fragment_bytes(fragment: FragmentType) -> int:
-    """Bytes of a warp's registers of a fragment."""
-    return LANES * fragment.registers * register_bytes(fragment)
-
-
-def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: int) -> None:
-    """Checks that rows of memory hold `words` words for each of `holders` lanes, or threads of a warpgroup."""
-    element = element_row(memory.element_type)
-    if element is None or element.bits != WORD:
-        raise VerifyException(f"expected memory of 32-bit words, got {memory}")
-    needed, given = holders * words, memory.get_shape()[-1]
-    if given < needed:
-        whose = "lanes" if holders == LANES else "threads"
-        raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
-                              f"got {given}")  # fmt: skip
-
-
-def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
-    element, shape, needed = element_row(memory.element_type), memory.get_shape(), fragment_bytes(fragment)
-    if len(shape) != 2 or element is None or element.memory_bits < BYTE:
-        raise VerifyException(f"expected memory of 2 dimensions and whole bytes, got {memory}")
-    if 0 <= shape[1] * element.memory_bits // BYTE < needed:
-        raise VerifyException(
-            f"expected rows of at least {needed} bytes, a warp's registers of {fragment}, got {memory}"
-        )
-
-
-def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
-    _verify_words(memory, fragment, 1, LANES)
-    if memory_space(memory) != SHARED_SPACE:
-        raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
-    if any(bit.axis != "r" for bit in fragment.layout.data.warp):
-        raise VerifyException(f"expected metadata of 16 rows for each warp, got {fragment}")
-    if fragment.role.data != "meta" or fragment.tiles[1] != 1 or fragment.tile_registers != 1:
-        raise VerifyException(f"expected a fragment of metadata, one base tile wide, got {fragment}")
-
-
-def _verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
-    """Checks that memory holds the registers of a fragment in one of the orders that there are.
-
-    Raises:
-        VerifyException: if it has other elements, or rows that are shorter.
-    """
-    if order not in orders:
-        raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
-    if order == "lanes":
-        _verify_words(memory, fragment, words_of(fragment), fragment.layout.data.threads)
-    elif order == "vectors":
-        _verify_vectors(memory, fragment)
-    else:
-        _verify_tiles(memory, fragment)
 
 
 def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
@@ -239,6 +159,12 @@ class LoadOp(IRDLOperation):
       `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
       of zeros is read as one that names elements 0 and 1 of every chunk.
 
+    An opaque fragment is read with `wmma.load`; the stride of the memref is the distance between its rows. With
+    `swapped`, the rows of memory are the columns of an accumulator (PTX ISA 9.7.14.4.3)::
+
+        %a = warp.load %A[%m, %k] : memref<256x192xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+        %c = warp.load %C[%n, %m] {swapped} : memref<320x256xf32> -> !warp.opaque<acc, m16n16k16, f32>
+
     With `matrices`, the warp reads shared memory with `ldmatrix`, so many matrices at a time; if their number does not
     divide that of the fragment, the last load is narrower (PTX ISA 9.7.14.5.15)::
 
@@ -262,7 +188,7 @@ class LoadOp(IRDLOperation):
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    fragment = result_def(base(FragmentType) | base(CtaTileType))
+    fragment = result_def(base(FragmentType) | base(CtaTileType) | base(OpaqueType))
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     swapped = opt_prop_def(UnitAttr)
     along = opt_prop_def(StringAttr)
@@ -278,7 +204,7 @@ class LoadOp(IRDLOperation):
         self,
         memory: SSAValue,
         indices: Sequence[SSAValue],
-        fragment: FragmentType | CtaTileType,
+        fragment: FragmentType | CtaTileType | OpaqueType,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         *,
         swapped: bool = False,
@@ -316,6 +242,12 @@ class LoadOp(IRDLOperation):
         if isinstance(self.fragment.type, CtaTileType):
             self._verify_tile(memory)
             return
+        if isinstance(kind := self.fragment.type, OpaqueType):
+            if any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.padded)):
+                raise VerifyException("an opaque fragment is read by wmma: all of it, in no other order")
+            verify_opaque("wmma.load reads", memory, kind, self.swapped is not None)
+            verify_target(self, load_row(kind, memory, self.swapped is not None))
+            return
         fragment = fragment_of(self.fragment)
         if (move := self.move) is not None:
             if self.in_bounds is not None or self.order:
@@ -324,7 +256,7 @@ class LoadOp(IRDLOperation):
         elif self.order:
             if self.in_bounds is not None or self.swapped is not None:
                 raise VerifyException("registers lie in memory as a whole: they have no in_bounds and no swapped")
-            _verify_registers(self.order, ORDERS, memory, fragment)
+            verify_registers(self.order, ORDERS, memory, fragment)
         elif fragment.role.data == "scale":
             _verify_scales(memory, fragment)
         else:
@@ -416,16 +348,17 @@ class StoreOp(IRDLOperation):
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
 
-    With `matrices`, the warp writes shared memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory
-    gets the transpose. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are
-    8x16 in memory (PTX ISA 9.7.14.5.16)::
+    An opaque accumulator is written with `wmma.store` (PTX ISA 9.7.14.4.4). With `matrices`, the warp writes shared
+    memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory gets the transpose. With `trans`,
+    elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are 8x16 in memory (PTX ISA
+    9.7.14.5.16)::
 
         warp.store %d, %Ds[%m, %n] {matrices = "x4"} : !warp.fragment<acc, ...>, memref<128x64xf16, ..., 3>
     """
 
     name = "warp.store"
 
-    fragment = operand_def(FragmentType)
+    fragment = operand_def(base(FragmentType) | base(OpaqueType))
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     taken = opt_operand_def(i1)
@@ -473,17 +406,24 @@ class StoreOp(IRDLOperation):
         return None if self.matrices is None else MatrixMove.of(self.matrices.data)
 
     def verify_(self) -> None:
-        memory, fragment = memory_of(self.memory), fragment_of(self.fragment)
+        memory, swapped = memory_of(self.memory), self.swapped is not None
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
-        if self.swapped is not None and self.matrices is None:
+        if isinstance(kind := self.fragment.type, OpaqueType):
+            if any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.taken)):
+                raise VerifyException("an opaque fragment is written by wmma: all of it, in no other order")
+            verify_opaque("wmma.store writes", memory, kind, swapped)
+            verify_target(self, store_row(kind, memory, swapped))
+            return
+        fragment = fragment_of(self.fragment)
+        if swapped and self.matrices is None:
             raise VerifyException("expected matrices where memory gets the transpose of a fragment")
         if (move := self.move) is not None:
             if self.in_bounds is not None or self.order or self.taken is not None:
                 raise VerifyException("matrices go to shared memory: no in_bounds, no registers, no condition")
-            verify_target(self, verify_matrix_store(move, memory, fragment, self.swapped is not None))
+            verify_target(self, verify_matrix_store(move, memory, fragment, swapped))
         elif self.order:
-            _verify_registers(self.order, ORDERS[:2], memory, fragment)
+            verify_registers(self.order, ORDERS[:2], memory, fragment)
         else:
             verify_element(memory, fragment)
             if self.taken is not None:

@@ -1,11 +1,11 @@
-"""`warp.wmma.load`, `warp.wmma.store`, `warp.wmma.mma`, and their opaque fragments."""
+"""`warp.wmma.mma`, and its opaque fragments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
-from xdsl.dialects.builtin import IndexType, MemRefType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -15,20 +15,18 @@ from xdsl.irdl import (
     opt_prop_def,
     result_def,
     traits_def,
-    var_operand_def,
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import wmma
 from ..isa.form import Shape, having
 from ..isa.types import ElementType
-from .attributes import SHARED_SPACE, Memory, known_element, memory_of, memory_space
-from .matrices import verify_indices
+from .attributes import SHARED_SPACE, Memory, known_element, memory_space
 from .mma import Key, nearest
-from .op_shapes import flag, parse_words, verify_target, word_of, word_properties
+from .op_shapes import parse_words, verify_target, word_of, word_properties
 
 # `!warp.opaque`: fragments of `wmma`.
 #
@@ -133,18 +131,20 @@ def opaque_of(value: SSAValue) -> OpaqueType:
     return value.type
 
 
-# `warp.wmma.load`, `warp.wmma.store`, `warp.wmma.mma`: products of fragments that nobody can look into.
+# `warp.wmma.mma`: products of fragments that nobody can look into, and their memory.
 
 SPACES = {0: wmma.GLOBAL, SHARED_SPACE: wmma.SHARED}
 """State spaces by the number of a memref's memory space."""
 
 
-# Memory
+def verify_opaque(what: str, memory: Memory, kind: OpaqueType, swapped: bool) -> None:
+    """Checks element type, memory space, stride and alignment of the memory of a fragment (PTX ISA 9.7.14.4.2).
 
-
-def _verify_memory(what: str, memory: Memory, indices: Sequence[SSAValue], kind: OpaqueType, layout: str) -> None:
-    """Checks element type, memory space, stride and alignment (PTX ISA 9.7.14.4.2)."""
-    verify_indices("the memref", memory, indices)
+    Raises:
+        VerifyException: if one of them is not what the instruction takes.
+    """
+    if swapped and kind.layout.data:
+        raise VerifyException(f"the type of {kind.role.data.upper()} says its layout; swapped is for accumulators")
     if memory.element_type != kind.element_type:
         raise VerifyException(
             f"expected memory of the fragment's element type {kind.element_type}, got {memory.element_type}"
@@ -152,7 +152,7 @@ def _verify_memory(what: str, memory: Memory, indices: Sequence[SSAValue], kind:
     if memory_space(memory) not in SPACES:
         raise VerifyException(f"{what} global or shared memory (memory space 0 or {SHARED_SPACE}), got {memory}")
     stride, role = memory.get_shape()[-1], kind.role.data
-    least = wmma.default_stride(kind.product, role, layout)
+    least = wmma.default_stride(kind.product, role, _layout(kind, swapped))
     if stride < least:
         raise VerifyException(f"expected rows of at least {least} elements in memory, got {stride} in {memory}")
     size = wmma.alignment(kind.product, role, kind.element)
@@ -163,111 +163,30 @@ def _verify_memory(what: str, memory: Memory, indices: Sequence[SSAValue], kind:
         )
 
 
-class _MemoryOp(IRDLOperation):
-    """What load and store share: `col` says that memory holds an accumulator by columns."""
-
-    col = opt_prop_def(UnitAttr)
-
-    def layout_of(self, kind: OpaqueType) -> str:
-        """How memory holds the matrix: "row", or "col" where the rows of the memref are its columns."""
-        return kind.layout.data or ("row" if self.col is None else "col")
-
-    def _verify_col(self, kind: OpaqueType) -> None:
-        if self.col is not None and kind.layout.data:
-            raise VerifyException(f"the type of {kind.role.data.upper()} says its layout; col is for accumulators")
+def load_row(kind: OpaqueType, memory: Memory, swapped: bool) -> wmma.WmmaLoad:
+    """The ISA's row of the instruction that reads a fragment; `swapped`: by columns."""
+    role, layout = "c" if kind.role.data == "acc" else kind.role.data, _layout(kind, swapped)
+    space = SPACES[memory_space(memory)]
+    (row,) = having(wmma.load_rows, role=role, layout=layout, shape=kind.product, space=space, type=kind.element)
+    return row
 
 
-@irdl_op_definition
-class WmmaLoadOp(_MemoryOp):
-    """Reads a fragment whose first element is at the indices. The stride of the memref is the distance between its
-    rows::
+def store_row(kind: OpaqueType, memory: Memory, swapped: bool) -> wmma.WmmaStore:
+    """The ISA's row of the instruction that writes an accumulator; `swapped`: by columns.
 
-        %a = warp.wmma.load %A[%m, %k] : memref<256x192xf16> -> !warp.opaque<a, m16n16k16, f16, row>
-        %c = warp.wmma.load col %C[%n, %m] : memref<320x256xf32> -> !warp.opaque<acc, m16n16k16, f32>
-
-    With `col`, the rows of the memref are the columns of the matrix, so the first index is a column.
-
-    Source: PTX ISA 9.7.14.4.3.
+    Raises:
+        VerifyException: for a fragment that is no accumulator.
     """
-
-    name = "warp.wmma.load"
-
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    fragment = result_def(OpaqueType)
-
-    traits = traits_def(MemoryReadEffect())
-    assembly_format = "(`col` $col^)? $memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
-
-    def __init__(self, memory: SSAValue, indices: Sequence[SSAValue], fragment: OpaqueType, *, col: bool = False):
-        super().__init__(
-            operands=[memory, list(indices)],
-            properties={"col": flag(col)},
-            result_types=[fragment],
-        )
-
-    @property
-    def row(self) -> wmma.WmmaLoad:
-        """The ISA's row of the instruction."""
-        kind = self.fragment.type
-        role = "c" if kind.role.data == "acc" else kind.role.data
-        space = SPACES[memory_space(memory_of(self.memory))]
-        layout, shape, type = self.layout_of(kind), kind.product, kind.element
-        (row,) = having(wmma.load_rows, role=role, layout=layout, shape=shape, space=space, type=type)
-        return row
-
-    def verify_(self) -> None:
-        kind = self.fragment.type
-        self._verify_col(kind)
-        _verify_memory("wmma.load reads", memory_of(self.memory), self.indices, kind, self.layout_of(kind))
-        verify_target(self, self.row)
+    if kind.role.data != "acc":
+        raise VerifyException(f"wmma.store writes accumulators, got {kind}")
+    layout, space = _layout(kind, swapped), SPACES[memory_space(memory)]
+    (row,) = having(wmma.store_rows, layout=layout, shape=kind.product, space=space, type=kind.element)
+    return row
 
 
-@irdl_op_definition
-class WmmaStoreOp(_MemoryOp):
-    """Writes an accumulator, as `warp.wmma.load` reads it::
-
-        warp.wmma.store %d, %C[%m, %n] : !warp.opaque<acc, m16n16k16, f32>, memref<256x320xf32>
-        warp.wmma.store col %d, %C[%n, %m] : ...
-
-    Source: PTX ISA 9.7.14.4.4.
-    """
-
-    name = "warp.wmma.store"
-
-    fragment = operand_def(OpaqueType)
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-
-    traits = traits_def(MemoryWriteEffect())
-    assembly_format = (
-        "(`col` $col^)? $fragment `,` $memory `[` $indices `]` attr-dict `:` type($fragment) `,` type($memory)"
-    )
-
-    def __init__(self, fragment: SSAValue, memory: SSAValue, indices: Sequence[SSAValue], *, col: bool = False):
-        super().__init__(
-            operands=[fragment, memory, list(indices)], properties={"col": flag(col)}
-        )  # fmt: skip
-
-    @property
-    def row(self) -> wmma.WmmaStore:
-        """The ISA's row of the instruction.
-
-        Raises:
-            VerifyException: for a fragment that is no accumulator.
-        """
-        kind = opaque_of(self.fragment)
-        if kind.role.data != "acc":
-            raise VerifyException(f"wmma.store writes accumulators, got {kind}")
-        space = SPACES[memory_space(memory_of(self.memory))]
-        layout, shape, type = self.layout_of(kind), kind.product, kind.element
-        (row,) = having(wmma.store_rows, layout=layout, shape=shape, space=space, type=type)
-        return row
-
-    def verify_(self) -> None:
-        kind = opaque_of(self.fragment)
-        _verify_memory("wmma.store writes", memory_of(self.memory), self.indices, kind, self.layout_of(kind))
-        verify_target(self, self.row)
+def _layout(kind: OpaqueType, swapped: bool) -> str:
+    """How memory holds the matrix: "row", or "col" where the rows of the memref are its columns."""
+    return kind.layout.data or ("col" if swapped else "row")
 
 
 # Products

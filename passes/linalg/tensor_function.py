@@ -31,6 +31,7 @@ from ..builder import constant_value
 from ..diagnostics import fail
 from .constants import global_of
 from .operand import collapsed, expanded, groups_of, kept_dimensions
+from .tensors import COVERED
 
 Tensor = TensorType[Attribute]
 
@@ -219,7 +220,7 @@ class TensorFunction:
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
         source, held = self._read(op, op.source), self.buffers.get(op.dest)
-        if held is None and not isinstance(op.dest.owner, tensor.EmptyOp):
+        if held is None and COVERED not in op.attributes:
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
         if held is not None and held != target:

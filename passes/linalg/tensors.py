@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     TensorType,
+    UnitAttr,
     i64,
 )
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, TransposeOp
@@ -195,6 +196,10 @@ class Unpack(RewritePattern):
         rewriter.replace(op, [], [whole])
 
 
+COVERED = "warp.covered"
+"""On a part that is put into a tensor: others are put into the rest of it."""
+
+
 class Concatenate(RewritePattern):
     """Replaces tensors behind one another by a tensor that each is put into.
 
@@ -212,6 +217,7 @@ class Concatenate(RewritePattern):
             offsets = [start if d == along else 0 for d in range(len(shape))]
             put = tensor.InsertSliceOp.from_static_parameters(source, value, offsets, shape)
             put.location = op.location
+            put.attributes[COVERED] = UnitAttr()
             value, start = rewriter.insert(put).result, start + shape[along]
         rewriter.replace(op, [], [value])
 

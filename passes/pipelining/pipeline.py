@@ -24,7 +24,7 @@ from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from ..patterns import PatternPass
 from ..tile.tiling import schedule_around
-from .ring import CopyLoop, DeclinedError, Ring, Step, copied_once, copies_of, decline, read, with_stages
+from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copied_once, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
 #
@@ -324,7 +324,7 @@ class Pipeliner:
             to = index.values([stage])
             index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
 
-    def load(self, index: IndexBuilder, step: Step, stage: Index) -> list[SSAValue]:
+    def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""
         loaded: list[SSAValue] = []
         for load in step.loads:

@@ -61,7 +61,7 @@ def is_load(op: Operation) -> TypeGuard[LoadOp]:
     return isinstance(op, LoadOp) and op.along is None
 
 
-class Step(NamedTuple):
+class LoopStep(NamedTuple):
     """Fragments that are loaded together, and what is computed until others are: products, and what is made for them.
 
     Loads run a step ahead of what is computed.
@@ -77,7 +77,7 @@ class CopyLoop:
 
     loop: scf.ForOp
     copies: tuple[CopyOp, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[LoopStep, ...]
 
     @property
     def body(self) -> Block:
@@ -208,9 +208,9 @@ def _check_order(loop: scf.ForOp, tiles: set[SSAValue]) -> None:
         decline(loop, "no barrier keeps the next copies from tiles that are still read")
 
 
-def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[Step, ...]:
+def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[LoopStep, ...]:
     """What the loop hands on, and all that it is made of, in order; a load behind a product begins a step."""
-    body, needed, steps = loop.body.block, set[Operation](), [Step([], [])]
+    body, needed, steps = loop.body.block, set[Operation](), [LoopStep([], [])]
     for op in reversed(list(body.ops)):
         if isinstance(op, scf.YieldOp) or any(use.operation in needed for r in op.results for use in r.uses):
             needed |= {op, *(inner for value in _used(op) if isinstance(inner := value.owner, Operation))}
@@ -219,7 +219,7 @@ def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[Step, ...]:
             continue
         if is_load(op) and op.memory in tiles:
             if any(isinstance(before, MmaOp) for before in steps[-1].ops):
-                steps.append(Step([], []))
+                steps.append(LoopStep([], []))
             steps[-1].loads.append(op)
         else:
             steps[-1].ops.append(op)

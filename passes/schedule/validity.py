@@ -63,11 +63,6 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
-    _check_any(schedule, product, target)
-
-
-def _check_any(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks what all schedules of warpgroups have."""
     check_c(schedule, product)
     _check_parts(schedule, product)
     _check_cluster(schedule, product)

@@ -32,9 +32,8 @@ from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..linalg.product import Product
 from ..schedule.attention import part_schedule, values_schedule
-from . import raster
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
-from .operands import OperandTiles, copies_done
+from .operands import OperandTiles, copies_done, warp_origin
 from .store_epilogue import EpilogueOperands, placed
 from .tiling import Tiling
 
@@ -62,7 +61,7 @@ class AttentionBuilder:
             fail(op, f"expected a scale above 0, got {scale:g}")
         self.factor = scale * math.log2(math.e)
         self.start: Index = index.known(op.tile[0])
-        warp_row, _ = raster.warp_origin(index, schedule)
+        warp_row, _ = warp_origin(index, schedule)
         self.row = index.add(self.start, warp_row)
         self.warp_row = warp_row
 

@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
-from ...dialect.warp.memory import AXES
+from ...dialect.warp.matrices import AXES
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand

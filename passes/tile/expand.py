@@ -16,7 +16,8 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
-from ...dialect.warp.memory import LoadOp, StoreOp, fragment_bytes, together
+from ...dialect.warp.matrices import fragment_bytes, together
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ..builder import Index, IndexBuilder, constant_value

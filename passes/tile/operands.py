@@ -1,11 +1,12 @@
-"""A and B on their way from memory to fragments, and how a warp or a warpgroup multiplies its part of the tiles."""
+"""A and B on their way from memory to fragments, the turns of the loop over K, and how a warp multiplies its part."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic
+from functools import reduce
+from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
@@ -14,7 +15,7 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.gpu import BarrierOp
+from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
 from ...dialect.warp.cta import SPREAD, CopyOp
@@ -27,14 +28,15 @@ from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
+from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..schedule.arrangement import LANES as BY_LANES
 from ..schedule.arrangement import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
-from .raster import matrix_of
 from .tiling import ProductT, Tiling, schedule_of
 
 # A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
@@ -164,6 +166,100 @@ def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
         # Warpgroups read what threads have copied through the asynchronous proxy.
         index.insert(FenceOp(ASYNC_PROXY))
     index.insert(BarrierOp())
+
+
+# The turns of the loop over K: the K tiles of k, for each index of the other loops that are summed over.
+#
+# All of them are one loop, so that copies run ahead from the last K tile of one index to the first of the next::
+#
+#     for turn = 0 to sizes * span step depth of a K tile:
+#       s = min(turn / span, sizes - 1);  k = turn - s * span
+#
+# Turns behind the last one, which copies that run ahead reach, are so at a k behind the end, where zeros are copied.
+
+
+def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> list[Index]:
+    """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost."""
+    if not sizes:
+        return []
+    rest, found = number, list[Index]()
+    for size in reversed(sizes[1:]):
+        found.insert(0, index.rem(rest, size))
+        rest = index.div(rest, size)
+    return [rest, *found]
+
+
+def axis(loop: int) -> str:
+    """The name of a loop that is summed over beside k."""
+    return f"s{loop}"
+
+
+class KTurns(NamedTuple):
+    """How far the turns of one k go, in elements, and the sizes of the other loops that are summed over."""
+
+    span: Index
+    sizes: tuple[Index, ...]
+
+    @staticmethod
+    def of(index: IndexBuilder, tiling: Tiling[Product]) -> KTurns:
+        product, depth = tiling.product, tiling.schedule.cta[2]
+        a = product.a
+        k = index.dim(a.value, a.loops[1]) if _unknown(a, a.loops[1]) else product.k
+        if not product.summed:
+            return KTurns(k, ())
+        others = [d for d in range(len(a.sizes)) if d not in a.dimensions]
+        along = dict(zip(a.batch, others, strict=True))
+        sizes = (index.dim(a.value, along[loop]) for loop in range(len(product.summed)))
+        return KTurns(index.mul(index.ceildiv(k, depth), depth), tuple(sizes))
+
+    def end(self, index: IndexBuilder) -> Index:
+        return reduce(index.mul, self.sizes, self.span)
+
+    def place(self, index: IndexBuilder, turn: Index) -> dict[str, Index]:
+        """Where a turn is: its k, and the indices of the other loops. If a loop has no indices, which perhaps only the
+        caller knows, the k of each turn is behind the end: then `last` is -1."""
+        if not self.sizes:
+            return {"k": turn}
+        if 0 in (self.span, *self.sizes):
+            return {"k": index.add(turn, self.span)} | {axis(loop): 0 for loop in range(len(self.sizes))}
+        last = index.sub(reduce(index.mul, self.sizes, 1), 1)
+        number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
+        k = index.sub(turn, index.mul(number, self.span))
+        return {"k": k} | {axis(loop): at for loop, at in enumerate(batch_index(index, self.sizes, number))}
+
+
+def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:
+    """The matrix of an operand at the indices of the loops that are summed over beside k."""
+    if not operand.batch:
+        return operand.value
+    indices, held = index.values([at[axis(loop)] for loop in operand.batch]), operand.value.owner
+    if isinstance(held, MatrixOp):
+        return index.insert(held.at(indices, *operand.dimensions)).matrix
+    return index.insert(MatrixOp(operand.value, indices, *operand.dimensions)).matrix
+
+
+def _unknown(operand: MatrixOperand, dimension: int) -> bool:
+    return memory_of(operand.value).get_shape()[dimension] < 0
+
+
+def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
+    """The first row and column of this warp's tile within the CTA's."""
+    rows, columns = schedule.warp
+    across = schedule.cta[1] // columns
+    if schedule.warps == schedule.sliced_k * schedule.together:
+        return 0, 0
+    warp: Index = index.div(index.insert(SubgroupIdOp()).result, schedule.together)
+    if schedule.sliced_k > 1:
+        warp = index.rem(warp, schedule.warps // schedule.sliced_k)
+    down: Index = index.div(warp, across) if schedule.cta[0] > rows else 0
+    return index.mul(down, rows), index.mul(index.rem(warp, across) if across > 1 else 0, columns)
+
+
+def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
+    """Which slice this warp belongs to."""
+    if schedule.sliced_k == 1:
+        return 0
+    return index.div(index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)
 
 
 # `warp-fragments`: how a warp multiplies its part of the tiles in shared memory.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, gpu
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
-from ...dialect.mlir.gpu import ReturnOp
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
@@ -33,7 +33,7 @@ from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import PatternPass
-from . import raster
+from .operands import batch_index
 from .tiling import Outliner, Tiling, schedule_of
 
 
@@ -58,13 +58,13 @@ class Inside(NamedTuple):
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
         the batch with a number."""
         found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and not o.is_whole]
-        at, views = raster.batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
+        at, views = batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
         for operand in found:
             if operand.place not in views:
                 views[operand.place] = _view(index, operand, arguments[operand.value], at)
         indices = [] if function is None else [op.number for op in function.body.block.ops if isinstance(op, IndexOp)]
         loops = sorted({loop for loop in indices if loop < len(batch)})
-        at = raster.batch_index(index, batch, number) if loops else []
+        at = batch_index(index, batch, number) if loops else []
         numbers = {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
         return Inside(arguments, views, numbers, len(batch))
 
@@ -116,24 +116,80 @@ def _view(index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue
     return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions)).matrix
 
 
-class Tiled(Protocol):
-    """An operation with its schedule, of which each CTA of a kernel computes a tile."""
+# Which tile of the product a CTA computes: rasterisation.
 
-    @property
-    def op(self) -> MatmulOp | AttentionOp: ...
 
-    @property
-    def memories(self) -> Sequence[KernelArgument]:
-        """The operands of the kernel."""
-        ...
+class Extents(NamedTuple):
+    """The sizes of a product where it is multiplied: numbers, or values for those that are not known; `batch` those of
+    the loops around it."""
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
-        """What a CTA computes, in its kernel; `arguments` stand for the operands."""
-        ...
+    m: Index
+    n: Index
+    batch: tuple[Index, ...]
 
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        """How many CTAs there are; `memory` tells sizes that are not known."""
-        ...
+    @staticmethod
+    def of(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> Extents:
+        """The sizes of the product, of which `memory` tells those that are not known."""
+
+        def size(axis: str, known: int, operand: MatrixOperand, dimension: int) -> Index:
+            return known if product.is_known(axis) else index.dim(memory[operand.value], dimension)
+
+        a, b = product.a, product.b
+        m = size("m", product.m, a, a.loops[0])
+        n = size("n", product.n, b, b.loops[1])
+        return Extents(m, n, batch_sizes(index, product, memory))
+
+
+def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
+    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
+    d = product.d
+    others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
+    where = dict(zip(d.batch, others, strict=True))
+    return tuple(
+        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
+        for loop, known in enumerate(product.batch)
+    )
+
+
+def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
+    """CTA tiles along M and N. Clusters are whole: tiles may lie beyond the end, where they are moved back or store
+    nothing."""
+    (rows, columns, _), (high, wide) = schedule.cta, schedule.cluster
+    down, across = index.ceildiv(extents.m, rows * high), index.ceildiv(extents.n, columns * wide)
+    return index.mul(down, high), index.mul(across, wide)
+
+
+def cta_number(index: IndexBuilder) -> SSAValue:
+    """The number of this CTA."""
+    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+
+
+def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index) -> tuple[Index, Index]:
+    """The first row and column of a CTA tile.
+
+    CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
+    rows of tiles together, column by column. Those of a cluster have its tiles, which lie side by side.
+    """
+    (down, across), (high, wide) = grid(index, extents, schedule), schedule.cluster
+    rank = index.rem(tile, high * wide)
+    tile, down, across = index.div(tile, high * wide), index.div(down, high), index.div(across, wide)
+    group = index.minimum(down, max(1, schedule.group // high))
+    together = index.mul(group, across)
+    within = index.rem(tile, together)
+    first = index.mul(index.div(tile, together), group)
+    height = group
+    if not isinstance(down, int) or not isinstance(group, int) or down % group:
+        height = index.minimum(index.sub(index.value(down), first), group)
+    row, column = index.add(first, index.rem(within, height)), index.div(within, height)
+    row = index.add(index.mul(row, high), index.rem(rank, high))
+    column = index.add(index.mul(column, wide), index.div(rank, high) if wide > 1 else 0)
+    return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
+
+
+def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start: Index) -> Index:
+    """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
+    last = tiling.last_start(axis)
+    return start if last is None else index.minimum(start, last)
 
 
 class TiledProduct(NamedTuple):
@@ -148,16 +204,18 @@ class TiledProduct(NamedTuple):
 
     @property
     def memories(self) -> Sequence[KernelArgument]:
+        """The operands of the kernel."""
         return self.product.memories
 
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+        """What a CTA computes, in its kernel; `arguments` stand for the operands."""
         product, tiling = self.product, Tiling(self.product, self.schedule)
-        extents = raster.Extents.of(index, product, arguments)
-        number = raster.cta_number(index)
+        extents = Extents.of(index, product, arguments)
+        number = cta_number(index)
         tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
         inside = Inside.of(index, self.op.epilogue, product.operands, arguments, extents.batch, matrix)
-        starts = raster.cta_origin(index, extents, self.schedule, tile)
-        starts = [raster.moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
+        starts = cta_origin(index, extents, self.schedule, tile)
+        starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
             self._map(_loops(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
@@ -183,12 +241,13 @@ class TiledProduct(NamedTuple):
         return map_along(outer + len(OPERAND_LOOPS), (*summed, *(outer + loop for loop in loops)))
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        extents = raster.Extents.of(index, self.product, memory)
+        """How many CTAs there are; `memory` tells sizes that are not known."""
+        extents = Extents.of(index, self.product, memory)
         return reduce(index.mul, extents.batch, self._tiles(index, extents))
 
-    def _tiles(self, index: IndexBuilder, extents: raster.Extents) -> Index:
+    def _tiles(self, index: IndexBuilder, extents: Extents) -> Index:
         """Tiles of a matrix of the batch."""
-        return index.mul(*raster.grid(index, extents, self.schedule))
+        return index.mul(*grid(index, extents, self.schedule))
 
 
 class TiledAttention(NamedTuple):
@@ -209,11 +268,11 @@ class TiledAttention(NamedTuple):
         """Tiles of a matrix, and the sizes of the batch."""
         scores, values = self.attention.scores, self.attention.values
         rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        batch = raster.batch_sizes(index, values, memory)
+        batch = batch_sizes(index, values, memory)
         return index.ceildiv(rows, self.schedule.cta[0]), batch
 
     def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
-        operands, number = self.attention.operands, raster.cta_number(index)
+        operands, number = self.attention.operands, cta_number(index)
         tiles, batch = self._extents(index, arguments)
         tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
@@ -248,7 +307,7 @@ class TiledAttention(NamedTuple):
         return reduce(index.mul, batch, tiles)
 
 
-def _outline(tiled: Tiled) -> None:
+def _outline(tiled: TiledProduct | TiledAttention) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     body = Block(arg_types=[operand.value.type for operand in tiled.memories])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
@@ -27,7 +27,7 @@ from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import SparseOp, drop_forms, form_of, of_form
+from ...dialect.warp.operands import SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
@@ -38,25 +38,14 @@ from ..patterns import PatternPass
 from ..schedule.arrangement import stored
 from ..schedule.defaults import adds_last
 from ..schedule.needs import group_scale_tile
-from . import raster
 from .fragment_math import constant, in_layout, number_of
 from .fragment_products import MetadataTiles, ScaleTiles
-from .operands import CHUNK, OperandTiles, copies_done
-from .raster import KTurns, drop_unused
+from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
 from .store_epilogue import converted, load, placed
 from .tiling import Tiling, schedule_of
 
-
-class CopiedTiles(Protocol):
-    """Something that has a tile in shared memory for each K tile."""
-
-    def shared_type(self) -> MemRefType:
-        """The tile."""
-        ...
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the tile whose first element lies at `at` to shared memory."""
-        ...
+CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product]
+"""What has a tile in shared memory for each K tile."""
 
 
 def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
@@ -175,6 +164,16 @@ class StageBuilder:
         self.index.insert(in_place_of(op, found))
 
 
+def drop_unused(values: Sequence[SSAValue]) -> None:
+    """Erases matrices that nothing is taken from any more, and forms of operands that nothing multiplies."""
+    memories = [memory for value in values for memory in memories_behind(value)]
+    drop_forms(values)
+    for value in dict.fromkeys(memories):
+        if isinstance(value.owner, MatrixOp) and not value.uses:
+            value.owner.detach()
+            value.owner.erase()
+
+
 class StageProduct(RewritePattern):
     """`warp.matmul` of one tile: a loop over K of copies to shared memory and of products of the tiles there."""
 
@@ -239,8 +238,8 @@ class Distribution:
         (self.start,) = self.starts
         self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
         self.moved = dict[tuple[SSAValue, str], Index]()
-        m, n = raster.warp_origin(self.index, self.schedule)
-        self.slice = raster.slice_number(self.index, self.schedule)
+        m, n = warp_origin(self.index, self.schedule)
+        self.slice = slice_number(self.index, self.schedule)
         k = self.index.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
         self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 

@@ -24,7 +24,8 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, 
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
-from ...dialect.warp.memory import AXES, LoadOp, StoreOp
+from ...dialect.warp.matrices import AXES
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp

@@ -206,8 +206,9 @@ def _target(module: ptx.ModuleOp) -> NvvmTargetAttr:
 class ConvertWarpToNvvmPass(ModulePass):
     """Replaces every `ptx.module` by a `gpu.module` of the same name with an `llvm.func` for each kernel.
 
-    With `bare` they stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. A `gpu.module` that is
-    left is converted to PTX first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks them.
+    With `bare` they alone stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. A `gpu.module`
+    that is left is converted to PTX first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks
+    them.
     """
 
     name = "convert-warp-to-nvvm"
@@ -224,6 +225,8 @@ class ConvertWarpToNvvmPass(ModulePass):
                 listed = ", ".join(f"{opcode} ({count})" for opcode, count in sorted(inlined.items()))
                 remark(module, self.name, f"inline PTX: {listed}")
             self._put(module, body)
+        for other in [each for each in op.body.block.ops if self.bare and not each.name.startswith("llvm.")]:
+            Rewriter.erase_op(other)
         for name in [name for name in op.attributes if name.startswith("warp.")]:
             del op.attributes[name]
 

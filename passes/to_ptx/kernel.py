@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 
 from ...dialect.index import LOWERINGS
 from ...dialect.isa.targets import KIB, Target, Version
+from ...dialect.isa.targets import target as target_named
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
@@ -229,6 +230,14 @@ class KernelLowering:
             fail(op, f"expected a tile allocated in shared memory, got {value.type}")
         return found
 
+    def shared_place(
+        self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
+    ) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
+        """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
+        tile, (*stages, row, column) = self.tile(op, memory), self.indices(indices)
+        stage = stages[0] if stages else 0
+        return tile, (stage, row, self.whole_bytes(op, column, tile.packed))
+
     def result(self, value: SSAValue, *, in_place: bool = False) -> Fragment:
         """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free, or
         read by what makes it `in_place`."""
@@ -337,8 +346,15 @@ def _cluster(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:
     return sizes
 
 
+def chip_of(module: gpu.ModuleOp) -> Target | None:
+    """The one GPU that upstream's `#nvvm.target` on a module names."""
+    targets = module.properties.get("targets")
+    chips = re.findall(r'chip = "(sm_\w+)"', str(targets)) if targets is not None else []
+    return None if len(chips) != 1 else target_named(chips[0])
+
+
 def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
-    target = target_of(module)
+    target = target_of(module) or chip_of(module)
     if target is None:
         fail(module, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
     if target.sm < 75:
@@ -350,6 +366,10 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
     for op in module.body.block.ops:
         if isinstance(op, memref.GlobalOp):
             continue  # which the kernels that read it declare
+        if op.name.startswith("llvm."):
+            from .llvm_kernel import of_module
+
+            return of_module(module, target)
         if not isinstance(op, gpu.FuncOp):
             fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
         function, needed, named = _kernel(op, target, name, shared)

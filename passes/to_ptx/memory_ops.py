@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import i8
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
@@ -25,9 +25,11 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import CopyOp, PackOp
-from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp, register_bytes, together, words_of
+from ...dialect.warp.matrices import register_bytes, together, words_of
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.wmma import OpaqueType
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
@@ -63,6 +65,11 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
+    if isinstance(op.fragment.type, OpaqueType):
+        from .products import load_opaque
+
+        load_opaque(lowering, op, op.fragment.type)
+        return
     kind = fragment_of(op.fragment)
     if op.order:
         _load_registers(lowering, op)
@@ -113,6 +120,11 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
+    if isinstance(op.fragment.type, OpaqueType):
+        from .products import store_opaque
+
+        store_opaque(lowering, op, op.fragment.type)
+        return
     if op.order:
         _store_registers(lowering, op)
         return
@@ -130,18 +142,9 @@ STAGED = 3
 """Indices of a tile that has stages: the stage, the row, the column."""
 
 
-def shared_place(
-    lowering: KernelLowering, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
-) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
-    """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
-    tile, found = lowering.tile(op, memory), lowering.indices(indices)
-    stage, row, column = found if len(found) == 3 else (0, *found)
-    return tile, (stage, row, lowering.whole_bytes(op, column, tile.packed))
-
-
 def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
     """Reads a fragment from a tile: matrices by `ldmatrix`, or each lane its own elements."""
-    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    tile, place = lowering.shared_place(op, op.memory, op.indices)
     into, swapped = lowering.result(op.fragment), op.swapped is not None
     if op.move is not None:
         _check_chunks(op, "ldmatrix reads", tile, place[2])
@@ -161,7 +164,7 @@ def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> No
 
 def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     """Writes a fragment to a tile: matrices by `stmatrix`, or each lane its own elements."""
-    tile, place = shared_place(lowering, op, op.memory, op.indices)
+    tile, place = lowering.shared_place(op, op.memory, op.indices)
     kind = fragment_of(op.fragment)
     if op.move is not None:
         _check_chunks(op, "stmatrix writes", tile, place[2])
@@ -296,7 +299,7 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
 
 
 def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
-    tile, (stage, row, column) = shared_place(lowering, op, op.memory, op.indices)
+    tile, (stage, row, column) = lowering.shared_place(op, op.memory, op.indices)
     layout = kind.layout.data
     warps, holder = layout.threads // LANES, lowering.addressing.holder(layout, lowering.lane)
     warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0

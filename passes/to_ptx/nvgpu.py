@@ -21,7 +21,7 @@ from .addressing import element_bits, static_shared
 from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .synchronisation import COMPLETES
+from .tensor_copies import COMPLETES
 from .thread_code import AnyVector, is_vector, vector_registers
 from .thread_memory import place_of
 

@@ -12,6 +12,7 @@ from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import (
     ROWS,
@@ -19,12 +20,11 @@ from ...dialect.warp.warpgroup import (
     WgmmaOp,
     descriptor_of,
 )
-from ...dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp, opaque_of
+from ...dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
 from ..diagnostics import fail
 from .emitter import WARP, At, VirtualRegister, divisor_of
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .memory_ops import shared_place
 
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
@@ -125,7 +125,7 @@ def _descriptor(
     lowering: KernelLowering, op: WgmmaOp, memory: SSAValue, indices: Sequence[SSAValue], *, along_mn: bool
 ) -> VirtualRegister:
     """The matrix descriptor of the operand that begins where indices say."""
-    tile, (stage, row, column) = shared_place(lowering, op, memory, indices)
+    tile, (stage, row, column) = lowering.shared_place(op, memory, indices)
     how = descriptor_of(memory_of(memory), mn_major=along_mn)
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
@@ -147,10 +147,10 @@ def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
     lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)
 
 
-# Opaque fragments of `wmma`: `warp.wmma.load`, `warp.wmma.store`, `warp.wmma.mma`.
+# Opaque fragments of `wmma`: their moves, and `warp.wmma.mma`.
 
 
-def _opaque_address(lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind: OpaqueType) -> tuple[At, int]:
+def _opaque_address(lowering: KernelLowering, op: LoadOp | StoreOp, kind: OpaqueType) -> tuple[At, int]:
     """The address of the first element, and the stride."""
     matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
     bits, pitch = kind.element.bits, matrix.row_bytes
@@ -168,20 +168,20 @@ def _opaque_address(lowering: KernelLowering, op: WmmaLoadOp | WmmaStoreOp, kind
     return lowering.scalars.address(matrix.base, terms), stride
 
 
-@lowers(WmmaLoadOp)
-def _wmma_load(lowering: KernelLowering, op: WmmaLoadOp) -> None:
-    kind, row = op.fragment.type, op.row
+def load_opaque(lowering: KernelLowering, op: LoadOp, kind: OpaqueType) -> None:
+    """Reads a fragment of `wmma` from memory."""
+    row = load_row(kind, memory_of(op.memory), op.swapped is not None)
     place, stride = _opaque_address(lowering, op, kind)
     into = lowering.result(op.fragment)
     lowering.emitter.emit(row.spelling, into, place, stride)
     lowering.values[op.fragment] = into
 
 
-@lowers(WmmaStoreOp)
-def _wmma_store(lowering: KernelLowering, op: WmmaStoreOp) -> None:
-    row, held = op.row, lowering.fragment(op.fragment)
-    place, stride = _opaque_address(lowering, op, opaque_of(op.fragment))
-    lowering.emitter.emit(row.spelling, place, held, stride)
+def store_opaque(lowering: KernelLowering, op: StoreOp, kind: OpaqueType) -> None:
+    """Writes a fragment of `wmma` to memory."""
+    row, registers = store_row(kind, memory_of(op.memory), op.swapped is not None), lowering.fragment(op.fragment)
+    place, stride = _opaque_address(lowering, op, kind)
+    lowering.emitter.emit(row.spelling, place, registers, stride)
 
 
 @lowers(WmmaMmaOp)

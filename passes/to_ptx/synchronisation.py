@@ -1,8 +1,6 @@
-"""Synchronisation: mbarriers, asynchronous operations and their groups, tensor copies, fences, barriers, counters."""
+"""Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -26,18 +24,14 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
-from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
 from .copies import COMMIT
-from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister, divisor_of
+from .emitter import SINK, At, IndexValue, VirtualRegister
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
-from .memory_ops import shared_place
 from .products import check_warpgroups
 
 # Who does what one thread does alone.
@@ -214,57 +208,3 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
         emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
     lowering.values[op.seen] = seen
-
-
-# Tensor copies: boxes between tensors in global memory and tiles in shared memory.
-
-COMPLETES = "mbarrier::complete_tx::bytes"
-
-
-def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
-    held = lowering.values.get(map)
-    if not isinstance(held, VirtualRegister) or not isinstance(map.type, TensorMapType):
-        fail(op, "expected a tensor map that is an argument of the kernel")
-    return TensorBox(held, lowering.indices(coordinates)[::-1])
-
-
-def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
-    """Where the box lies in shared memory."""
-    tile, (stage, row, column) = shared_place(lowering, op, op.tile, op.indices)
-    places: tuple[tuple[str, IndexValue, int], ...] = (
-        ("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)
-    )  # fmt: skip
-    for name, value, unit in places:
-        if divisor_of(value) % unit:
-            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
-            fail(op, f"a box begins at a {name} of the tile that is a multiple of {unit}, got {got}")
-    return lowering.addressing.origin(tile, stage, row, column)
-
-
-@lowers(TensorLoadOp)
-def _tensor_load(lowering: KernelLowering, op: TensorLoadOp) -> None:
-    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    barrier = barrier_address(lowering, op, op.barriers, op.number)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
-    ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
-    if ctas:
-        opcode = f"{opcode}.multicast::cluster"
-    lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=one_thread(lowering, op, op.by))
-
-
-def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
-    """The CTAs of a cluster that a copy goes to, a bit for each."""
-    if isinstance(ctas, VirtualRegister):
-        return lowering.emitter.pure("cvt.u16.u32", ctas)
-    if not 0 < ctas < 1 << MOST_CTAS:
-        fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
-    return lowering.emitter.pure("mov.b16", ctas)
-
-
-@lowers(TensorStoreOp)
-def _tensor_store(lowering: KernelLowering, op: TensorStoreOp) -> None:
-    place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
-    lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, box, place, guard=one_thread(lowering, op, op.by, op.each_warpgroup))

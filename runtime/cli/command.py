@@ -257,8 +257,8 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--check", action="append", default=[], metavar="[=NAME,...]",
         help="compare the result of an .mlir file with float64; with names (races, uninitialised, barriers, bounds, "
-        "wmma, wgmma, tensor, all), look for these bugs on the interpreter; with strict, notes are errors; exit 1 if "
-        "anything is wrong",
+        "wmma, wgmma, tensor, all; all-orders), look for these bugs on the interpreter; with strict, notes are errors; "
+        "exit 1 if anything is wrong",
     )  # fmt: skip
     run.add_argument(
         "--max-steps", type=positive, metavar="N",

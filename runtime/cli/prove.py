@@ -95,8 +95,11 @@ def _compiled(args: argparse.Namespace, text: str) -> Proof:
     """An .mlir file, compiled and proven against itself or another."""
     from ..kernel.compile import compile
 
-    options = {"tf32": args.tf32, "tuned": args.tuned, "file": args.file}
-    kernel = compile(text, args.target, args.function, **options, **schedule_options(args.schedule))
+    asked = schedule_options(args.schedule)
+    kernel = compile(
+        text, args.target, args.function, file=args.file, on_phase=None, tf32=args.tf32, tuned=args.tuned, cache=True,
+        **asked,
+    )  # fmt: skip
     against = text if args.against is None else read_source(args.against)
     return prove_kernel(kernel, against, args.inputs, args.seed, args.function)
 
@@ -133,7 +136,7 @@ def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Pro
     named: dict[str, Array] = {}
     for number, text in enumerate(args.inputs):
         bound = binding(text)
-        made = kernel_argument(bound.value, args.seed, number)
+        made = None if bound.name is None else kernel_argument(bound.value, args.seed, number)
         if bound.name is None or not hasattr(made, "dtype"):
             raise ArgumentError(f"--in: expected NAME=WORD:TYPE:SIZES, such as A=random:f16:64x64, got '{text}'")
         named[bound.name] = made  # pyright: ignore[reportArgumentType]

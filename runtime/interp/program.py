@@ -158,8 +158,8 @@ class Program:
             listed = ", ".join(self._functions) or "none"
             raise InterpreterError(f"no kernel '{name}' in {self.name}; it has {listed}")
         if name not in self._kernels:
-            decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable, self._sources)
-            self._kernels[name] = decoder.decode(self._declared)
+            decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable)
+            self._kernels[name] = replace(decoder.decode(self._declared), sources=self._sources)
         return self._kernels[name]
 
     def _check_target(self) -> None:

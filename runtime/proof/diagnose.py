@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..numerics.array import Array
-from .field import Numbers
+from .field import PRIMES, Numbers, drawn
 
 ROUNDS, SECONDS = 24, 20.0
 """How often inputs are halved at most, and for how long a single product is looked for."""
@@ -30,8 +30,6 @@ class Changed(NamedTuple):
 
 Evaluate = Callable[[Changed], "tuple[Array, Array]"]
 """The residues (4) of one output, of the kernel and of its reference, for changed inputs."""
-
-ONE = np.uint64(1)
 
 
 def _quotient(a: int, b: int, modulus: int) -> int:
@@ -49,9 +47,9 @@ class Search:
 
     def reason(self) -> str:
         """What is wrong, in words; "" if no single product says it."""
-        from .field import PRIMES
-
         self.modulus, end = PRIMES[0], time.monotonic() + SECONDS
+        if dependence := self._dependence():
+            return dependence
         for _ in range(ROUNDS):
             if time.monotonic() > end:
                 break
@@ -63,7 +61,7 @@ class Search:
                 return self._words(places)
             if not self._halve():
                 break
-        return self._dependence()
+        return ""
 
     def _difference(self, factors: tuple[Numbers | None, ...]) -> int:
         got, wanted = self.evaluate(Changed(factors, tuple(self.zeros)))
@@ -71,8 +69,6 @@ class Search:
 
     def _places(self, difference: int) -> list[tuple[int, ...] | None]:
         """Of each input, the one element that the difference is a multiple of; None where it depends on none."""
-        from .field import drawn
-
         places: list[tuple[int, ...] | None] = []
         for i, shape in enumerate(self.shapes):
             if shape is None:
@@ -82,8 +78,7 @@ class Search:
             changed = self._difference(tuple(factors if j == i else None for j in range(len(self.shapes))))
             found = np.argwhere(factors.residues[0] == np.uint64(_quotient(changed, difference, self.modulus)))
             places.append(tuple(int(n) for n in found[0]) if len(found) else None)
-            self._unknown = changed != difference and not len(found)
-            if self._unknown:
+            if changed != difference and not len(found):
                 return [None] * len(self.shapes)
         return places
 
@@ -119,24 +114,25 @@ class Search:
 
     def _halve(self) -> bool:
         """Sets half of the elements that are left of the inputs to zero, so that a difference is left."""
-        for i in self.generator.permutation(len(self.shapes)):
-            zero = self.zeros[i]
-            if zero is None or (left := np.flatnonzero(~zero.reshape(-1))).size < 2:
+        order = [zero for zero in self.zeros if zero is not None]
+        self.generator.shuffle(order)  # pyright: ignore[reportArgumentType]
+        for zero in order:
+            flat: Array = zero.reshape(-1)
+            left: Array = np.flatnonzero(~flat)
+            if left.size < 2:
                 continue
             self.generator.shuffle(left)
             for half in np.array_split(left, 2):
-                zero.reshape(-1)[half] = True
+                flat[half] = True
                 if self._difference(self.ones):
                     return True
-                zero.reshape(-1)[half] = False
+                flat[half] = False
         return False
 
     def _dependence(self) -> str:
         """Which inputs one side depends on and the other does not."""
         self.zeros = [None if s is None else np.zeros(s, np.bool_) for s in self.shapes]
         base = self.evaluate(Changed(self.ones, tuple(self.zeros)))
-        from .field import drawn
-
         lacking: list[str] = []
         extra: list[str] = []
         for i, shape in enumerate(self.shapes):

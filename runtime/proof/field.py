@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
+from types import EllipsisType
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +38,9 @@ class Numbers(NamedTuple):
     residues: Array
     exact: Array
 
-    def __getitem__(self, index: object) -> Numbers:
+    def at(self, *index: EllipsisType | slice | int | None) -> Numbers:
         """Some of the numbers, as numpy indexes the axes behind the first."""
-        at = index if isinstance(index, tuple) else (index,)
-        return Numbers(self.residues[(slice(None), *at)], self.exact[at])
+        return Numbers(self.residues[(slice(None), *index)], self.exact[index])
 
     @property
     def key(self) -> Array:
@@ -139,12 +139,13 @@ def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
 
 def total(a: Numbers) -> Numbers:
     """Sums along the last axis, which is cut into parts whose sums fit."""
-    part = a.residues
+    part: Array = a.residues
     while part.shape[-1] > 1:
-        part = np.add.reduceat(part, np.arange(0, part.shape[-1], 1 << 20), axis=-1)
+        cuts = np.arange(0, int(part.shape[-1]), 1 << 20)
+        part = np.add.reduceat(part, cuts, axis=-1)
         part %= moduli(part)
     found = part[..., 0] if part.shape[-1] else np.zeros(part.shape[:-1], np.uint64)
-    return Numbers(found, a.exact.all(axis=-1))
+    return Numbers(found, np.logical_and.reduce(a.exact, axis=-1))
 
 
 def matmul(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
@@ -153,7 +154,9 @@ def matmul(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
     for k in range(0, a.residues.shape[-1], TERMS):
         part = a.residues[..., k : k + TERMS] @ b.residues[..., k : k + TERMS, :]
         found = (found + part % m) % m
-    exact = c.exact & a.exact.all(axis=-1)[..., None] & b.exact.all(axis=-2)[..., None, :]
+    rows: Array = np.logical_and.reduce(a.exact, axis=-1, keepdims=True)
+    columns: Array = np.logical_and.reduce(b.exact, axis=-2, keepdims=True)
+    exact = c.exact & rows & columns
     return Numbers(found, exact)
 
 

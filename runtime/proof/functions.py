@@ -15,7 +15,7 @@ import numpy as np
 from ..numerics.array import Array
 from .field import Numbers, add, divide, embedded, subtract
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5
 """How far from a function what stands for it may be, relative to the value and to `SMALL` where that is less."""
 SMALL = 0.05
 SAMPLES = 8

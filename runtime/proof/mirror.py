@@ -14,7 +14,8 @@ import numpy as np
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, members
 from ..interp.machine.copies import CopyQueue, OperationGroups, SharedWindow
 from ..interp.machine.decode import Context, Multiply, meaning_of
-from ..interp.machine.events import BoundStep, Geometry, Selection
+from ..interp.machine.events import BoundStep, Selection
+from ..interp.machine.flow import Flow
 from ..interp.machine.kernel import Decoded, DecodedKernel, align
 from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects
 from ..interp.machine.memory import (
@@ -52,10 +53,11 @@ class PlaneMemory:
         return planes
 
 
-class Landings:
+class Landings(MbarrierObjects):
     """Stands for the mbarrier objects of a plane: keeps the copies that an instruction sends."""
 
-    def __init__(self) -> None:
+    def __init__(self, flow: Flow, copies: CopyQueue) -> None:
+        super().__init__(np.zeros(0, np.uint64), flow, copies)
         self.sent: list[BulkCopy] = []
 
     def complete_later(self, copy: BulkCopy, one: Selection) -> None:
@@ -85,7 +87,7 @@ class MirroredCopies(CopyQueue):
 class MirroredObjects(MbarrierObjects):
     """The mbarrier objects; what a plane was sent lands there when the copy itself does."""
 
-    planes: Sequence[Landings]
+    planes: Sequence[Landings] = ()
 
     def complete_later(self, copy: BulkCopy, one: Selection) -> None:
         mine = [plane.sent.pop(0) for plane in self.planes if plane.sent]
@@ -105,27 +107,15 @@ def _land(copy: BulkCopy) -> None:
         copy.buffer.view(8, 2)[copy.start // 16] = copy.data.view(np.uint64).reshape(-1, 2)
 
 
-class MirroredProducts(OperationGroups):
-    """The products of warpgroups in flight; `begun` takes what an instruction is about to issue, and gives what is to
-    be done in its place."""
-
-    begun: Callable[[Callable[[Array], None]], Callable[[Array], None]] | None = None
-
-    def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
-        if self.begun is not None:
-            execute, self.begun = self.begun(execute), None
-        super().issue(agents, execute)
-
-
 class Issued(OperationGroups):
     """Stands for the products in flight of a plane: keeps what is to be executed."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
-        self.executes: list[Callable[[Array], None]] = []
+        self.issued: list[tuple[Array, Callable[[Array], None]]] = []
 
     def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
-        self.executes.append(execute)
+        self.issued.append((agents, execute))
 
 
 class Mirror:
@@ -144,16 +134,17 @@ class Mirror:
         copies = real.copies = MirroredCopies(threads, real.copies)
         objects = MirroredObjects(real.memory.shared.buffer.view(8), real.flow, copies)
         real.mbarriers = objects
-        self.products = real.warpgroups = MirroredProducts(real.warpgroups.count)
+        self.products = [Issued(real.warpgroups.count) for _ in range(PLANES)]
+        self.landings = [Landings(real.flow, queue) for queue in copies.planes]
         self.planes = [self._plane(k, copies.planes[k]) for k in range(PLANES)]
-        objects.planes = [plane.mbarriers for plane in self.planes]  # pyright: ignore[reportAttributeAccessIssue]
+        objects.planes = self.landings
         self.probe = self._state(real.memory, {bits: np.zeros((n, threads), kinds.get(bits, np.uint32))
                                               for bits, n in slots})  # fmt: skip
 
     def _state(self, memory: MemorySpaces, banks: dict[int, Array]) -> State:
         state = State(self.real.geometry, {}, memory, self.real.addresses)
         state.banks, state.flow = banks, self.real.flow
-        state.warpgroups, state.bulk_groups = Issued(self.real.warpgroups.count), OperationGroups(state.threads)
+        state.warpgroups, state.bulk_groups = OperationGroups(0), OperationGroups(state.threads)
         state.prints = Prints()
         return state
 
@@ -169,8 +160,8 @@ class Mirror:
         memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
         spaces = MemorySpaces(memory, own, cluster, local, param)
         state = self._state(spaces, {bits: bank[:, k] for bits, bank in self.banks.items()})
-        state.copies = copies
-        state.mbarriers = Landings()  # pyright: ignore[reportAttributeAccessIssue]
+        state.copies, state.warpgroups = copies, self.products[k]
+        state.mbarriers = self.landings[k]
         return state
 
     def _of(self, buffer: Buffer) -> Array:
@@ -192,10 +183,6 @@ class Mirror:
         if buffer is self.real.memory.local.buffer:
             return self.local
         return self.buffers[id(buffer)]
-
-    def bind(self, action: Action, state: State) -> BoundStep:
-        """A step of an action in a state, of which nobody is told."""
-        return action(state)
 
     def run(self, steps: Sequence[BoundStep], sel: Selection, control: Iterable[RegisterSlot]) -> None:
         """Executes an instruction in each plane, with control registers as they are in the machine."""
@@ -308,6 +295,3 @@ def _symbols(operand: Operand) -> list[str]:
     if isinstance(operand, Address) and isinstance(operand.base, Symbol):
         return [operand.base.name]
     return [member.name for member in members(operand) if isinstance(member, Symbol) and member.name != "_"]
-
-
-__all__ = ["Geometry", "Mirror", "Operands", "PlaneMemory", "action_of", "context_of", "operands_of", "with_control"]

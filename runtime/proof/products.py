@@ -21,7 +21,8 @@ from ..numerics.product import SideOperands, values
 from . import field
 from .field import Numbers
 from .mirror import action_of, context_of, operands_of, with_control
-from .values import PLANES, Codes, codes_of, planes_of
+from .values import PLANES, codes_of, planes_of
+from .words import upper_half
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
@@ -65,29 +66,21 @@ class Product:
         if self.row.root != "wgmma":
             self._execute([lambda step=step: step(sel) for step in self.steps], lambda: self.own(sel))
             return
-        mirror = self.shadow.mirror
+        self._issue(sel)
+
+    def _issue(self, sel: Selection) -> None:
+        """The products of warpgroups are executed when they are waited for: these before those of the machine, which
+        are issued next."""
+        mirror, groups = self.shadow.mirror, self.shadow.state.warpgroups
         mirror.run(self.steps, sel, self.operands.control)
-        planes = [plane.warpgroups.executes.pop(0) for plane in mirror.planes]  # pyright: ignore[reportAttributeAccessIssue]
-
-        def begun(execute: Callable[[Array], None]) -> Callable[[Array], None]:
-            mine = self._issued(sel)
-
-            def both(done: Array) -> None:
-                self._execute([lambda run=run: run(done) for run in planes], lambda: mine(done))
-                execute(done)
-
-            return both
-
-        mirror.products.begun = begun
-
-    def _issued(self, sel: Selection) -> Callable[[Array], None]:
-        """What the machine's own instruction is to execute, with the arithmetic of the fields."""
-        taken: list[Callable[[Array], None]] = []
-        products = self.shadow.mirror.products
-        products.begun = lambda execute: taken.append(execute) or (lambda done: None)
+        issued = [plane.issued.pop() for plane in mirror.products]
         self.own(sel)
-        products.pending.pop()
-        return taken[0]
+        own = groups.pending.pop().execute
+
+        def execute(done: Array) -> None:
+            self._execute([lambda run=run: run(done) for _, run in issued], lambda: own(done))
+
+        groups.issue(issued[0][0], execute)
 
     def _execute(self, planes: Sequence[Callable[[], object]], own: Callable[[], object]) -> None:
         shadow, mirror = self.shadow, self.shadow.mirror
@@ -111,10 +104,10 @@ class Product:
     def _made(self) -> list[Array]:
         *planes, (a, b, c, more) = self._collected
         row = self.row
-        parts = [np.stack([p[i] for p in planes]) for i in range(3)]
-        left = self._numbers(parts[0], a, row.a)
-        right = self._numbers(parts[1], b, row.b)
-        addend, data = self._numbers(parts[2], c, row.c), self._any_data(planes)
+        left = self._numbers(np.stack([p[0] for p in planes]), a, row.a)
+        right = self._numbers(np.stack([p[1] for p in planes]), b, row.b)
+        addend = self._numbers(np.stack([p[2] for p in planes]), c, row.c)
+        data = self._any_data(planes)
         if more.columns is not None:
             left = _spread(left, more.columns, len(b))
         left, right = (self._scaled(n, planes, more, side) for n, side in ((left, "a"), (right, "b")))
@@ -137,7 +130,9 @@ class Product:
                 raise FaultError(f"elements of {kind.bits} bits are not followed yet", 0)
             return field.embedded(concrete)
         codes = codes_of(planes)
-        index = wide(codes, self.shadow.table, kind, planes, words)
+        index = codes.value
+        if planes.dtype == np.uint32 and codes.mixed.any():
+            index = np.where(codes.mixed, upper_half(table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
             raise FaultError("an element is made of parts of several values", 0)
         return table.numbers_or(index, concrete)
@@ -161,16 +156,6 @@ class Product:
         each = depth // len(words)
         block = Numbers(np.repeat(found.residues, each, axis=1), np.repeat(found.exact, each, axis=0))
         return field.multiply(numbers, block)
-
-
-def wide(codes: Codes, table: object, kind: ElementType, planes: Array, words: Array) -> Array:
-    """The values that words are; of tf32 and f32, bf16 in the upper half too."""
-    from .rules import upper_half
-    from .values import Table
-
-    if isinstance(table, Table) and planes.dtype == np.uint32 and codes.mixed.any():
-        return np.where(codes.mixed, upper_half(table, planes, words), codes.value)
-    return codes.value
 
 
 def _values(words: Array, kind: ElementType, form: str) -> Array:

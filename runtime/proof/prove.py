@@ -40,7 +40,7 @@ class KernelLaunch:
     shared: int | None = None
     cluster: int | Sequence[int] | None = None
 
-    def run(self, names: Sequence[str]) -> Run:
+    def run(self, names: Sequence[str], max_steps: int | None = None) -> Run:
         """Runs it on arrays of these names.
 
         Raises:
@@ -58,7 +58,7 @@ class KernelLaunch:
             shared = self.module.shared.get(self.kernel, 0) if self.shared is None else self.shared
             sizes = (dim3(self.grid, "grid"), dim3(self.block, "block"))
             launch = Launch(self.kernel, *sizes, shared, everything, cluster=shape)
-            options = Options(observer=observer, checks=checks)
+            options = Options(observer=observer, checks=checks, max_steps=max_steps)
             plan, function = Plan((launch,)), self.module.kernel(self.kernel)
             return self.module.run(plan, values(function, passed), device="interp", options=options)
 
@@ -80,6 +80,8 @@ def prove(
     *,
     function: str | None = None,
     seed: int = 0,
+    explain: bool = True,
+    max_steps: int | None = None,
 ) -> Proof:
     """Prove that a kernel computes a function of `linalg`, or what another kernel does, for all inputs of these sizes.
 
@@ -88,6 +90,8 @@ def prove(
     - `arrays`: the arguments by name, for their sizes, strides and integers; numbers in floating point do not matter.
       Those of a function that are left out are drawn, if their sizes are known.
     - `function`: the function to prove, if the module has several.
+    - `explain`: whether to look for the product that the first output that differs lacks, which takes some more runs.
+    - `max_steps`: end a launch after so many steps, in case it does not end.
 
     Returns:
         The verdict, which is true if it is a proof.
@@ -97,7 +101,7 @@ def prove(
         ArgumentError: for arrays that do not fit.
     """
     if isinstance(against, KernelLaunch):
-        return _between(kernel, against, arrays or {}, seed)
+        return _between(kernel, against, arrays or {}, (seed, explain), max_steps)
     if isinstance(against, ModuleOp):
         module, file = against.clone(), "<mlir>"
     else:
@@ -108,20 +112,21 @@ def prove(
     signature = host.signature(meant)
     names = [p.name for p in signature.parameters]
     given = _arguments(signature, arrays or {}, seed)
-    run, target = _run_of(kernel, names, given)
-    return Question(
-        names, given, sorted(signature.written), signature.filled, of_launches(run, target), of_function(meant), seed
-    ).decide()
+    run, target = _run_of(kernel, names, given, max_steps)
+    sides = of_launches(run, target), of_function(meant)
+    return Question(names, given, sorted(signature.written), signature.filled, *sides, seed, explain).decide()
 
 
-def _run_of(kernel: Kernel | KernelLaunch, names: Sequence[str], arrays: Sequence[Array]) -> tuple[Run, str]:
+def _run_of(
+    kernel: Kernel | KernelLaunch, names: Sequence[str], arrays: Sequence[Array], max_steps: int | None
+) -> tuple[Run, str]:
     """What runs a kernel on the arguments of a function, and its target."""
     if isinstance(kernel, KernelLaunch):
-        return kernel.run(names), kernel.module.target
+        return kernel.run(names, max_steps), kernel.module.target
     called = kernel.called_with(*arrays)
 
     def run(mine: Sequence[Array], observer: Observer, checks: Sequence[str]) -> object:
-        options = Options(observer=observer, checks=checks)
+        options = Options(observer=observer, checks=checks, max_steps=max_steps)
         passed = launch_values(called.function, mine)
         return called.binary.run(called.plan, passed, device="interp", options=options)
 
@@ -140,12 +145,15 @@ def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> 
     return [arrays.get(p.name, array) for p, array in zip(signature.parameters, found, strict=True)]
 
 
-def _between(left: Kernel | KernelLaunch, right: KernelLaunch, arrays: Mapping[str, Array], seed: int) -> Proof:
+def _between(
+    left: Kernel | KernelLaunch, right: KernelLaunch, arrays: Mapping[str, Array], how: tuple[int, bool],
+    max_steps: int | None,
+) -> Proof:  # fmt: skip
     """Two launches on the same arrays."""
     if isinstance(left, Kernel):
         raise ArgumentError("two kernels are compared by their launches; give a KernelLaunch of the first one, too")
     names, given = list(arrays), list(arrays.values())
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
-    sides = (of_launches(side.run(names), side.module.target) for side in (left, right))
-    return Question(names, given, outputs, frozenset(), *sides, seed).decide()
+    one, other = (of_launches(side.run(names, max_steps), side.module.target) for side in (left, right))
+    return Question(names, given, outputs, frozenset(), one, other, *how).decide()

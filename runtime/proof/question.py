@@ -22,9 +22,9 @@ from .diagnose import Changed, Search
 from .functions import Functions
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
-from .rules import elements
 from .shadow import Shadow
 from .values import PLANES, Table, codes_of, planes_of
+from .words import elements
 
 PROVEN, REFUTED, UNDECIDED = "proven", "refuted", "undecided"
 
@@ -150,9 +150,10 @@ def _copied(array: Array) -> Array:
 
 def _offsets(array: Array) -> Array:
     """The first byte of each element."""
-    found = np.zeros(array.shape, np.int64)
+    found: Array = np.zeros(array.shape, np.int64)
     for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        found += (np.arange(size) * stride).reshape([-1 if a == axis else 1 for a in range(array.ndim)])
+        along = np.arange(size, dtype=np.int64) * stride
+        found = found + along.reshape([-1 if other == axis else 1 for other in range(array.ndim)])
     return found
 
 
@@ -169,7 +170,7 @@ def _gather(planes: Array, array: Array) -> Array:
 @dataclass(frozen=True)
 class Question:
     """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
-    those that both fill before they read them."""
+    those that both fill before they read them. `explain` says whether to look for what the first difference lacks."""
 
     names: Sequence[str]
     arrays: Sequence[Array]
@@ -178,6 +179,7 @@ class Question:
     left: Side
     right: Side
     seed: int = 0
+    explain: bool = True
 
     def decide(self) -> Proof:
         """Proves or refutes that both sides leave the same in the arrays."""
@@ -191,7 +193,7 @@ class Question:
             bad = np.argwhere(got[i] != wanted[i])
             if bad.size:
                 index = tuple(int(n) for n in bad[0])
-                reason = "" if differences else self._reason(i, index)
+                reason = "" if differences or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)

@@ -7,7 +7,8 @@ indices of values in place of floating-point numbers, 0 for the number 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith, func, memref
@@ -38,7 +39,7 @@ CHUNK = 1 << 19
 
 class Elements(NamedTuple):
     """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each
-    is computed from, 0 for constants; `function` says whether a function of `math` is on the way."""
+    is computed from, None for constants; `function` says whether a function of `math` is on the way."""
 
     numbers: Numbers
     shown: Array
@@ -58,8 +59,13 @@ def _pick(condition: Array, yes: Elements, no: Elements) -> Elements:
     return Elements(Numbers(residues, exact), np.where(condition, yes.shown, no.shown))
 
 
-def _both(of: Callable[[Numbers, Numbers], Numbers], shown: Callable[..., Array]) -> Callable[..., Elements]:
-    return lambda a, b: Elements(of(a.numbers, b.numbers), shown(a.shown, b.shown))
+def _both(
+    of: Callable[[Numbers, Numbers], Numbers], shown: Callable[..., Array]
+) -> Callable[[Elements, Elements], Elements]:
+    def compute(a: Elements, b: Elements) -> Elements:
+        return Elements(of(a.numbers, b.numbers), shown(a.shown, b.shown))
+
+    return compute
 
 
 _add, _subtract = _both(field.add, np.add), _both(field.subtract, np.subtract)
@@ -78,21 +84,43 @@ def _negate(a: Elements) -> Elements:
     return Elements(field.negate(a.numbers), -a.shown)
 
 
-COMPUTED: Mapping[str, Callable[..., Elements]] = {
+def _fused(a: Elements, b: Elements, c: Elements) -> Elements:
+    return _add(_multiply(a, b), c)
+
+
+def _absolute(a: Elements) -> Elements:
+    return _pick(a.shown >= 0, a, _negate(a))
+
+
+def _select(condition: Elements, yes: Elements, no: Elements) -> Elements:
+    return _pick(condition.shown != 0, yes, no)
+
+
+Computation: TypeAlias = Callable[..., Elements]
+
+COMPUTED: Mapping[str, Computation] = {
     **dict.fromkeys(("arith.addf", "arith.addi"), _add),
     **dict.fromkeys(("arith.subf", "arith.subi"), _subtract),
     **dict.fromkeys(("arith.mulf", "arith.muli"), _multiply),
     "arith.divf": _both(field.divide, np.divide),
-    "math.fma": lambda a, b, c: _add(_multiply(a, b), c),
+    "math.fma": _fused,
     "arith.negf": _negate,
-    "math.absf": lambda a: _pick(a.shown >= 0, a, _negate(a)),
+    "math.absf": _absolute,
     **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), _larger),
     **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
-    "arith.select": lambda c, a, b: _pick(c.shown != 0, a, b),
+    "arith.select": _select,
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
 SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.index_cast")
 UNSIGNED = ("arith.extui", "arith.uitofp")
+
+
+Part: TypeAlias = Callable[[SSAValue], Elements]
+"""Evaluates a value of a body for some turns of its loops."""
+
+
+def _evaluated(value: SSAValue, part: Part) -> Elements:
+    return part(value)
 
 
 class FieldEvaluation(Evaluation):
@@ -170,7 +198,7 @@ class FieldEvaluation(Evaluation):
         nest = Nest.of(op)
         if nest.is_elementwise:
             for at, (written, value) in enumerate(zip(nest.writes, nest.yielded, strict=True)):
-                self._put(op, at, self._over(op, nest, written.loops, lambda part, value=value: part(value)))
+                self._put(op, at, self._over(op, nest, written.loops, partial(_evaluated, value)))
             return
         how = nest.combination
         known = (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
@@ -178,11 +206,15 @@ class FieldEvaluation(Evaluation):
             raise HostError(f"{place_of(op)}no proof for {op.name}: it reduces in a way that is not known")
         (written,) = nest.writes
         old = self._read(self.scope[written.value].value)
-        terms = self._over(op, nest, written.loops, lambda part: self._combined(nest, how, part(how.value)))
+
+        def combined(part: Part) -> Elements:
+            return self._combined(nest, how, part(how.value))
+
+        terms = self._over(op, nest, written.loops, combined)
         self._put(op, 0, self._joined(how, old, self._read(terms)))
 
     def _over(
-        self, op: LinalgStructuredOperation, nest: Nest, order: Sequence[int], make: Callable[..., Elements]
+        self, op: LinalgStructuredOperation, nest: Nest, order: Sequence[int], make: Callable[[Part], Elements]
     ) -> Array:
         """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
         its first loop at a time."""
@@ -196,12 +228,18 @@ class FieldEvaluation(Evaluation):
             some = slice(first, min(turns, first + each))
             own = [some.stop - some.start if at == loop else size for at, size in enumerate(sizes)]
             mine = {value: _part(held, loop, some) for value, held in inputs.items()}
-            made = make(lambda value, mine=mine, own=own: _whole(self._body(nest, value, mine), own))
+            made = make(partial(self._evaluated, nest, mine, own))
             kept = [own[at] if made.shown.shape[at] > 1 or own[at] == 1 else 1 for at in range(len(own))]
             index = self.table.add(made.numbers, "bits", made.shown).reshape(kept)
             parts.append(index.transpose([*order, *(at for at in range(len(own)) if at not in order)]))
         found = np.concatenate(parts, axis=0) if order else parts[0]
         return found.reshape([sizes[at] for at in order]).astype(np.float64)
+
+    def _evaluated(
+        self, nest: Nest, inputs: Mapping[SSAValue, Elements | Array], sizes: Sequence[int], value: SSAValue
+    ) -> Elements:
+        """A value of a body for each turn of all loops."""
+        return _whole(self._body(nest, value, inputs), sizes)
 
     def _inputs(
         self, op: LinalgStructuredOperation, nest: Nest, sizes: Sequence[int]
@@ -260,7 +298,7 @@ class FieldEvaluation(Evaluation):
         if op.name in COMPUTED:
             return COMPUTED[op.name](*operands)
         if op.name in SAME:
-            return operands[0]
+            return _rounded(op, operands[0])
         if op.name in UNSIGNED:
             kind = op.operands[0].type
             bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
@@ -306,14 +344,20 @@ class FieldEvaluation(Evaluation):
             return Elements(
                 Numbers(residues, exact), np.take_along_axis(rows.shown, chosen[..., None], axis=-1)[..., 0]
             )
-        found = rows[0][..., 0]
+        found = rows.numbers.at(..., 0)
         for i in range(1, rows.shown.shape[-1]):
-            found = field.multiply(found, rows.numbers[..., i])
+            found = field.multiply(found, rows.numbers.at(..., i))
         return Elements(found, rows.shown.prod(axis=-1))
 
     def _joined(self, how: Combination, old: Elements, terms: Elements) -> Array:
         made = COMPUTED[how.by.name](old, terms)
         return self._kept(made, made.shown.shape)
+
+
+def _rounded(op: Operation, made: Elements) -> Elements:
+    """A number converted: in the run it is rounded."""
+    kind = str(op.results[0].type)
+    return made._replace(shown=rounded(made.shown, DTYPES[kind])) if op.name == "arith.truncf" else made
 
 
 def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
@@ -343,7 +387,7 @@ def _part(held: Elements | Array, loop: int | None, some: slice) -> Elements | A
     if len(shape) <= loop or shape[loop] == 1:
         return held
     index = (*[slice(None)] * loop, some)
-    return Elements(held.numbers[index], held.shown[index]) if isinstance(held, Elements) else held[index]
+    return Elements(held.numbers.at(*index), held.shown[index]) if isinstance(held, Elements) else held[index]
 
 
 def _whole(made: Elements, sizes: Sequence[int]) -> Elements:

@@ -22,7 +22,9 @@ from ..numerics.array import Array
 from .field import Numbers
 from .functions import Functions
 from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of
-from .values import Table, planes_of
+from .products import Product
+from .rules import rule_of
+from .values import Table
 
 if TYPE_CHECKING:
     from ...dialect.ptx.text.syntax import Operand
@@ -92,9 +94,6 @@ class Shadow(Observer):
         return look
 
     def watch(self, pc: int) -> Look | None:
-        from .products import Product
-        from .rules import rule_of
-
         decoded = self.kernel.code[pc]
         observer, self.state.observer = self.state.observer, None
         try:
@@ -226,9 +225,3 @@ class _Move:
         for slot in operands.results:
             if slot not in shadow.touched and shadow.mirror.words(slot).any():
                 shadow.touched.add(slot)
-
-
-def declare(memory: PlaneMemory, data: Array, index: Array, width: int) -> None:
-    """Says which values the elements of an array are, each of `width` bytes; `index` has 0 for none."""
-    planes = planes_of(np.ascontiguousarray(index).reshape(-1), width)
-    memory.of(data)[...] = planes.view(np.uint8).reshape(len(planes), -1)

@@ -108,6 +108,23 @@ def test_the_page_shows_what_is_found(
         assert f"\n### {name}\n" in page
 
 
+def test_the_page_on_all_orders_shows_what_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "all-orders.md").read_text(encoding="utf-8")
+    text = (ROOT / "examples" / "ring.ptx").read_text(encoding="utf-8")
+    (tmp_path / "ring.ptx").write_text(text.replace("[empty], 64", "[empty], 32"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    command = "run ring.ptx --grid 1 --block 96 --check=all-orders"
+    assert f"warploom {command}\n" in page
+    assert main([*command.split(), "--device", "interp"]) == 1
+    shown = page.partition("```text\n")[2].partition("```")[0]
+    assert shown in capsys.readouterr().err
+    (tmp_path / "ring.ptx").write_text(text, encoding="utf-8")
+    assert main([*command.split(), "--device", "interp"]) == 0
+    assert "all-orders: nothing found" in capsys.readouterr().out
+
+
 SAME = """.version 8.0
 .target sm_80
 .address_size 64

@@ -212,3 +212,22 @@ def test_tensors_of_unknown_sizes_behind_one_another_are_refused() -> None:
     text = CONCATENATED.replace("3x", "?x")
     with pytest.raises(CompileError, match=r"<mlir>:2:3: error: tensor\.concat of dynamic sizes is not lowered"):
         compile(text, target="sm_80", cache=False)
+
+
+SHORT = """func.func @f(%x: memref<3x5xf32>, %y: memref<3xf32>) {
+  linalg.reduce { arith.subf } ins(%x : memref<3x5xf32>) outs(%y : memref<3xf32>) dimensions = [1]
+  return
+}"""
+
+
+def test_the_short_form_of_a_reduction_has_what_is_there_first() -> None:
+    x, y = draw(3, 5), draw(3)
+    expected = y - x.astype(np.float64).sum(1)
+    bound = 6 * 2.0**-24 * (np.abs(y) + np.abs(x).sum(1))
+    compile(SHORT, target="sm_80", cache=False)(x, y, device="interp")
+    assert (np.abs(y - expected) <= bound).all()
+
+
+def test_a_short_form_of_no_operation_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"expected an operation on elements, got 'arith\.nothing'"):
+        compile(SHORT.replace("arith.subf", "arith.nothing"), target="sm_80", cache=False)

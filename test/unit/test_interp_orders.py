@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hopper_kernel import STAGE, text
 from hopper_kernel import run as run_hopper
 from planted import check_found, edited, line_of
+from planted import run as run_launch
 from problems import problem
 from products import Product, shared_by_ctas
 
@@ -20,47 +23,7 @@ from warploom.runtime.interp.machine.memory import Finding
 
 ORDERS = "all-orders"
 
-RING = """.version 8.6
-.target sm_90a
-.address_size 64
-.visible .entry k()
-{
-    .reg .pred %p, %first; .reg .b32 %t, %w, %i, %s, %par, %old, %full, %empty, %at, %v; .reg .b64 %state;
-    .shared .align 8 .b64 full[2]; .shared .align 8 .b64 empty[2]; .shared .align 4 .b32 slot[64];
-    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; setp.eq.u32 %first, %t, 0; and.b32 %v, %t, 31;
-    @%first mbarrier.init.shared.b64 [full], 32; @%first mbarrier.init.shared.b64 [full+8], 32;
-    @%first mbarrier.init.shared.b64 [empty], 64; @%first mbarrier.init.shared.b64 [empty+8], 64;
-    bar.sync 0;
-    mov.u32 %i, 0;
-    setp.ne.u32 %p, %w, 0;
-    @%p bra CONSUMER;
-PRODUCER:
-    and.b32 %s, %i, 1; shl.b32 %s, %s, 3; shr.u32 %par, %i, 1; and.b32 %par, %par, 1; xor.b32 %old, %par, 1;
-    mov.u32 %full, full; add.u32 %full, %full, %s; mov.u32 %empty, empty; add.u32 %empty, %empty, %s;
-FREE:
-    mbarrier.try_wait.parity.shared.b64 %p, [%empty], %old;
-    @!%p bra FREE;
-    mov.u32 %at, slot; mad.lo.u32 %at, %s, 16, %at; mad.lo.u32 %at, %v, 4, %at;
-    st.shared.u32 [%at], %i;
-    mbarrier.arrive.shared.b64 %state, [%full];
-    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 6;
-    @%p bra PRODUCER;
-    bra END;
-CONSUMER:
-    and.b32 %s, %i, 1; shl.b32 %s, %s, 3; shr.u32 %par, %i, 1; and.b32 %par, %par, 1;
-    mov.u32 %full, full; add.u32 %full, %full, %s; mov.u32 %empty, empty; add.u32 %empty, %empty, %s;
-DATA:
-    mbarrier.try_wait.parity.shared.b64 %p, [%full], %par;
-    @!%p bra DATA;
-    mov.u32 %at, slot; mad.lo.u32 %at, %s, 16, %at; mad.lo.u32 %at, %v, 4, %at;
-    ld.shared.u32 %at, [%at];
-    mbarrier.arrive.shared.b64 %state, [%empty];
-    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 6;
-    @%p bra CONSUMER;
-END:
-    ret;
-}
-"""
+RING = (Path(__file__).parents[2] / "examples" / "ring.ptx").read_text(encoding="utf-8")
 """A warp fills two slots in turn, two warps read each of them."""
 
 
@@ -68,8 +31,16 @@ def run(ptx: str, threads: int = 96, ctas: int = 1, cluster: int = 1, checks: st
     """What is found, notes too."""
     options: dict[str, Any] = {"cluster": (cluster, 1, 1)} if cluster > 1 else {}
     try:
-        done = load_ptx(ptx, "k.ptx").launch(
-            "k", (ctas, 1, 1), (threads, 1, 1), [], device="interp", checks=checks, max_steps=100_000, **options
+        module = load_ptx(ptx, "k.ptx")
+        done = module.launch(
+            next(iter(module.kernels)),
+            (ctas, 1, 1),
+            (threads, 1, 1),
+            [],
+            device="interp",
+            checks=checks,
+            max_steps=100_000,
+            **options,
         )
     except InterpreterError as error:
         return error.findings
@@ -98,29 +69,29 @@ FILLED = "mbarrier.arrive.shared.b64 %state, [%full];"
         (DATA, DATA.replace("%par", "0"), ORDERS, "%p, [%full]",
             "can miss the end of phase 0 of the mbarrier object at 0x0"),
         (DATA, DATA.replace("%par", "1"), ORDERS, "%p, [%full]",
-            "warps 1-2 wait for phase 1 of the mbarrier object at 0x0; warp 0 (line 23) came to the phase before, and "
-            "now waits at line 19"),
+            "warps 1-2 wait for phase 1 of the mbarrier object at 0x0; warp 0 (line 26) came to the phase before, and "
+            "now waits at line 22"),
         # Waits that are left out.
         (FREE, "mov.pred %p, 1;", ORDERS, "%p, [%full]", "can pass when phase 1 of the mbarrier object at 0x0 has not"),
-        (DATA, "mov.pred %p, 1;", "races", READ, "reads what warp 0, lane 0 writes at line 22"),
+        (DATA, "mov.pred %p, 1;", "races", READ, "reads what warp 0, lane 0 writes at line 25"),
         (DATA, "mov.pred %p, 1;", ORDERS, "%p, [%empty]", "can come when phase 0 of the mbarrier object at 0x10 has"),
         # Arrivals that are left out, or counted wrong.
         (DONE, f"setp.eq.u32 %p, %w, 1; @%p {DONE}", ORDERS, "%p, [%empty]",
-            "it is the first phase; only warp 1 (line 35) came"),
+            "it is the first phase; only warp 1 (line 38) came"),
         (FILLED, "", ORDERS, "%p, [%full]", "deadlock: warps 1-2 wait for phase 0"),
-        ("[empty], 64", "[empty], 96", ORDERS, "%p, [%empty]", "only warp 1 (line 35), warp 2 (line 35) came"),
+        ("[empty], 64", "[empty], 96", ORDERS, "%p, [%empty]", "only warp 1 (line 38), warp 2 (line 38) came"),
         ("[empty], 64", "[empty], 32", ORDERS, DONE, "can come while phase 0 of the mbarrier object at 0x10 has not"),
         ("[empty], 64", "[empty], 32", ORDERS, "%p, [%empty]", "can miss the end of phase 0 of the mbarrier object at"),
         (DONE, FOR_BOTH, ORDERS, "%p, [%full]",
-            "nothing keeps warp 0 (line 23) from ending phase 1 before this has tested, which then waits for phase 2"),
+            "nothing keeps warp 0 (line 26) from ending phase 1 before this has tested, which then waits for phase 2"),
         # Slots.
         (f"{READ}\n    {DONE}", f"{DONE}\n    {READ}", "races", "st.shared",
-            "writes what warp 1, lane 0 reads at line 35"),
+            "writes what warp 1, lane 0 reads at line 38"),
         (f"{WRITE}\n    {FILLED}", f"{FILLED}\n    {WRITE}", "races", READ,
-            "reads what warp 0, lane 0 writes at line 23"),
+            "reads what warp 0, lane 0 writes at line 26"),
         # Objects.
         ("    bar.sync 0;", "", ORDERS, "%p, [%full]",
-            "can come before warp 0 (line 9) initialises the mbarrier object"),
+            "can come before warp 0 (line 12) initialises the mbarrier object"),
     ],
 )  # fmt: skip
 def test_planted_bugs_in_a_ring(old: str, new: str, check: str, at: str, message: str) -> None:
@@ -134,11 +105,11 @@ def test_a_counterexample_is_an_order_of_warps() -> None:
     (found,) = (f for f in run(ptx) if f.check == ORDERS)
     assert found.warp == 2
     assert found.schedule == (
-        "warp 0: line 9 mbarrier.init (2 times), line 10 mbarrier.init (2 times), line 11 bar.sync",
-        "warps 1-2: line 11 bar.sync",
-        "warp 0: line 19 mbarrier.try_wait (2 times), line 23 mbarrier.arrive (2 times)",
-        "warp 1: line 31 mbarrier.try_wait, line 35 mbarrier.arrive",
-        "warp 0: line 19 mbarrier.try_wait, line 23 mbarrier.arrive",
+        "warp 0: line 12 mbarrier.init (2 times), line 13 mbarrier.init (2 times), line 14 bar.sync",
+        "warps 1-2: line 14 bar.sync",
+        "warp 0: line 22 mbarrier.try_wait (2 times), line 26 mbarrier.arrive (2 times)",
+        "warp 1: line 34 mbarrier.try_wait, line 38 mbarrier.arrive",
+        "warp 0: line 22 mbarrier.try_wait, line 26 mbarrier.arrive",
     )
     assert str(found).splitlines()[1:] == [f"    {step}" for step in found.schedule]
 
@@ -169,6 +140,99 @@ def test_planted_bugs_in_a_matrix_kernel(old: str, new: str, at: str, nth: int, 
 
 def test_a_right_matrix_kernel_is_silent() -> None:
     assert run_hopper(text(), checks=ORDERS) == ()
+
+
+EXPECTS = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .pred %p, %lead; .reg .b32 %t, %w, %l, %v; .reg .b64 %state, %data;
+    .shared .align 16 .b8 tile[256]; .shared .align 8 .b64 full;
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; and.b32 %l, %t, 31; setp.eq.u32 %lead, %l, 0; ld.param.u64 %data, [data];
+    setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [full], 1; @%p fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    setp.eq.u32 %p, %w, 0;
+    @%p bra FIRST;
+    {body}
+    bra END;
+FIRST:
+    bar.sync 3, 32; bar.sync 3, 32; bar.sync 3, 32; bar.sync 3, 32; bar.sync 3, 32;
+    {meet}
+    @%lead mbarrier.arrive.shared.b64 %state, [full];
+END:
+    ret;
+}
+"""
+"""Warp 0 arrives, warp 1 does something that changes what the phase expects; they may meet before."""
+COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%data], 16, [full];"
+BULK = f"@%lead mbarrier.expect_tx.relaxed.cta.shared.b64 [full], 16;\n    @%lead {COPY}"
+SMALL = """mov.u32 %v, tile; cp.async.ca.shared.global [%v], [%data], 4;
+    @%lead cp.async.mbarrier.arrive.shared.b64 [full];
+    cp.async.wait_all;"""
+
+
+@pytest.mark.parametrize(("body", "at"), [(BULK, "mbarrier.expect_tx"), (SMALL, "cp.async.mbarrier.arrive")])
+def test_a_phase_may_end_before_more_is_expected(body: str, at: str) -> None:
+    """What an operation expects for itself does not keep the phase open until it has begun."""
+    args = [np.arange(4, dtype=np.uint32)]
+    for meet in ("", "bar.sync 1, 64;"):
+        ptx = EXPECTS.replace("{body}", f"{body}\n    {meet}").replace("{meet}", meet)
+        found = run_launch(ptx, (1, 1, 1), (64, 1, 1), args, checks=ORDERS)
+        if meet:
+            assert found == ()
+        else:
+            check_found(found, ORDERS, line_of(ptx, at), "comes too late in another order: phase 0")
+
+
+PING = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k()
+{
+    .reg .pred %p; .reg .b32 %t, %w, %i, %v;
+    .shared .align 4 .b8 turn[128];
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; and.b32 %t, %t, 31; mov.u32 %i, 0;
+    mov.u32 %v, turn; mad.lo.u32 %v, %t, 4, %v;
+    setp.ne.u32 %p, %w, 0;
+    @%p bra PONG;
+    bar.arrive 2, 64;
+PING:
+    bar.sync 1, 64;
+    st.shared.u32 [%v], %i;
+    bar.arrive 2, 64;
+    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 3;
+    @%p bra PING;
+    bra END;
+PONG:
+    bar.sync 2, 64;
+    ld.shared.u32 %t, [%v];
+    bar.arrive 1, 64;
+    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 3;
+    @%p bra PONG;
+    bar.sync 2, 64;
+END:
+    ret;
+}
+"""
+"""Two warps take turns at two barriers, of which each arrives at one and waits at the other."""
+
+
+def test_warps_that_take_turns_are_silent() -> None:
+    assert run(PING, 64) == ()
+
+
+def test_a_barrier_that_is_arrived_at_twice() -> None:
+    """Without the wait between, the second arrival comes to the phase of the first."""
+    ptx = edited(PING, "    bar.sync 1, 64;\n", "\n")
+    message = "comes to barrier 2 again before it is complete; it came there at line 12"
+    check_found(run(ptx, 64), "barriers", line_of(ptx, "bar.arrive 2", 1), message)
+
+
+def test_warps_that_wait_for_each_other() -> None:
+    ptx = edited(PING, "    bar.arrive 2, 64;\nPING", "\nPING")
+    message = "deadlock: warp 0 waits for barrier 1; it is the first phase; only warp 0 (line 14) came"
+    check_found(run(ptx, 64), ORDERS, line_of(ptx, "bar.sync 1"), message)
 
 
 LATE = """.version 8.6
@@ -312,3 +376,14 @@ def test_what_is_followed_is_bounded_and_said() -> None:
     (note,) = run(RING, ctas=30)
     assert (note.severity, note.check) == ("note", ORDERS)
     assert "all orders of the first 21 of 30 CTAs are looked at; the others are taken to be alike" in note.message
+
+
+def test_what_arrives_when_nobody_looks_is_counted_at_the_end() -> None:
+    """Two arrivals of `cp.async` at an object that takes one, and that no thread tests."""
+    body = """mov.u32 %v, tile; @%lead cp.async.ca.shared.global [%v], [%data], 4;
+    @%lead cp.async.mbarrier.arrive.noinc.shared.b64 [full];"""
+    ptx = EXPECTS.replace("{body}", body).replace("{meet}", "")
+    found = run_launch(ptx, (1, 1, 1), (64, 1, 1), [np.arange(4, dtype=np.uint32)], checks=ORDERS)
+    check_found(
+        found, ORDERS, line_of(ptx, "cp.async.mbarrier"), "can come while phase 0 of the mbarrier object at 0x100"
+    )

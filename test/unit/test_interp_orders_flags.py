@@ -8,7 +8,9 @@ from planted import check_found, line_of, run
 from problems import problem
 from products import Product, Types
 
+from warploom.runtime import load_ptx
 from warploom.runtime.interp.machine.memory import Finding
+from warploom.runtime.interp.watch import flags
 
 PASSING = """.version 8.6
 .target sm_90a
@@ -46,11 +48,16 @@ BAR, FENCE = "bar.sync 0;", "fence.acq_rel.gpu;"
 OLDER = "can read the value at the beginning, and not what CTA (0, 0, 0), warp"
 
 
-def passing(store: str, load: str, before: str, after: str) -> tuple[str, tuple[Finding, ...]]:
-    """The kernel, and what is found."""
+def text_of(store: str, load: str, before: str, after: str) -> str:
     ptx = PASSING
     for name, words in (("before", before), ("store", store), ("load", load), ("after", after)):
         ptx = ptx.replace(f"{{{name}}}", words)
+    return ptx
+
+
+def passing(store: str, load: str, before: str, after: str) -> tuple[str, tuple[Finding, ...]]:
+    """The kernel, and what is found."""
+    ptx = text_of(store, load, before, after)
     random = np.random.default_rng()
     arrays = [random.integers(100, 200, n, np.uint32) for n in (64, 64)]
     return ptx, run(ptx, (2, 1, 1), (64, 1, 1), [arrays[0], np.zeros(1, np.uint32), arrays[1]], checks="all-orders")
@@ -99,3 +106,22 @@ def test_own_products_of_warps_are_silent(schedule: dict[str, object]) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 5)
     kernel(*given.arguments, device="interp", checks="all-orders")
     assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ("EVENTS", "events, more than 1"),
+        ("POLLS", "accesses, more than 1"),
+        ("CANDIDATES", "executions, more than 1"),
+        ("RECORDED", "more than 1 accesses"),
+    ],
+)
+def test_what_is_too_large_is_said(limit: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, limit, 1)
+    args = [np.arange(100, 164, dtype=np.uint32), np.zeros(1, np.uint32), np.arange(64, dtype=np.uint32)]
+    ptx = text_of(STORE, LOAD, BAR, BAR)
+    done = load_ptx(ptx, "k.ptx").launch("k", (2, 1, 1), (64, 1, 1), args, device="interp", checks="all-orders")
+    (note,) = done.notes
+    assert (note.severity, note.check) == ("note", "all-orders")
+    assert message in note.message

@@ -8,10 +8,11 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from upstream import ABSENT, mlir_opt
+from upstream import ABSENT, mlir_opt, piped
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError
 
+from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.diagnostics import describe, location_of
 from warploom.passes.opt import UpstreamTarget
 from warploom.passes.pipeline import lower
@@ -150,3 +151,36 @@ def test_named_operations_that_are_not_known_are_read_as_generic_ones() -> None:
     command = [mlir_opt() or "", "--linalg-generalize-named-ops"]
     generic = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     assert compile(generic).plan.launches
+
+
+REST = {
+    "schedule": "warploom-tile,warp-pipeline,warp-synchronise,warp-expand,warp-allocate,convert-warp-to-ptx",
+    "fragments": "warp-pipeline,warp-synchronise,warp-expand,warp-allocate,convert-warp-to-ptx",
+    "allocated": "convert-warp-to-ptx",
+}
+
+
+def ptx_of(text: str, pipeline: str) -> str:
+    ctx = make_context()
+    module = parse_mlir(ctx, text)
+    lower(module, ctx, pipeline)
+    return print_ptx(ptx_module(module))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "by", ["this compiler", pytest.param("mlir-opt", marks=pytest.mark.skipif(mlir_opt() is None, reason=ABSENT))]
+)
+def test_the_same_ptx_comes_of_what_is_given_back(level: str, by: str) -> None:
+    text = printed("block_scaled_matmul.mlir", level)
+    if by == "mlir-opt":
+        text = piped(text, ("mlir-opt", "--allow-unregistered-dialect"))
+    straight = ptx_of((EXAMPLES / "block_scaled_matmul.mlir").read_text(), f"{LEVELS[level]},{REST[level]}")
+    assert ptx_of(text, REST[level]) == straight
+
+
+def test_shared_memory_without_a_layout_is_in_rows() -> None:
+    module = parse_mlir(make_context(), printed("matmul_bias_gelu.mlir", "fragments").replace("warp.layout", "other"))
+    made = [op.results[0].type for op in module.walk() if op.name == "memref.alloc"]
+    assert made
+    assert all("swizzle" not in str(kind) for kind in made)

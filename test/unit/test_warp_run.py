@@ -103,11 +103,11 @@ def test_opaque(rng: np.random.Generator) -> None:
     acc = "!warp.opaque<acc, m16n16k16, f32>"
     body = f"""
     %i = arith.constant 16 : index
-    %a = warp.wmma.load %A[%i, %i] : $A -> {fragment_a}
-    %b = warp.wmma.load %B[%z, %i] : $B -> {fragment_b}
-    %c = warp.wmma.load %C[%z, %i] : $C -> {acc}
+    %a = warp.load %A[%i, %i] : $A -> {fragment_a}
+    %b = warp.load %B[%z, %i] : $B -> {fragment_b}
+    %c = warp.load %C[%z, %i] : $C -> {acc}
     %d = warp.wmma.mma %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
-    warp.wmma.store col %d, %C[%z, %z] : {acc}, $C"""
+    warp.store %d, %C[%z, %z] {{swapped}} : {acc}, $C"""
     run("sm_75", body, A=a, B=b, C=c)
     assert np.allclose(c[:, :16].T, expected, atol=1e-2)
 

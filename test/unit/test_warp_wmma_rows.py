@@ -20,9 +20,9 @@ from warploom.dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_element
 from warploom.dialect.warp.fragments import ConvertLayoutOp, ElementwiseOp, Kind
-from warploom.dialect.warp.memory import StoreOp
+from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp
-from warploom.dialect.warp.wmma import OpaqueType, WmmaLoadOp, WmmaMmaOp, WmmaStoreOp
+from warploom.dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
 
 NAMES = {"a": "a", "b": "b", "c": "acc", "d": "acc"}
 HALF = Float16Type()
@@ -53,9 +53,9 @@ def opaque_move(row: WmmaLoad | WmmaStore, memory: SSAValue, zero: SSAValue, hel
     kind, _ = memory_for(_role(row), row.shape, row.type.name, row.layout, row.space)
     col = kind.role.data == "acc" and row.layout == "col"
     if isinstance(row, WmmaLoad):
-        return WmmaLoadOp(memory, [zero, zero], kind, col=col)
+        return LoadOp(memory, [zero, zero], kind, swapped=col)
     assert held is not None
-    return WmmaStoreOp(held, memory, [zero, zero], col=col)
+    return StoreOp(held, memory, [zero, zero], swapped=col)
 
 
 def _role(row: WmmaLoad | WmmaStore) -> str:
@@ -68,8 +68,9 @@ def test_opaque_moves(row: WmmaLoad | WmmaStore) -> None:
     given = test.TestOp(result_types=[memory, INDEX, kind])
     op = opaque_move(row, *given.results)
     op.verify()
-    assert isinstance(op, WmmaLoadOp | WmmaStoreOp)
-    assert op.row is row
+    assert isinstance(op, LoadOp | StoreOp)
+    row_of = load_row if isinstance(row, WmmaLoad) else store_row
+    assert row_of(kind, memory, op.swapped is not None) is row
     assert kind.registers == next(o.count for o in row.operands if o.name == "r")
     for generic in (False, True):
         reprinted(op.clone(), generic)
@@ -83,7 +84,7 @@ def test_opaque_moves_become_their_instruction(row: WmmaLoad | WmmaStore) -> Non
         if isinstance(row, WmmaLoad):
             body.add_op(opaque_move(row, arguments[0], zero, None))
         else:
-            load = WmmaLoadOp(arguments[0], [zero, zero], kind)
+            load = LoadOp(arguments[0], [zero, zero], kind)
             body.add_ops([load, opaque_move(row, arguments[0], zero, load.fragment)])
 
     module = lowered(earliest(row), [memory], build)
@@ -104,10 +105,10 @@ def test_opaque_products(row: WmmaMma) -> None:
         reprinted(op.clone(), generic)
 
     def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
-        loads = [WmmaLoadOp(m, [zero, zero], kind) for m, kind in zip(arguments, kinds[:3], strict=False)]
+        loads = [LoadOp(m, [zero, zero], kind) for m, kind in zip(arguments, kinds[:3], strict=False)]
         a, b, c = (load.fragment for load in loads)
         product = WmmaMmaOp(a, b, c, *marks, result=kinds[3])
-        body.add_ops([*loads, product, WmmaStoreOp(product.d, arguments[3], [zero, zero])])
+        body.add_ops([*loads, product, StoreOp(product.d, arguments[3], [zero, zero])])
 
     module = lowered(earliest(row), [MemRefType(kind.element_type, [512, 512]) for kind in kinds], build)
     line = instruction(module, row.spelling)
@@ -118,9 +119,6 @@ def test_opaque_products(row: WmmaMma) -> None:
     "op",
     [
         ElementwiseOp(Kind.Neg, HELD),
-        StoreOp(HELD, MEMORY, [ZERO, ZERO]),
-        StoreOp(HELD, MEMORY, [ZERO, ZERO], registers="lanes"),
-        StoreOp(HELD, MEMORY, [ZERO, ZERO], matrices="x4"),
         MmaOp(Shape(16, 8, 16), HELD, HELD, HELD),
         ConvertLayoutOp(HELD, FragmentType.of("acc", 8, 8, HALF, Layout.parse("c1 c2 r0 r1 r2 | c0"))),
     ],
@@ -130,3 +128,10 @@ def test_nothing_else_takes_opaque_fragments(op: Operation) -> None:
     """Nobody can address the elements of a fragment of wmma."""
     with pytest.raises(VerifyException, match=r"should be of base attribute warp\.fragment"):
         op.verify()
+
+
+@pytest.mark.parametrize("words", [{"registers": "lanes"}, {"matrices": "x4"}])
+def test_opaque_fragments_lie_in_memory_in_one_way(words: dict[str, str]) -> None:
+    store = StoreOp(HELD, MEMORY, [ZERO, ZERO], **words)
+    with pytest.raises(VerifyException, match="an opaque fragment is written by wmma: all of it, in no other order"):
+        store.verify()

@@ -156,16 +156,8 @@ def align(offset: int, alignment: int) -> int:
 class KernelDecoder:
     """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 
-    def __init__(
-        self,
-        function: Function,
-        names: NameScope,
-        file: str,
-        target: str,
-        functions: Functions,
-        sources: SourceLines | None = None,
-    ) -> None:
-        self.function, self.sources = function, sources
+    def __init__(self, function: Function, names: NameScope, file: str, target: str, functions: Functions) -> None:
+        self.function = function
         self.file = file
         self.target = target
         self.layout = StorageLayout()
@@ -195,7 +187,6 @@ class KernelDecoder:
             self._cluster(),
             registers[0] if registers else None,
             ctas[0] if ctas else None,
-            self.sources,
         )
 
     def refused(self, module: Mapping[str, Variable]) -> list[Finding]:

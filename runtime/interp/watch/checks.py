@@ -40,7 +40,7 @@ CHECKS = {
 }
 """What each check looks for."""
 ALL_ORDERS = "all-orders"
-"""Named among checks, it makes that of races, and looks for orders of warps that decide otherwise than this run."""
+"""Named among checks, it makes those of races and barriers, and looks for orders of warps that decide otherwise."""
 STRICT = "strict"
 """Named among checks, it makes errors of notes; alone, of those of all checks."""
 
@@ -62,7 +62,7 @@ def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
         if not fits or (len(fits) > 1 and word != "all"):
             raise ArgumentError(f"expected checks among {', '.join(every)} and all, got '{word}'")
         found += fits
-    checks = [name for name in every if name in found and name != STRICT]
+    checks = [name for name in dict.fromkeys(found) if name != STRICT]
     return (*(checks or CHECKS), STRICT) if STRICT in found else tuple(checks)
 
 
@@ -88,7 +88,7 @@ class CheckObserver(Observers):
                 members += (
                     member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
                 )
-        if "barriers" in wanted:
+        if "barriers" in wanted or ALL_ORDERS in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:
             members.append(Bounds(self.findings))

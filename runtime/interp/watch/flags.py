@@ -35,6 +35,11 @@ EVENTS = 96
 CANDIDATES = 200
 """Executions that are tried for one word."""
 
+POLLS = 1 << 12
+"""Accesses to the words of one execution, reads again and again among them."""
+
+_NO_ACCESS = ("fence", "barrier")
+
 _SAMPLES = 8
 """Words that are looked at."""
 
@@ -143,7 +148,7 @@ class Flags(Check):
 
     def _words(self) -> tuple[Array, list[int]]:
         """The words through which threads tell each other, and of those that are read weakly one of each kind."""
-        accesses = [r for _, r in self.records if r.kind not in ("fence", "barrier")]
+        accesses = [r for _, r in self.records if r.kind not in _NO_ACCESS]
         if not accesses:
             return np.zeros(0, np.int64), []
         words, number = np.unique(np.concatenate([r.words for r in accesses]), return_inverse=True)
@@ -161,13 +166,18 @@ class Flags(Check):
         tells = np.isin(threads, threads[flag[number]])
         of: defaultdict[int, set[tuple[int, bool]]] = defaultdict(set)
         some = (shared & written & ~told)[number]
-        for one, *how in zip(number[some].tolist(), pcs[some].tolist(), tells[some].tolist(), strict=True):
-            of[one].add((how[0], how[1]))
+        for one, pc, tell in np.unique(np.stack([number[some], pcs[some], tells[some]]), axis=1).T.tolist():
+            of[one].add((pc, bool(tell)))
         kinds = {tuple(sorted(found)): one for one, found in of.items()} if flag.any() else {}
         return words[flag], [int(words[one]) for one in list(kinds.values())[:_SAMPLES]]
 
     def _try(self, word: int, flags: Array) -> None:
-        deeds = list(self._deeds(word, flags))
+        near = np.append(self._near(word, flags), word)
+        accesses = sum(int(np.isin(r.words, near).sum()) for _, r in self.records if r.kind not in _NO_ACCESS)
+        if accesses > POLLS:
+            self._bound(f"{accesses} accesses, more than {POLLS}")
+            return
+        deeds = list(self._deeds(near))
         if len(deeds) > EVENTS:
             self._bound(f"{len(deeds)} events, more than {EVENTS}")
             return
@@ -191,7 +201,7 @@ class Flags(Check):
 
     def _near(self, word: int, flags: Array) -> Array:
         """Those of the flags by which the CTAs that access a word can tell each other something."""
-        records = [r for _, r in self.records if r.kind not in ("fence", "barrier")]
+        records = [r for _, r in self.records if r.kind not in _NO_ACCESS]
         words = np.concatenate([r.words for r in records])
         ctas = np.concatenate([r.threads for r in records]) % self.state.warps // self.state.geometry.warps_per_cta
         near, last, some = np.array([word]), 0, np.isin(words, flags)
@@ -201,11 +211,10 @@ class Flags(Check):
             near = np.union1d(near, words[some & np.isin(ctas, mine)])
         return near
 
-    def _deeds(self, word: int, flags: Array) -> Iterator[_Deed]:
-        """What the threads that access a word, or the flags, do with those, and fences and barriers between; of reads
-        again and again, the last."""
-        wanted = np.append(self._near(word, flags), word)
-        accesses = [(at, r, np.isin(r.words, wanted)) for at, r in self.records if r.kind not in ("fence", "barrier")]
+    def _deeds(self, wanted: Array) -> Iterator[_Deed]:
+        """What the threads that access some words do with those, and fences and barriers between; of reads again and
+        again, the last."""
+        accesses = [(at, r, np.isin(r.words, wanted)) for at, r in self.records if r.kind not in _NO_ACCESS]
         threads = np.unique(np.concatenate([r.threads[which] for _, r, which in accesses]))
         found: list[_Deed] = []
         for at, r, which in accesses:
@@ -214,7 +223,7 @@ class Flags(Check):
             ):
                 found.append(_Deed(at, r.pc, t, w, r.kind, None if v < 0 else v))
         for at, r in self.records:
-            if r.kind in ("fence", "barrier"):
+            if r.kind in _NO_ACCESS:
                 which = np.isin(r.threads, threads)
                 for t, w, v in zip(
                     r.threads[which].tolist(), r.words[which].tolist(), r.values[which].tolist(), strict=True

@@ -67,6 +67,7 @@ class MemoryModel:
     ) -> None:
         self.events = events
         self.settled = settled or {}
+        self._causes: dict[tuple[tuple[int, ...], tuple[int, ...]], Relation] = {}
         numbers = range(len(events))
         self.writers: dict[int, list[int]] = {}
         for i, event in enumerate(events):
@@ -74,6 +75,12 @@ class MemoryModel:
                 self.writers.setdefault(event.location, []).append(i)
         self.readers = [i for i in numbers if events[i].reads]
         self.order = self._relation((i, j) for i in numbers for j in range(i + 1, len(events)) if self._threaded(i, j))
+        self.local = self._relation(
+            (i, j)
+            for i in numbers
+            for j in members(self.order[i])
+            if events[i].location == events[j].location is not None
+        )
         self.strong = self._relation((i, j) for i in numbers for j in numbers if self._morally_strong(i, j))
         self.barriers = self._relation(iter(barriers))
         self.depends = self._relation((j, i) for i in numbers for j in events[i].depends)
@@ -135,30 +142,30 @@ class MemoryModel:
         if cyclic(union(rf, self.depends)):
             return False
         sc = intersection(self._relation((a, b) for n, a in enumerate(fences) for b in fences[n + 1 :]), self.strong)
-        observed = self._observation(intersection(rf, self.strong))
-        met = union(union(self._synchronises(observed), sc), self.barriers)
-        base = closure(union(compose(compose(reflexive(self.order), met), reflexive(self.order)), self.order))
-        cause = union(base, compose(observed, base))
+        cause = self._causality(tuple(intersection(rf, self.strong)), tuple(sc))
         co = self._coherence(orders, cause)
         fr = self._relation((r, x) for r, w in reads.items() for x in members(co[w]) if x != r)
         if self._breaks_atomicity(reads, co):
             return False
-        local = intersection(self._same_location(), self.order)
-        if cyclic(union(intersection(union(union(rf, co), fr), self.strong), local)):
+        if cyclic(union(intersection(union(union(rf, co), fr), self.strong), self.local)):
             return False
         contradictions = compose(union(union(union(rf, fr), co), sc), cause)
         return not any(row >> i & 1 for i, row in enumerate(contradictions))
+
+    def _causality(self, rf: tuple[int, ...], sc: tuple[int, ...]) -> Relation:
+        """What is before what, by the strong reads and the order of fences. PTX ISA 8.9.5."""
+        if (rf, sc) not in self._causes:
+            observed = self._observation(list(rf))
+            met = union(union(self._synchronises(observed), list(sc)), self.barriers)
+            base = closure(union(compose(compose(reflexive(self.order), met), reflexive(self.order)), self.order))
+            self._causes[rf, sc] = union(base, compose(observed, base))
+        return self._causes[rf, sc]
 
     def _coherence(self, orders: Sequence[Sequence[int]], cause: Relation) -> Relation:
         pairs = ((order[n], b) for order in orders for n in range(len(order)) for b in order[n + 1 :])
         first = {order[0] for order in orders}
         kept = ((a, b) for a, b in pairs if a in first or (self.strong[a] | cause[a]) >> b & 1 or cause[b] >> a & 1)
         return closure(self._relation(kept))
-
-    def _same_location(self) -> Relation:
-        every = range(len(self.events))
-        places = [event.location for event in self.events]
-        return self._relation((i, j) for i in every for j in every if places[i] is not None and places[i] == places[j])
 
     def _breaks_atomicity(self, reads: dict[int, int], co: Relation) -> bool:
         """Whether a write comes between what an atomic operation reads and what it writes."""
@@ -234,9 +241,9 @@ def closure(relation: Relation) -> Relation:
     """The pairs that one step or more lead to."""
     rows = list(relation)
     for k in range(len(rows)):
-        for i in range(len(rows)):
-            if rows[i] >> k & 1:
-                rows[i] |= rows[k]
+        if further := rows[k]:
+            bit = 1 << k
+            rows = [row | further if row & bit else row for row in rows]
     return rows
 
 

@@ -10,7 +10,7 @@ events of another order, that holds if
 1. a contribution to a phase happens after the end of the phase before, so that no other phase counts it;
 2. a wait that tests a parity happens after the end of the phase that would let it pass two phases earlier;
 3. a wait happens before some contribution to the phase behind the one that it waits for, so that it cannot be missed;
-4. bytes, or further arrivals, are expected before some arrival in their phase.
+4. bytes, or further arrivals, are expected before some arrival in their phase that was expected anyway.
 
 Then no event disables another one, and every order ends as this run did (persistence: Karp and Miller, Parallel program
 schemata, 1969). Where a rule is broken, there is an order that begins with all that happens before the two events and
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,13 +38,16 @@ class Step(NamedTuple):
     pc: int
 
 
+ContributionKind: TypeAlias = Literal["arrival", "expected", "expects"]
+
+
 class Contribution(NamedTuple):
-    """What an agent brings to a phase: the step that did it, or that began it if it was `deferred`; what happens
-    before; and whether it `arrives`, or only changes what is expected."""
+    """What an agent brings to a phase: the step that did it, or that began it if it was `deferred`, and what happens
+    before. It arrives; or it is what the phase was told to expect; or it tells it to expect more."""
 
     step: Step
     past: Array
-    arrives: bool
+    kind: ContributionKind
     deferred: bool
 
 
@@ -137,13 +140,13 @@ class OrderGraph:
         meeting.waits.clear()
         meeting.phase = meeting.first = meeting.phase + 2
         past[meeting.slot] = self.rows[step.warp, meeting.slot] = meeting.phase
-        meeting.ends = {meeting.phase - 1: PhaseEnd(past, (Contribution(step, past, True, False),))}
+        meeting.ends = {meeting.phase - 1: PhaseEnd(past, (Contribution(step, past, "arrival", False),))}
 
     def contribute(
-        self, meeting: Meeting, step: Step, past: Array, *, arrives: bool = True, deferred: bool = False
+        self, meeting: Meeting, step: Step, past: Array, kind: ContributionKind = "arrival", *, deferred: bool = False
     ) -> Deviation | None:
         """A step, behind which `past` happens, adds to the present phase."""
-        meeting.contributions.append(Contribution(step, past, arrives, deferred))
+        meeting.contributions.append(Contribution(step, past, kind, deferred))
         return self._behind("early", meeting, meeting.phase - 1, step, past)
 
     def wait(self, meeting: Meeting, step: Step, *, parity: bool) -> Deviation | None:
@@ -171,10 +174,10 @@ class OrderGraph:
     def end(self, meeting: Meeting) -> Iterator[Deviation]:
         """The present phase ends with what was contributed last."""
         past = merged(c.past for c in meeting.contributions)
-        arrivals = merged(c.past for c in meeting.contributions if c.arrives)
+        arrivals = merged(c.past for c in meeting.contributions if c.kind == "arrival")
         last = meeting.contributions[-1].step
         for one in meeting.contributions:
-            if not (one.arrives or one.deferred or self.before(one.step, arrivals)):
+            if one.kind == "expects" and not self.before(one.step, arrivals):
                 yield Deviation("unexpected", one.step, meeting.phase, last, arrivals)
         for wait in meeting.waits:
             if not self.before(wait.step, past):

@@ -16,11 +16,12 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
-from ..machine.events import LANES
+from ..machine.events import LANES, LEFT
 from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
+from ..machine.memory import FaultError
 from .findings import Check, Findings
-from .order_graph import Deviation, Meeting, OrderGraph, Step, merged
+from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, Step, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,11 +90,18 @@ class Orders(Check):
                     yield place, warp, (start == place) & (warps == warp)
 
     def end(self) -> None:
-        self.state.mbarriers.settle()
+        self._settle()
         x, y, z = self.state.geometry.grid
         geometry = self.state.geometry
         if geometry.first + geometry.ctas >= x * y * z and self.graph.steps:
             self._say_bound(x * y * z)
+
+    def _settle(self) -> None:
+        """Lets what is on its way to objects arrive, which nobody has tested since."""
+        try:
+            self.state.mbarriers.settle()
+        except FaultError as fault:
+            self.report(self.pc, fault.message, fault.thread, about="settled")
 
     def _say_bound(self, total: int) -> None:
         bounds = [f"the first {self._ctas} of {total} CTAs"] if self._ctas < total else []
@@ -154,12 +162,18 @@ class Orders(Check):
             before = counted.get(place, (0, 0))
             counted[place] = before[0] + arrived, before[1] + bytes_
             step, past = self._begun(place, threads[which]) if deferred else self._now(warp, self.pc)
-            arrives = arrived > 0 or bytes_ < 0
-            self._judge(meeting, place, self.graph.contribute(meeting, step, past, arrives=arrives, deferred=deferred))
+            kind = self._kind(step.pc, arrived, bytes_, deferred)
+            self._judge(meeting, place, self.graph.contribute(meeting, step, past, kind, deferred=deferred))
         for place, (arrived, bytes_) in counted.items():
             word = Phases.of(self.state.mbarriers.words[place // 8 : place // 8 + 1])
             if int(word.pending[0]) == arrived and int(word.transactions[0]) + bytes_ == 0 and arrived >= 0:
                 self._end(self.objects[place], place)
+
+    def _kind(self, pc: int, arrived: int, bytes_: int, deferred: bool) -> ContributionKind:
+        """What a contribution is. Arrivals of `cp.async` are expected by their own instruction, but with `.noinc`."""
+        if arrived > 0 and (not deferred or self.kernel.code[pc].traits.bindings["F"]):
+            return "arrival"
+        return "expected" if deferred or bytes_ < 0 else "expects"
 
     def _now(self, warp: int, pc: int) -> tuple[Step, Array]:
         return self.graph.step(warp, pc), self.graph.past(warp)
@@ -302,7 +316,7 @@ class Orders(Check):
         """Says of a deadlock who waits for whom, by those who came the last time."""
         if not (fault.findings and fault.findings[0].message.startswith("deadlock")):
             return
-        self.state.mbarriers.settle()
+        self._settle()
         waits = list(self._waits())
         where = {warp: pc for pc, _, _, warps in waits for warp in warps}
         for pc, place, meeting, warps in waits:
@@ -321,7 +335,8 @@ class Orders(Check):
                 if warps and place * 8 in self.objects:
                     yield one.pc, place * 8, self.objects[place * 8], warps
         parked = [(pc, CLUSTER_BARRIER, mask) for pc, mask in self.state.cluster_barrier.parked]
-        for pc, number, mask in [*parked, *((b.pc, b.number, b.mask) for b in self.state.flow.barriers)]:
+        waiting = (b for b in self.state.flow.barriers if b.resume != LEFT)
+        for pc, number, mask in [*parked, *((b.pc, b.number, b.mask) for b in waiting)]:
             warps = self._of(np.flatnonzero(mask))
             for meeting in {id(m): m for m in (self._barrier(number, w) for w in warps)}.values():
                 yield pc, -1 - number, meeting, [w for w in warps if self._barrier(number, w) is meeting]

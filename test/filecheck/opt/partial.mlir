@@ -2,12 +2,14 @@
 
 // RUN: warploom-opt %s -p 'warploom{target=sm_80}' --allow-unregistered-dialect --remarks 2>&1 | filecheck %s
 // RUN: not warploom-opt %s -p 'warploom{target=sm_80}' --allow-unregistered-dialect --full-conversion 2>&1 | filecheck %s --check-prefix=FULL
-// FULL: partial.mlir:[[# @LINE + 53]]:3: error: tensor.concat is not lowered: tensor.concat on tensors is not bufferised
+// FULL: partial.mlir:[[# @LINE + 57]]:3: error: linalg.generic is not lowered: tensor.extract in linalg.generic reads a tensor
 
-// CHECK-DAG: partial.mlir:[[# @LINE + 37]]:3: remark: partial-conversion: linalg.add stays as it is: linalg.add on elements of i64 has no kernel of its own
-// CHECK-DAG: partial.mlir:[[# @LINE + 50]]:3: remark: partial-conversion: tensor.concat stays as it is: tensor.concat on tensors is not bufferised
+// CHECK-DAG: partial.mlir:[[# @LINE + 39]]:3: remark: partial-conversion: linalg.add stays as it is: linalg.add on elements of i64 has no kernel of its own
+// CHECK-DAG: partial.mlir:[[# @LINE + 54]]:3: remark: partial-conversion: linalg.generic stays as it is: tensor.extract in linalg.generic reads a tensor at a place that is computed
 // CHECK-DAG: remark: partial-conversion: foreign.init stays as it is: its dialect is not known
 // CHECK-DAG: remark: partial-conversion: foreign.write stays as it is: its dialect is not known
+
+#n = affine_map<(d0) -> (d0)>
 
 // Host code without anything to lower.
 // CHECK:      func.func @host(%a: memref<4xf32>) {
@@ -46,19 +48,26 @@ func.func @between(
 }
 
 // On tensors, what stays takes tensors of memory, and its results become memory.
-// CHECK:      func.func @tensors(%x: memref<3x5xf32>, %[[r:\w+]]: memref<6x5xf32>) {
+// CHECK:      func.func @tensors(%x: memref<7xf32>, %at: memref<5xi32>, %[[r:\w+]]: memref<5xf32>) {
 // CHECK:        gpu.launch_func @kernels::@tensors blocks
 // CHECK:        %[[t:\w+]] = bufferization.to_tensor %{{\w+}} restrict
-// CHECK:        %[[c:\w+]] = tensor.concat dim(0)
-// CHECK-NEXT:   bufferization.to_buffer %[[c]]
+// CHECK:        %[[g:\w+]] = linalg.generic
+// CHECK:          tensor.extract
+// CHECK:        bufferization.to_buffer %[[g]]
 // CHECK:        gpu.launch_func @kernels::@tensors_1
-func.func @tensors(%x: tensor<3x5xf32>) -> tensor<6x5xf32> {
-  %e = tensor.empty() : tensor<3x5xf32>
-  %y = linalg.exp ins(%x : tensor<3x5xf32>) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>
-  %c = tensor.concat dim(0) %x, %y : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<6x5xf32>
-  %o = tensor.empty() : tensor<6x5xf32>
-  %r = linalg.exp ins(%c : tensor<6x5xf32>) outs(%o : tensor<6x5xf32>) -> tensor<6x5xf32>
-  return %r : tensor<6x5xf32>
+func.func @tensors(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
+  %e = tensor.empty() : tensor<7xf32>
+  %y = linalg.exp ins(%x : tensor<7xf32>) outs(%e : tensor<7xf32>) -> tensor<7xf32>
+  %o = tensor.empty() : tensor<5xf32>
+  %g = linalg.generic {indexing_maps = [#n, #n], iterator_types = ["parallel"]}
+      ins(%at : tensor<5xi32>) outs(%o : tensor<5xf32>) {
+  ^bb0(%i: i32, %old: f32):
+    %n = arith.index_cast %i : i32 to index
+    %z = tensor.extract %y[%n] : tensor<7xf32>
+    linalg.yield %z : f32
+  } -> tensor<5xf32>
+  %r = linalg.exp ins(%g : tensor<5xf32>) outs(%o : tensor<5xf32>) -> tensor<5xf32>
+  return %r : tensor<5xf32>
 }
 
 // CHECK: ptx.module @kernels

@@ -189,11 +189,11 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
   ^bb0(%A: memref<64x128xf16>, %B: memref<64x128xf16>, %C: memref<64x64xf32>):
     %c0 = arith.constant 0 : index
     %c16 = arith.constant 16 : index
-    %a = warp.wmma.load %A[%c16, %c16] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
-    %b = warp.wmma.load %B[%c0, %c16] : memref<64x128xf16> -> !warp.opaque<b, m16n16k16, f16, col>
-    %c = warp.wmma.load %C[%c0, %c0] : memref<64x64xf32> -> !warp.opaque<acc, m16n16k16, f32>
+    %a = warp.load %A[%c16, %c16] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+    %b = warp.load %B[%c0, %c16] : memref<64x128xf16> -> !warp.opaque<b, m16n16k16, f16, col>
+    %c = warp.load %C[%c0, %c0] : memref<64x64xf32> -> !warp.opaque<acc, m16n16k16, f32>
     %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, f16, col>, !warp.opaque<acc, m16n16k16, f32>
-    warp.wmma.store col %d, %C[%c0, %c0] : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
+    warp.store %d, %C[%c0, %c0] {swapped} : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
     "gpu.return"() : () -> ()
   }) {sym_name = "opaque", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

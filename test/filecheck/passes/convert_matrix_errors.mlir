@@ -103,7 +103,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   ^bb0(%A: memref<64x128xf16>):
     %c0 = arith.constant 0 : index
     %c8 = arith.constant 8 : index
-    %a = warp.wmma.load %A[%c0, %c8] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+    %a = warp.load %A[%c0, %c8] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
     "gpu.return"() : () -> ()
   }) {sym_name = "opaque_address", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -119,7 +119,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   ^bb0(%A: memref<64x128xi4>):
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
-    %a = warp.wmma.load %A[%c0, %c1] : memref<64x128xi4> -> !warp.opaque<a, m8n8k32, i4, row>
+    %a = warp.load %A[%c0, %c1] : memref<64x128xi4> -> !warp.opaque<a, m8n8k32, i4, row>
     "gpu.return"() : () -> ()
   }) {sym_name = "opaque_nibble", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -135,7 +135,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   ^bb0():
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<64x128xf16, 3>
-    %a = warp.wmma.load %s[%c0, %c0] : memref<64x128xf16, 3> -> !warp.opaque<a, m16n16k16, f16, row>
+    %a = warp.load %s[%c0, %c0] : memref<64x128xf16, 3> -> !warp.opaque<a, m16n16k16, f16, row>
     "gpu.return"() : () -> ()
   }) {sym_name = "opaque_shared", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -254,8 +254,8 @@ llvm.func @operations(%p: !llvm.ptr<3>, %c: !llvm.ptr<7>, %g: !llvm.ptr<1>, %q: 
   nvvm.wgmma.commit.group.sync.aligned
   // CHECK: nvvm.wgmma.wait.group.sync.aligned 1
   nvvm.wgmma.wait.group.sync.aligned 1
-  // CHECK: {{%\S+}} = nvvm.wgmma.mma_async %w, %w, %s, <m = 64, n = 8, k = 16>, D[<f32>, #nvvm.wgmma_scale_out<one>], A[<bf16>, #nvvm.wgmma_scale_in<one>, <row>], B[<bf16>, #nvvm.wgmma_scale_in<neg>, <col>] : !llvm.struct<(f32, f32, f32, f32)> -> !llvm.struct<(f32, f32, f32, f32)>
-  %r12 = nvvm.wgmma.mma_async %w, %w, %s, <m = 64, n = 8, k = 16>, D [<f32>, #nvvm.wgmma_scale_out<one>], A [<bf16>, #nvvm.wgmma_scale_in<one>, <row>], B [<bf16>, #nvvm.wgmma_scale_in<neg>, <col>] : !llvm.struct<(f32, f32, f32, f32)> -> !llvm.struct<(f32, f32, f32, f32)>
+  // CHECK: {{%\S+}} = nvvm.wgmma.mma_async %w, %w, %s, <m = 64, n = 8, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <neg>, <col>] : !llvm.struct<(f32, f32, f32, f32)> -> !llvm.struct<(f32, f32, f32, f32)>
+  %r12 = nvvm.wgmma.mma_async %w, %w, %s, <m = 64, n = 8, k = 16>, D [<f32>, <one>], A [<bf16>, <one>, <row>], B [<bf16>, <neg>, <col>] : !llvm.struct<(f32, f32, f32, f32)> -> !llvm.struct<(f32, f32, f32, f32)>
   // CHECK: {{%\S+}} = nvvm.mma.sync A[%i, %i] B[%i] C[%x, %x, %x, %x] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<tf32>, multiplicandBPtxType = #nvvm.mma_type<tf32>, shape = #nvvm.shape<m = 16, n = 8, k = 4>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   %r13 = nvvm.mma.sync A[%i, %i] B[%i] C[%x, %x, %x, %x] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<tf32>, multiplicandBPtxType = #nvvm.mma_type<tf32>, shape = #nvvm.shape<m = 16, n = 8, k = 4>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   // CHECK: {{%\S+}} = nvvm.ldmatrix %p {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<row>, num = 2 : i32, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>

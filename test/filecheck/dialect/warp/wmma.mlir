@@ -9,21 +9,21 @@
 !float = !warp.opaque<acc, m16n16k16, f32>
 
 // CHECK-LABEL: func.func @memory
-// CHECK: %a = warp.wmma.load %A[%i, %i] : memref<64x64xf16> -> !warp.opaque<a, m16n16k16, f16, row>
-// CHECK: %s = warp.wmma.load %S[%i, %i] {note} : memref<64x64xf16, 3 : i64> -> !warp.opaque<b, m16n16k16, f16, col>
-// CHECK: %c = warp.wmma.load col %C[%i, %i] : memref<64x64xf32> -> !warp.opaque<acc, m16n16k16, f32>
-// CHECK: warp.wmma.store %c, %C[%i, %i] : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
-// CHECK: warp.wmma.store col %c, %C[%i, %i] {note} : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
+// CHECK: %a = warp.load %A[%i, %i] : memref<64x64xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+// CHECK: %s = warp.load %S[%i, %i] {note} : memref<64x64xf16, 3 : i64> -> !warp.opaque<b, m16n16k16, f16, col>
+// CHECK: %c = warp.load %C[%i, %i] {swapped} : memref<64x64xf32> -> !warp.opaque<acc, m16n16k16, f32>
+// CHECK: warp.store %c, %C[%i, %i] : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
+// CHECK: warp.store %c, %C[%i, %i] {note, swapped} : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
 // GENERIC-LABEL: "memory"
-// GENERIC: "warp.wmma.load"(%A, %i, %i) : (memref<64x64xf16>, index, index) -> !warp.opaque<a, m16n16k16, f16, row>
-// GENERIC: "warp.wmma.load"(%C, %i, %i) <{col}>
-// GENERIC: "warp.wmma.store"(%c, %C, %i, %i) <{col}> {note}
+// GENERIC: "warp.load"(%A, %i, %i) : (memref<64x64xf16>, index, index) -> !warp.opaque<a, m16n16k16, f16, row>
+// GENERIC: "warp.load"(%C, %i, %i) <{swapped}>
+// GENERIC: "warp.store"(%c, %C, %i, %i) <{swapped, {{.*}}}> {note}
 func.func @memory(%A: memref<64x64xf16>, %S: memref<64x64xf16, 3>, %C: memref<64x64xf32>, %i: index) {
-  %a = warp.wmma.load %A[%i, %i] : memref<64x64xf16> -> !a
-  %s = warp.wmma.load %S[%i, %i] {note} : memref<64x64xf16, 3> -> !b
-  %c = warp.wmma.load col %C[%i, %i] : memref<64x64xf32> -> !float
-  warp.wmma.store %c, %C[%i, %i] : !float, memref<64x64xf32>
-  warp.wmma.store col %c, %C[%i, %i] {note} : !float, memref<64x64xf32>
+  %a = warp.load %A[%i, %i] : memref<64x64xf16> -> !a
+  %s = warp.load %S[%i, %i] {note} : memref<64x64xf16, 3> -> !b
+  %c = warp.load %C[%i, %i] {swapped} : memref<64x64xf32> -> !float
+  warp.store %c, %C[%i, %i] : !float, memref<64x64xf32>
+  warp.store %c, %C[%i, %i] {note, swapped} : !float, memref<64x64xf32>
   return
 }
 

@@ -1,0 +1,380 @@
+"""Operations of `llvm` and `nvvm` as instructions of PTX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from xdsl.dialects import llvm
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType, i1, i32, i64
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.nvvm_ops import NvvmOp
+from ..diagnostics import fail
+from . import nvvm_operations
+from .llvm_kernel import At, LlvmKernel, Register, Words, bits_of, literal, space_of, types_of
+
+
+def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
+    """Adds the instructions of an operation; `following` is the block behind its own."""
+    if isinstance(op, NvvmOp):
+        return nvvm_operations.lower(kernel, op)
+    if op.name in _JUMPS:
+        return _JUMPS[op.name](kernel, op, following)
+    make = _OPERATIONS.get(op.name)
+    if make is None:
+        fail(op, f"{op.name} is not lowered to PTX inside a kernel")
+    make(kernel, op)
+
+
+# Jumps.
+
+
+def _branch(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
+    kernel.jump(op.successors[0], op.operands, following)
+
+
+def _conditional(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
+    assert isinstance(op, llvm.CondBrOp)
+    condition = kernel.held(op.cond)
+    taken, passed = op.then_block, list(op.then_arguments)
+    if passed:
+        edge = f"{kernel.labels[op.then_block]}_from_{len(kernel.lines)}"
+        kernel.emit("bra", edge, guard="@", predicate=condition)
+        kernel.jump(op.else_block, list(op.else_arguments), None)
+        kernel.label(edge)
+        kernel.jump(taken, passed, following)
+    else:
+        kernel.emit("bra", kernel.labels[taken], guard="@", predicate=condition)
+        kernel.jump(op.else_block, list(op.else_arguments), following)
+
+
+def _return(kernel: LlvmKernel, op: Operation, _: Block | None) -> None:
+    kernel.emit("ret")
+
+
+_JUMPS: dict[str, Callable[[LlvmKernel, Operation, Block | None], None]] = {
+    "llvm.br": _branch, "llvm.cond_br": _conditional, "llvm.return": _return,
+}  # fmt: skip
+
+
+# Arithmetic: an instruction by the name of the operation and the type of its result.
+
+_BINARY = {
+    "add": "add.s", "sub": "sub.s", "mul": "mul.lo.s", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",
+    "srem": "rem.s", "and": "and.b", "or": "or.b", "xor": "xor.b", "shl": "shl.b", "lshr": "shr.u", "ashr": "shr.s",
+    "intr.umin": "min.u", "intr.smin": "min.s", "intr.umax": "max.u", "intr.smax": "max.s",
+    "fadd": "add.rn.f", "fsub": "sub.rn.f", "fmul": "mul.rn.f", "fdiv": "div.rn.f", "intr.maxnum": "max.f",
+    "intr.minnum": "min.f", "intr.maximum": "max.NaN.f", "intr.minimum": "min.NaN.f", "fneg": "neg.f",
+    "intr.fabs": "abs.f", "intr.sqrt": "sqrt.rn.f", "intr.fma": "fma.rn.f",
+}  # fmt: skip
+
+
+def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
+    kind = op.results[0].type
+    opcode = _BINARY[op.name.removeprefix("llvm.")]
+    operands: Words = [kernel.word(value) for value in op.operands]
+    if kind == i1:
+        opcode, operands = f"{opcode.partition('.')[0]}.pred", Words(map(kernel.held, op.operands))
+    else:
+        opcode += str(bits_of(kind))
+    if opcode.startswith("sh"):
+        amount = op.operands[1]
+        operands[1] = (
+            operands[1] if isinstance(operands[1], str) else _resized(kernel, kernel.held(amount), amount.type, i32)
+        )
+    kernel.give(op, kernel.compute(opcode, kind, *operands))
+
+
+def _funnel(kernel: LlvmKernel, op: Operation) -> None:
+    high, low, amount = (kernel.word(value) for value in op.operands)
+    way = "r" if op.name.endswith("r") else "l"
+    kernel.give(op, kernel.compute(f"shf.{way}.wrap.b32", i32, low, high, amount))
+
+
+def _compare(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.ICmpOp | llvm.FCmpOp)
+    number, bits = op.predicate.value.data, bits_of(op.lhs.type)
+    if isinstance(op, llvm.ICmpOp):
+        word = str(llvm.ICmpPredicateFlag.from_int(number))
+        sign, word = ("s", word) if word in ("eq", "ne") else (word[0], word[1:])
+    else:
+        ordered, word = (flag := str(llvm.FCmpPredicateFlag.from_int(number)))[0], flag[1:]
+        sign, word = "f", {"ord": "num", "uno": "nan"}.get(flag, word if ordered == "o" else f"{word}u")
+    operands = [kernel.word(value) for value in (op.lhs, op.rhs)]
+    kernel.give(op, kernel.compute(f"setp.{word}.{sign}{bits}", i1, *operands))
+
+
+def _select(kernel: LlvmKernel, op: Operation) -> None:
+    condition, first, second = op.operands
+    predicate, kind = kernel.held(condition), op.results[0].type
+    if kind == i1:
+        result = kernel.compute(
+            "selp.b32", i32, *(_resized(kernel, kernel.held(v), i1, i32) for v in (first, second)), predicate
+        )
+        return kernel.give(op, kernel.compute("setp.ne.s32", i1, result, "0"))
+    pairs = zip(types_of(kind), kernel.words(first), kernel.words(second), strict=True)
+    made: Words = []
+    for type, a, b in pairs:
+        made.append(kernel.register(type))
+        kernel.emit(f"selp.{type}", made[-1], a, b, predicate)
+    kernel.give(op, *made)
+
+
+# Constants, conversions, addresses.
+
+
+def _constant(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.ConstantOp)
+    if not isa(op.value, IntegerAttr | FloatAttr):
+        fail(op, f"expected a number, got {op.value}")
+    kernel.give(op, literal(op.value, op.result.type))
+
+
+def _undefined(kernel: LlvmKernel, op: Operation) -> None:
+    """What has no value is 0."""
+    zeros = {"f32": "0f00000000", "f64": "0d0000000000000000"}
+    kernel.give(op, *(zeros.get(type, "0") for type in types_of(op.results[0].type)))
+
+
+def _resized(kernel: LlvmKernel, register: Register, kind: Attribute, to: Attribute, signed: bool = False) -> Register:
+    """An integer, or an address, of more or fewer bits."""
+    have, want = bits_of(kind), bits_of(to)
+    if kind == i1:
+        return kernel.compute(f"selp.b{max(16, want)}", to, "-1" if signed else "1", "0", register)
+    if to == i1:
+        word = kernel.compute(f"and.b{max(16, have)}", kind, register, "1")
+        return kernel.compute(f"setp.ne.s{max(16, have)}", i1, word, "0")
+    sign = "s" if signed else "u"
+    if have == 8 and want > 8:
+        register = kernel.compute(f"cvt.{sign}16.{sign}8", IntegerType(16), register)
+        have = 16
+    if max(16, have) == max(16, want):
+        return register
+    return kernel.compute(f"cvt.{sign}{max(16, want)}.{sign}{max(16, have)}", to, register)
+
+
+def _resize(kernel: LlvmKernel, op: Operation) -> None:
+    (source,), kind = op.operands, op.results[0].type
+    word = kernel.word(source)
+    if isinstance(word, str) and kind != i1 and source.type != i1:
+        return kernel.give(op, word)
+    kernel.give(op, _resized(kernel, kernel.held(source), source.type, kind, op.name == "llvm.sext"))
+
+
+def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
+    (source,), kind = op.operands, op.results[0].type
+    words, types = kernel.words(source), types_of(kind)
+    if len(words) == len(types):
+        if all(isinstance(word, Register) and word.type == type for word, type in zip(words, types, strict=True)):
+            return kernel.give(op, *words)
+        made = [kernel.register(type) for type in types]
+        for register, word in zip(made, words, strict=True):
+            kernel.emit(f"mov.b{register.type[1:]}", register, _as_bits(word))
+        return kernel.give(op, *made)
+    made = [kernel.register(type) for type in types]
+    bits = bits_of(kind)
+    kernel.emit(f"mov.b{bits}", *((made, words[0]) if len(made) > 1 else (made[0], words)))
+    kernel.give(op, *made)
+
+
+def _as_bits(word: Register | str) -> Register | str:
+    return word if isinstance(word, Register) else re.sub(r"^0[fd]", "0x", word)
+
+
+def _to_space(kernel: LlvmKernel, op: Operation) -> None:
+    """Generic addresses are of 64 bits, those of shared memory of 32."""
+    (source,), kind = op.operands, op.results[0].type
+    have, want, register = space_of(source.type), space_of(kind), kernel.held(source)
+    if have and want:
+        return kernel.give(op, register)
+    if have:
+        wide = _resized(kernel, register, source.type, i64)
+        return kernel.give(op, kernel.compute(f"cvta.{have}.u64", i64, wide))
+    address = kernel.compute(f"cvta.to.{want}.u64", i64, register)
+    kernel.give(op, _resized(kernel, address, i64, kind))
+
+
+def _address_of(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.AddressOfOp)
+    name, kind = op.global_name.root_reference.data, op.results[0].type
+    if name not in kernel.symbols:
+        fail(op, f"there is no variable '{name}' in the module")
+    kernel.give(op, kernel.compute(f"mov.b{bits_of(kind)}", kind, name))
+
+
+def _size(kind: Attribute) -> int:
+    """Bytes of a type in memory."""
+    if isinstance(kind, llvm.LLVMArrayType):
+        return kind.size.data * _size(kind.type)
+    return bits_of(kind) // 8
+
+
+def _element_pointer(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.GEPOp)
+    kind, place, dynamic = op.elem_type, kernel.held(op.ptr), iter(op.ssa_indices)
+    pointer = op.ptr.type
+    for i, index in enumerate(op.rawConstantIndices.get_values()):
+        if i:
+            if not isinstance(kind, llvm.LLVMArrayType):
+                fail(op, f"an index into {kind} is not lowered")
+            kind = kind.type
+        size, bits = _size(kind), bits_of(pointer)
+        if not size:
+            fail(op, f"the size of {kind} is not known")
+        if index != llvm.GEP_USE_SSA_VAL:
+            step: Register | str = str(index * size)
+        else:
+            value = next(dynamic)
+            wide = _resized(kernel, kernel.held(value), value.type, IntegerType(bits), signed=True)
+            step = kernel.compute(f"mul.lo.s{bits}", pointer, wide, str(size))
+        if step != "0":
+            place = kernel.compute(f"add.s{bits}", pointer, place, step)
+    kernel.give(op, place)
+
+
+_FLOAT_CASTS = {"fpext": "", "fptrunc": ".rn", "sitofp": ".rn", "uitofp": ".rn", "fptosi": ".rzi", "fptoui": ".rzi"}
+
+
+def _float_cast(kernel: LlvmKernel, op: Operation) -> None:
+    name, (source,), kind = op.name.removeprefix("llvm."), op.operands, op.results[0].type
+    source_type, to = (str(each) for each in (source.type, kind))
+    letter = "u" if "ui" in name else "s"
+    names = [f"{letter}{each[1:]}" if each[0] == "i" else each for each in (to, source_type)]
+    kernel.give(op, kernel.compute(f"cvt{_FLOAT_CASTS[name]}.{names[0]}.{names[1]}", kind, kernel.word(source)))
+
+
+# Memory.
+
+
+def _access(kernel: LlvmKernel, op: Operation, kind: Attribute, pointer: SSAValue) -> tuple[str, list[str]]:
+    """How an access is spelled behind `ld` or `st`, and the types of its registers."""
+    types, space = types_of(kind), space_of(pointer.type)
+    if not types or "pred" in types or len(types) not in (1, 2, 4):
+        fail(op, f"{op.name} of {kind} is not lowered")
+    unit = "b8" if bits_of(kind) == 8 else types[0]
+    vector = f".v{len(types)}" if len(types) > 1 else ""
+    return f"{f'.{space}' if space else ''}{vector}.{unit}", types
+
+
+def _load(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.LoadOp)
+    text, types = _access(kernel, op, op.dereferenced_value.type, op.ptr)
+    made = [kernel.register(type) for type in types]
+    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], At(kernel.held(op.ptr)))
+    kernel.give(op, *made)
+
+
+def _store(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.StoreOp)
+    text, types = _access(kernel, op, op.value.type, op.ptr)
+    words = kernel.words(op.value)
+    kernel.emit(f"st{text}", At(kernel.held(op.ptr)), words if len(types) > 1 else kernel.held(op.value))
+
+
+# Structs and vectors.
+
+
+def _extract(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.ExtractValueOp)
+    first, count = _part(op, op.container.type, op.position.get_values())
+    kernel.give(op, *kernel.words(op.container)[first : first + count])
+
+
+def _insert(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.InsertValueOp)
+    first, count = _part(op, op.container.type, op.position.get_values())
+    words = list(kernel.words(op.container))
+    words[first : first + count] = kernel.words(op.value)
+    kernel.give(op, *words)
+
+
+def _part(op: Operation, kind: Attribute, position: tuple[int, ...]) -> tuple[int, int]:
+    """The first register of a part of a struct, and how many it has."""
+    if not isinstance(kind, llvm.LLVMStructType) or len(position) != 1:
+        fail(op, f"{op.name} is lowered for structs of numbers")
+    counts = [len(types_of(part)) for part in kind.types]
+    return sum(counts[: position[0]]), counts[position[0]]
+
+
+def _element(kernel: LlvmKernel, op: Operation) -> None:
+    """An element of a vector, or a vector with another one: at a place that is known."""
+    extract = op.name == "llvm.extractelement"
+    vector, place = (op.operands[0], op.operands[1]) if extract else (op.operands[0], op.operands[2])
+    index, kind = kernel.word(place), vector.type
+    if not isinstance(index, str) or not isa(kind, VectorType[Attribute]) or bits_of(kind.element_type) < 16:
+        fail(op, f"{op.name} is lowered at places that are known, of numbers of 16 bits or more")
+    words, number, size = list(kernel.words(vector)), int(index), bits_of(kind.element_type)
+    if size >= 32:
+        if extract:
+            return kernel.give(op, words[number])
+        words[number] = kernel.word(op.operands[1])
+        return kernel.give(op, *words)
+    halves = [kernel.register("b16") for _ in range(2)]
+    kernel.emit("mov.b32", halves, words[number // 2])
+    if extract:
+        return kernel.give(op, halves[number % 2])
+    halves[number % 2] = kernel.held(op.operands[1])
+    words[number // 2] = kernel.compute("mov.b32", i32, halves)
+    kernel.give(op, *words)
+
+
+# Functions of LLVM for PTX, and inline PTX.
+
+_INTRINSICS = {"ff2f16x2.rn": "cvt.rn.f16x2.f32", "ff2bf16x2.rn": "cvt.rn.bf16x2.f32"}
+
+
+def _intrinsic(kernel: LlvmKernel, op: Operation) -> None:
+    assert isinstance(op, llvm.CallIntrinsicOp)
+    name = op.intrin.data.removeprefix("llvm.nvvm.")
+    if name in _INTRINSICS:
+        opcode = _INTRINSICS[name]
+    elif match := re.fullmatch(r"(e\dm\dx2)\.to\.f16x2\.rn", name):
+        opcode = f"cvt.rn.f16x2.{match[1]}"
+    elif match := re.fullmatch(r"((?:ex2|lg2|rsqrt|sqrt|rcp|div|tanh)\.[a-z.]+)\.(f|d)", name):
+        opcode = f"{match[1]}.{'f32' if match[2] == 'f' else 'f64'}"
+    else:
+        fail(op, f"the intrinsic {op.intrin.data} is not lowered")
+    kernel.give(op, kernel.compute(opcode, op.results[0].type, *(kernel.word(value) for value in op.args)))
+
+
+def _inline(kernel: LlvmKernel, op: Operation) -> None:
+    """One instruction of inline PTX, whose registers are those of the operation."""
+    assert isinstance(op, llvm.InlineAsmOp)
+    match = re.fullmatch(r"\s*([a-z][\w.:]*)(?:\s+([^;]*))?;\s*", op.asm_string.data)
+    if match is None:
+        fail(op, "inline PTX is lowered where it is one instruction")
+    results = [] if op.res is None else kernel.fresh(op.res.type)
+    words: Words = [*results]
+    tied = [int(c) for c in op.constraints.data.split(",") if c.isdigit()]
+    inputs = [kernel.held(value) for value in op.operands_]
+    for place, register in zip(tied, inputs, strict=False):
+        words[place] = results[place] = register
+    words += inputs
+    registers: list[Register] = []
+
+    def number(found: re.Match[str]) -> str:
+        word = words[int(found[1])]
+        assert isinstance(word, Register)
+        registers.append(word)
+        return "?"
+
+    form = re.sub(r"\$(\d+)", number, match[2] or "")
+    kernel.instruction(match[1], form.strip(), registers)
+    if op.res is not None:
+        kernel.give(op, *results)
+
+
+_OPERATIONS: dict[str, Callable[[LlvmKernel, Operation], None]] = {
+    **{f"llvm.{name}": _arithmetic for name in _BINARY},
+    **{f"llvm.{name}": _resize for name in ("trunc", "zext", "sext", "ptrtoint", "inttoptr")},
+    **{f"llvm.{name}": _float_cast for name in _FLOAT_CASTS},
+    **{f"llvm.mlir.{name}": _undefined for name in ("undef", "poison", "zero")},
+    "llvm.intr.fshr": _funnel, "llvm.intr.fshl": _funnel, "llvm.icmp": _compare, "llvm.fcmp": _compare,
+    "llvm.select": _select, "llvm.mlir.constant": _constant, "llvm.bitcast": _bitcast,
+    "llvm.addrspacecast": _to_space, "llvm.mlir.addressof": _address_of, "llvm.getelementptr": _element_pointer,
+    "llvm.load": _load, "llvm.store": _store, "llvm.extractvalue": _extract, "llvm.insertvalue": _insert,
+    "llvm.extractelement": _element, "llvm.insertelement": _element, "llvm.call_intrinsic": _intrinsic,
+    "llvm.inline_asm": _inline,
+}  # fmt: skip

@@ -1,0 +1,186 @@
+"""Instructions on bits: what passes bytes on is told by trials, and all else is an unknown function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...dialect.ptx.text.syntax import Immediate
+from ..interp.machine.events import Selection
+from ..interp.machine.state import RegisterSlot
+from ..numerics.array import Array
+from . import field
+from .field import Numbers
+from .mirror import action_of, context_of
+from .values import PLANES, codes_of, planes_of
+from .words import indices, signature
+
+if TYPE_CHECKING:
+    from ..interp.machine.kernel import Decoded
+    from .shadow import Shadow
+
+BITWISE = frozenset((
+    "mov", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "selp", "cvt",
+))  # fmt: skip
+"""First words of instructions of which each bit of a result is one of an operand, or depends on bits at one place."""
+_OPERANDS = 4
+"""Operands of data of which all combinations are tried."""
+
+
+class Bytes:
+    """An instruction on words. A byte of the result is one of an operand, or does not depend on data, if trials say so:
+    with all bytes of each operand of data zeros, or ones; with the planes of the codes; and with bytes that are drawn
+    for the codes. Else, and wherever bits may depend on each other, the result is an unknown function."""
+
+    def __init__(self, shadow: Shadow, pc: int, decoded: Decoded) -> None:
+        self.shadow, self.decoded = shadow, decoded
+        context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
+        self.step = action_of(context, decoded)(shadow.mirror.probe)
+        self.reads = tuple(dict.fromkeys(decoded.reads))
+        self.results = tuple(dict.fromkeys(decoded.writes))
+        self.bitwise = decoded.row.root in BITWISE and decoded.row.means not in ("cvt.to_integer", "cvt.from_integer")
+
+    def look(self, sel: Selection) -> None:
+        shadow = self.shadow
+        data = [slot for slot in self.reads if shadow.has_data(slot, sel)]
+        if not data:
+            shadow.clear(self.results, sel)
+            return
+        if flags := [slot for slot in data if slot.bits == 1]:
+            shadow.compared.add(self.decoded.source.line)
+            data = [slot for slot in data if slot.bits > 1]
+        bitwise = self.bitwise and 0 < len(data) <= _OPERANDS
+        moved = self._moved(data, sel) if bitwise else None
+        for number, slot in enumerate(self.results):
+            if slot.bits == 1:
+                self._flag(slot, [*data, *flags], sel)
+            elif not data:
+                shadow.clear((slot,), sel)
+            elif moved is None:
+                words = np.zeros((PLANES, sel.count), shadow.mirror.words(slot).dtype)
+                shadow.write(slot, sel, self._changed(words, np.ones(sel.count, np.bool_), slot, data, sel))
+            else:
+                self._passed(slot, *moved[number], data, sel)
+
+    def _moved(self, data: Sequence[RegisterSlot], sel: Selection) -> list[tuple[Array, Array]]:
+        """Of each result the planes of its bytes, and which of these are known."""
+        combinations = list(product((0, 0xFF), repeat=len(data)))
+        trials = [self._trial(data, sel, lambda i, _, each=each: each[i]) for each in combinations]
+        planes = [self._trial(data, sel, lambda i, w, k=k: w[k]) for k in range(PLANES)]
+        drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(_codes(w), n)) for n in range(2)]
+        found: list[tuple[Array, Array]] = []
+        for number in range(len(self.results)):
+            made = [_bytes_of(trial[number], sel) for trial in trials]
+            same = np.logical_and.reduce([m == made[0] for m in made])
+            through = np.zeros(same.shape, np.bool_)
+            for i in range(len(data)):
+                through |= np.logical_and.reduce([m == c[i] for m, c in zip(made, combinations, strict=True)])
+            moved = np.stack([_bytes_of(p[number], sel) for p in planes])
+            codes = _codes(moved)
+            agreed = [_bytes_of(d[number], sel) == _drawn(codes, n) for n, d in enumerate(drawn)]
+            through &= ~same & (codes > 0) & np.logical_and.reduce(agreed)
+            # What is no data passes as itself: a byte of 0 in every plane.
+            found.append((np.where(through, moved, np.uint8(0)), same | through))
+        return found
+
+    def _trial(
+        self, data: Sequence[RegisterSlot], sel: Selection, make: Callable[[int, Array], Array | int]
+    ) -> list[Array]:
+        """The results with every byte of data replaced: `make` takes the number of an operand, and its planes."""
+        mirror, banks = self.shadow.mirror, self.shadow.mirror.probe.banks
+        for slot in self.reads:
+            row = banks[slot.bits][slot.index]
+            row[...] = self.shadow.state.banks[slot.bits][slot.index]
+            if slot in data:
+                words = np.ascontiguousarray(mirror.words(slot)).view(np.uint8).reshape(PLANES, -1)
+                held = words.any(axis=0)
+                row.view(np.uint8)[held] = np.broadcast_to(
+                    np.asarray(make(data.index(slot), words), np.uint8), held.shape
+                )[held]
+        self.step(sel)
+        return [sel.pick(banks[slot.bits][slot.index]).copy() for slot in self.results]
+
+    def _flag(self, slot: RegisterSlot, data: Sequence[RegisterSlot], sel: Selection) -> None:
+        """A predicate depends on data in the threads where an operand is one of data."""
+        self.shadow.compared.add(self.decoded.source.line)
+        some: Array = np.zeros(sel.count, np.bool_)
+        for read in data:
+            held: Array = np.logical_or.reduce(self.shadow.mirror.words(read) != 0, axis=0)
+            some = some | sel.pick(held)
+        self.shadow.write(slot, sel, np.stack([some, *[np.zeros_like(some)] * (PLANES - 1)]))
+
+    def _passed(
+        self, slot: RegisterSlot, moved: Array, known: Array, data: Sequence[RegisterSlot], sel: Selection
+    ) -> None:
+        kind = self.shadow.mirror.words(slot).dtype
+        words = np.ascontiguousarray(moved).view(kind).reshape(PLANES, sel.count)
+        good: Array = np.logical_and.reduce(known, axis=1)
+        if not good.all():
+            words = self._changed(words.copy(), ~good, slot, data, sel)
+        self.shadow.write(slot, sel, words)
+
+    def _changed(
+        self, words: Array, bad: Array, slot: RegisterSlot, data: Sequence[RegisterSlot], sel: Selection
+    ) -> Array:
+        """The results of threads in which bits of values are computed with: signs that are changed are known, all else
+        is a function of the operands of which nothing is."""
+        threads = sel.threads[bad]
+        table = self.shadow.table
+        keys: list[Array] = []
+        for read in self.reads:
+            row = self.shadow.state.banks[read.bits][read.index][threads]
+            if read.bits == 1:
+                keys.append(row.astype(np.uint64))
+            else:
+                keys.append(signature(table, np.ascontiguousarray(self.shadow.mirror.words(read)[:, threads]), row))
+        literals = ",".join(o.text for o in self.decoded.source.operands if isinstance(o, Immediate))
+        made = field.hashed(f"{self.decoded.source.opcode} {slot.bits} {literals}", *keys)
+        signs = self._sign(threads, data)
+        root = np.zeros(threads.size, np.int64)
+        if signs is not None:
+            made, kind, root = signs
+        else:
+            kind = "bits"
+            roots = [table.root(codes_of(np.ascontiguousarray(self.shadow.mirror.words(s)[:, threads])).value)
+                     for s in data]  # fmt: skip
+            root = np.where(np.logical_and.reduce([r == roots[0] for r in roots]), roots[0], 0)
+        words[:, bad] = planes_of(table.add(made, kind, np.nan, root), slot.bits // 8).astype(words.dtype)
+        return words
+
+    def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Numbers, str, Array] | None:
+        """The number of an f32 whose sign an exclusive or changes, or a conjunction takes away."""
+        if len(data) != 1 or data[0].bits != 32 or self.decoded.row.root not in ("xor", "and"):
+            return None
+        literal = next((o for o in self.decoded.source.operands if isinstance(o, Immediate)), None)
+        wanted = {"xor": 0x80000000, "and": 0x7FFFFFFF}[self.decoded.row.root]
+        if literal is None or int(literal.value) & 0xFFFFFFFF != wanted:
+            return None
+        table = self.shadow.table
+        words = self.shadow.state.banks[32][data[0].index][threads]
+        (index,) = indices(table, np.ascontiguousarray(self.shadow.mirror.words(data[0])[:, threads]), words, "f32", 1)
+        numbers = table.numbers(index)
+        turned = field.negate(numbers)
+        if self.decoded.row.root == "and":
+            self.shadow.compared.add(self.decoded.source.line)
+            turned = Numbers(np.where(words >> 31 == 1, turned.residues, numbers.residues), numbers.exact)
+        return turned, "f32", table.root(index)
+
+
+def _bytes_of(words: Array, sel: Selection) -> Array:
+    return np.ascontiguousarray(words).view(np.uint8).reshape(sel.count, -1)
+
+
+def _codes(planes: Array) -> Array:
+    """The codes of bytes (planes, ...)."""
+    found = np.zeros(planes.shape[1:], np.uint64)
+    for k in range(PLANES):
+        found |= planes[k].astype(np.uint64) << np.uint64(8 * k)
+    return found
+
+
+def _drawn(codes: Array, number: int) -> Array:
+    """A byte for each code."""
+    return (field.hashed(f"draw {number}", codes).residues[0] & np.uint64(0xFF)).astype(np.uint8)

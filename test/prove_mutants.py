@@ -1,0 +1,172 @@
+"""Kernels with a bug in one place, and whether proofs tell them from the kernels that they were made of.
+
+    python test/prove_mutants.py [--count 100] [--seed N]
+
+A mutant has another register, constant, offset, predicate, layout or operation somewhere, or lacks an instruction. One
+that is proven has to compute the function: its results are compared with float64 on numbers that the proof has not
+seen, and which are not small. Others are refuted, fail while they run, or stay undecided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from warploom.runtime import Kernel, WarploomError, compile, prove
+from warploom.runtime.cli.inputs import arrays
+from warploom.runtime.kernel.lowering import parse, without_tensors
+from warploom.runtime.plan import host
+from warploom.runtime.proof.question import PROVEN, REFUTED
+from warploom.runtime.reference import functions as reference
+
+PRODUCT = """
+func.func @product(%A: memref<24x40xbf16>, %B: memref<40x24xbf16>, %C: memref<24x24xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%C : memref<24x24xf32>)
+  linalg.matmul ins(%A, %B : memref<24x40xbf16>, memref<40x24xbf16>) outs(%C : memref<24x24xf32>)
+  return
+}
+"""
+SOFTMAX = """
+func.func @softmax(%X: memref<9x72xf32>, %Y: memref<9x72xf32>) {
+  linalg.softmax dimension(1) ins(%X : memref<9x72xf32>) outs(%Y : memref<9x72xf32>)
+  return
+}
+"""
+SOURCES = {"product": (PRODUCT, {"target": "sm_80", "cta": "16,16,16", "warp": "16,16", "stages": "2"}),
+           "softmax": (SOFTMAX, {"target": "sm_80"})}  # fmt: skip
+STEPS = 5_000
+
+_STATEMENT = re.compile(r"^\s+(@!?%\w+ )?[a-z][\w.:]* [^;]*;$")
+_SWAPS = (("add.", "sub."), ("max.", "min."), (".trans", ""), ("setp.lt", "setp.le"), ("setp.ge", "setp.gt"),
+          (".row.col", ".row.col"), ("mul.rn", "add.rn"), ("setp.ne", "setp.eq"), ("wide.u32", "wide.s32"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one line of a kernel."""
+
+    source: str
+    line: int
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}: {self.before.strip()} -> {self.after.strip() or 'nothing'}"
+
+
+def mutants(source: str, ptx: str, pick: random.Random) -> Iterator[tuple[Mutant, str]]:
+    """Changed texts without end."""
+    lines = ptx.splitlines()
+    places = [i for i, line in enumerate(lines) if _STATEMENT.match(line) and "bra" not in line]
+    while True:
+        at = pick.choice(places)
+        after = pick.choice((_register, _literal, _guard, _operation, _dropped))(lines[at], lines, pick)
+        if after != lines[at]:
+            changed = [*lines[:at], after, *lines[at + 1 :]]
+            yield Mutant(source, at + 1, lines[at], after), "\n".join(changed) + "\n"
+
+
+def _register(line: str, lines: list[str], pick: random.Random) -> str:
+    """Another register of the kind in place of one."""
+    found = list(re.finditer(r"%([a-z]+)(\d+)", line))
+    if not found:
+        return line
+    match = pick.choice(found)
+    near = max(0, int(match[2]) + pick.choice((-2, -1, 1, 2)))
+    return f"{line[: match.start()]}%{match[1]}{near}{line[match.end() :]}"
+
+
+def _literal(line: str, lines: list[str], pick: random.Random) -> str:
+    """Another number in place of a literal or an offset."""
+    found = list(re.finditer(r"(?<![\w%.])-?\d+(?![\w.])|(?<=\+)\d+", line))
+    if not found:
+        return line
+    match = pick.choice(found)
+    number = int(match[0])
+    other = pick.choice((number + 1, number * 2, number - 4, number + 16, 0))
+    return f"{line[: match.start()]}{other}{line[match.end() :]}"
+
+
+def _guard(line: str, lines: list[str], pick: random.Random) -> str:
+    """A predicate negated, or left out."""
+    match = re.match(r"(\s+)@(!?)(%\w+) (.*)", line)
+    if match is None:
+        return line
+    return (
+        f"{match[1]}{match[4]}" if pick.random() < 0.5 else f"{match[1]}@{'' if match[2] else '!'}{match[3]} {match[4]}"
+    )
+
+
+def _operation(line: str, lines: list[str], pick: random.Random) -> str:
+    """Another operation or layout."""
+    fitting = [(a, b) for pair in _SWAPS for a, b in (pair, pair[::-1]) if a and a in line]
+    if not fitting:
+        return line
+    before, after = pick.choice(fitting)
+    return line.replace(before, after, 1)
+
+
+def _dropped(line: str, lines: list[str], pick: random.Random) -> str:
+    return ""
+
+
+def verdict(text: str, kernel: Kernel) -> str:
+    """What a proof says of a kernel, and "wrong" for a proof of one that computes something else."""
+    try:
+        proof = prove(kernel, text, explain=False, max_steps=STEPS)
+    except WarploomError:
+        return "refused"
+    if proof.outcome != PROVEN:
+        return "refuted" if proof.outcome == REFUTED else "undecided"
+    return "equivalent" if computes(text, kernel) else "wrong"
+
+
+def computes(text: str, kernel: Kernel) -> bool:
+    """Whether a kernel's results on fresh numbers are those of float64, within the bound of their rounding."""
+    module = parse(text, "<mlir>")
+    without_tensors(module)
+    function = host.choose(module, kernel.function.name)
+    given = arrays(kernel.function, [], 4321)
+    before = [array.copy() for array in given]
+    try:
+        kernel(*given, device="interp", max_steps=STEPS)
+    except WarploomError:
+        return False
+    exact = reference.evaluate(function, before, reference.accumulator_of(kernel.schedule, kernel.target))
+    return all(reference.compare(exact[i], np.asarray(given[i])).ok for i in kernel.function.written)
+
+
+def verdicts(count: int, seed: int) -> Iterator[tuple[Mutant, str]]:
+    """What becomes of so many mutants of each source."""
+    for name, (text, options) in SOURCES.items():
+        kernel = compile(text, **options)  # pyright: ignore[reportArgumentType]
+        made = mutants(name, kernel.ptx, random.Random(seed))
+        for _ in range(count):
+            mutant, ptx = next(made)
+            yield mutant, verdict(text, replace(kernel, ptx=ptx))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100, metavar="N", help="mutants of each kernel")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    counts: Counter[str] = Counter()
+    for mutant, found in verdicts(args.count, args.seed):
+        counts[found] += 1
+        if found in ("equivalent", "wrong"):
+            print(f"{found}: {mutant}", flush=True)
+    print(", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+    return 1 if counts["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

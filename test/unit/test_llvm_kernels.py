@@ -1,0 +1,192 @@
+"""Kernels that are `llvm.func` with operations of `nvvm`: lowered by the rows, and run on the interpreter."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from upstream import ABSENT, mlir_opt, piped
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import DiagnosticException
+
+from warploom.dialect.ptx.importer import import_ptx
+from warploom.dialect.ptx.parser import parse_ptx
+from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.passes.pipeline import lower
+from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import Kernel, compile, load_ptx
+
+PRODUCT = """func.func @f(%A: memref<40x56xbf16>, %B: memref<56x24xbf16>, %C: memref<40x24xf32>) {
+  linalg.matmul ins(%A, %B : memref<40x56xbf16>, memref<56x24xbf16>) outs(%C : memref<40x24xf32>)
+  return
+}"""
+
+HOPPER = """func.func @f(%A: memref<96x128xf16>, %B: memref<128x72xf16>, %C: memref<96x72xf16>) {
+  linalg.matmul ins(%A, %B : memref<96x128xf16>, memref<128x72xf16>) outs(%C : memref<96x72xf16>)
+  return
+}"""
+
+
+def to_ptx(text: str, target: str | None = None) -> str:
+    context = make_context()
+    module = parse_mlir(context, text)
+    before = f"warp-set-target{{arch={target}}}," if target else ""
+    lower(module, context, f"{before}convert-warp-to-ptx")
+    return print_ptx(ptx_module(module))
+
+
+def as_nvvm(ptx: str) -> str:
+    module, out = ModuleOp([import_ptx(parse_ptx(ptx))]), StringIO()
+    ConvertWarpToNvvmPass().apply(make_context(), module)
+    Printer(out).print_op(module)
+    return out.getvalue()
+
+
+def results(kernel: Kernel, *arguments: np.ndarray) -> np.ndarray:
+    given = [argument.copy() for argument in arguments]
+    kernel(*given, device="interp", checks="all")
+    return given[-1]
+
+
+def bf16(*shape: int) -> np.ndarray:
+    import ml_dtypes
+
+    return np.random.default_rng().standard_normal(shape).astype(ml_dtypes.bfloat16)
+
+
+def half(*shape: int) -> np.ndarray:
+    return np.random.default_rng().standard_normal(shape).astype(np.float16)
+
+
+def test_a_product_out_and_back_has_the_same_words() -> None:
+    kernel = compile(PRODUCT, target="sm_80")
+    arguments = bf16(40, 56), bf16(56, 24), np.random.default_rng().standard_normal((40, 24)).astype(np.float32)
+    back = replace(kernel, ptx=to_ptx(as_nvvm(kernel.ptx)))
+    assert back.ptx != kernel.ptx
+    assert (results(back, *arguments) == results(kernel, *arguments)).all()
+
+
+def test_a_product_of_hopper_out_and_back_has_the_same_words() -> None:
+    kernel = compile(HOPPER, target="sm_90a", cta=(64, 64, 64), mma="m64n64k16", stages=3)
+    arguments = half(96, 128), half(128, 72), half(96, 72)
+    back = replace(kernel, ptx=to_ptx(as_nvvm(kernel.ptx)))
+    assert "wgmma.mma_async" in back.ptx
+    assert (results(back, *arguments) == results(kernel, *arguments)).all()
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+def test_a_product_through_mlir_opt_has_the_same_words() -> None:
+    kernel = compile(PRODUCT, target="sm_80")
+    arguments = bf16(40, 56), bf16(56, 24), np.random.default_rng().standard_normal((40, 24)).astype(np.float32)
+    text = piped(as_nvvm(kernel.ptx), ("mlir-opt", "--canonicalize", "--cse"))
+    back = replace(kernel, ptx=to_ptx(text))
+    assert (results(back, *arguments) == results(kernel, *arguments)).all()
+
+
+THREAD = """gpu.module @kernels {
+  gpu.func @k(%A: memref<64xf32>, %B: memref<64xf32>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %bx = gpu.block_id x
+    %tx = gpu.thread_id x
+    %c32 = arith.constant 32 : index
+    %o = arith.muli %bx, %c32 : index
+    %i = arith.addi %o, %tx : index
+    %x = memref.load %A[%i] : memref<64xf32>
+    %w = arith.constant 32 : i32
+    %one = arith.constant 1 : i32
+    %s, %p = gpu.shuffle xor %x, %one, %w : f32
+    %zero = arith.constant 0.0 : f32
+    %r = arith.select %p, %s, %zero : f32
+    %y = arith.subf %x, %r : f32
+    gpu.barrier
+    memref.store %y, %B[%i] : memref<64xf32>
+    gpu.return
+  }
+}"""
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+def test_what_upstream_lowers_gpu_to() -> None:
+    inner = "gpu.module(convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1})"
+    passes = f"builtin.module({inner},convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
+    ptx = to_ptx(piped(THREAD, ("mlir-opt", f"--pass-pipeline={passes}")), "sm_80")
+    x = np.random.default_rng().standard_normal(64).astype(np.float32)
+    y = np.full(64, np.nan, np.float32)
+    load_ptx(ptx).launch("k", (2, 1, 1), (32, 1, 1), [x, y], device="interp", checks="all")
+    assert (y == x - x.reshape(-1, 2)[:, ::-1].reshape(-1)).all()
+
+
+def kernel_of(body: str, arguments: str = "%a: !llvm.ptr<1>", before: str = "") -> str:
+    return f"""gpu.module @m {{
+      {before}
+      llvm.func @k({arguments}) attributes {{nvvm.kernel, nvvm.reqntid = array<i32: 32, 1, 1>}} {{
+        {body}
+      }}
+    }}"""
+
+
+def test_values_that_blocks_pass_are_given_all_at_once() -> None:
+    ptx = to_ptx(kernel_of("""
+        %zero = llvm.mlir.constant(0 : i32) : i32
+        %one = llvm.mlir.constant(1 : i32) : i32
+        %last = llvm.mlir.constant(12 : i32) : i32
+        %t = nvvm.read.ptx.sreg.tid.x : i32
+        llvm.br ^loop(%zero, %t, %one : i32, i32, i32)
+      ^loop(%i: i32, %x: i32, %y: i32):
+        %n = llvm.add %i, %one : i32
+        %s = llvm.add %x, %y : i32
+        %m = llvm.icmp "slt" %n, %last : i32
+        llvm.cond_br %m, ^loop(%n, %y, %s : i32, i32, i32), ^end(%y, %x : i32, i32)
+      ^end(%p: i32, %q: i32):
+        %d = llvm.sub %p, %q : i32
+        %w = llvm.sext %t : i32 to i64
+        %at = llvm.getelementptr %a[%w] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+        llvm.store %d, %at : i32, !llvm.ptr<1>
+        llvm.return"""), "sm_80")  # fmt: skip
+    out = np.full(32, -1, np.int32)
+    load_ptx(ptx).launch("k", (1, 1, 1), (32, 1, 1), [out], device="interp", checks="all")
+
+    def meant(t: int) -> int:
+        x, y = t, 1
+        for _ in range(11):
+            x, y = y, x + y
+        return y - x
+
+    assert out.tolist() == [meant(t) for t in range(32)]
+
+
+MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
+        %i = nvvm.read.ptx.sreg.tid.x : i32
+        %0 = nvvm.mma.sync A[%i, %i] B[%i] C[%c, %c, %c, %c] {layoutA = #nvvm.mma_layout<row>,
+          layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<TYPE>,
+          multiplicandBPtxType = #nvvm.mma_type<TYPE>, shape = #nvvm.shape<m = 16, n = 8, k = K>}
+          : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+        llvm.return"""
+
+
+@pytest.mark.parametrize(
+    ("body", "target", "message"),
+    [
+        (MMA.replace("TYPE", "tf32").replace("K", "12"), "sm_80", "m16n8k12"),
+        (MMA.replace("TYPE", "tf32").replace("K", "4"), "sm_75", "needs"),
+        ("nvvm.cluster.arrive\nllvm.return", "sm_80", "needs"),
+        ("%x = llvm.mlir.constant(dense<1.0> : vector<2xf32>) : vector<2xf32>\nllvm.return", "sm_80",
+         "expected a number"),
+        ("%b = llvm.mlir.addressof @nothing : !llvm.ptr<3>\nllvm.return", "sm_80", "there is no variable 'nothing'"),
+        ('llvm.inline_asm "{ mov.b32 a, 1; }", "" : () -> ()\nllvm.return', "sm_80", "where it is one instruction"),
+        ("%n = llvm.mlir.constant(1 : i32) : i32\n%x = llvm.alloca %n x i32 : (i32) -> !llvm.ptr\nllvm.return", "sm_80",
+         "llvm.alloca is not lowered to PTX inside a kernel"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(body: str, target: str, message: str) -> None:
+    with pytest.raises(DiagnosticException, match=re.escape(message)):
+        to_ptx(kernel_of(body), target)
+
+
+def test_only_kernels_are_taken() -> None:
+    with pytest.raises(DiagnosticException, match=re.escape("expected kernels, llvm.func with nvvm.kernel")):
+        to_ptx("gpu.module @m { llvm.func @f() { llvm.return } }", "sm_80")
