@@ -70,8 +70,8 @@ class SharedDescriptor(MatrixDescriptor):
             raise DescriptorError(
                 f"expected a swizzle of {choice(tuple(_SWIZZLES.values()))} in bits 63:61, got {code}"
             )
-        fields = (((word >> at & 0x3FFF) * UNIT) for at in (0, 16, 32))
-        return SharedDescriptor(*fields, kind[0], word >> 49 & 7, kind[1])
+        address, leading, stride = (((word >> at & 0x3FFF) * UNIT) for at in (0, 16, 32))
+        return SharedDescriptor(address, leading, stride, kind[0], word >> 49 & 7, kind[1])
 
     def offset(self, mn: Place, k: Place, size: int, *, along_mn: bool) -> Place:
         """As that of `wgmma`; what moves 32 bytes together has patterns of four rows of K."""

@@ -89,8 +89,8 @@ class TensorMemory:
 
     def _allot(self, requests: list[Request], ctas: list[int]) -> None:
         size = requests[0].columns
-        taken = self.owner[ctas].any(axis=0)
-        start = next((at for at in range(0, COLUMNS - size + 1, 32) if not taken[at : at + size].any()), None)
+        free = [at for at in range(0, COLUMNS - size + 1, 32) if not self.owner[ctas, at : at + size].any()]
+        start = next(iter(free), None)
         if start is None:
             return
         number = len(self.places) + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -66,8 +66,11 @@ def product(ctx: Context, bound: Bindings) -> Action:
 def _value(read: Any, one: Selection, thread: int) -> Any:
     """What one thread gives: an address, a word, or several."""
     if isinstance(read, list):
-        return [int(word[thread]) for word in read]
-    return int(read(one)[0]) if callable(read) else int(read[thread])
+        words = cast("list[Array]", read)
+        return [int(word[thread]) for word in words]
+    if callable(read):
+        return int(cast("Callable[[Selection], Array]", read)(one)[0])
+    return int(cast("Array", read)[thread])
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class _Instruction:
     @staticmethod
     def of(ctx: Context, bound: Bindings) -> _Instruction:
         named = dict(zip((slot.name for slot in ctx.row.signatures_of(bound)[0]), ctx.operands, strict=False))
-        predicate, constants, negated = named.pop("p"), {}, False
+        predicate, negated = named.pop("p"), False
+        constants: dict[str, int] = {}
         sources: dict[str, Callable[[State], Any]] = {n: _source(ctx, n, o) for n, o in named.items() if n != "s"}
         if isinstance(predicate, Immediate):
             constants["p"] = ctx.integer(predicate)

@@ -96,7 +96,8 @@ def dealloc(ctx: Context, bound: Bindings) -> Action:
         warps = _warps(state, sel, what)
         places = _alike(sel.pick(addresses), state, sel, warps, "taddr")
         sizes = _alike(sel.pick(counts), state, sel, warps, "nCols")
-        for warp, place, columns in zip(warps.tolist(), places.tolist(), sizes.tolist(), strict=True):
+        freed: list[list[int]] = np.stack([warps, places, sizes], axis=1).tolist()
+        for warp, place, columns in freed:
             cta = cta_of(state, warp)
             state.tensor.free(cta, group, place, columns, warp)
             lanes = np.arange(TENSOR_LANES)[:, None]

@@ -73,7 +73,7 @@ class TensorAccesses(SharedCheck):
         self.tensor = state.tensor
         words = self.tensor.words.size
         self.written = np.zeros(words, np.bool_)
-        self.operations: list[_Operation | None] = [None]
+        self.operations: dict[int, _Operation] = {}
         self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
         self.fences = [_Fences() for _ in range(state.warps)]
         self._issued: dict[tuple[int, int, bool], int] = {}
@@ -90,11 +90,12 @@ class TensorAccesses(SharedCheck):
 
         def look(sel: Selection) -> None:
             now = self.shared.clocks.tick()
-            for warp in np.unique(sel.threads % self.state.warps).tolist():
+            warps: list[int] = np.unique(sel.threads % self.state.warps).tolist()
+            for fences in (self.fences[warp] for warp in warps):
                 if before:
-                    self.fences[warp].before.append(now)
+                    fences.before.append(now)
                 else:
-                    self.fences[warp].after = now
+                    fences.after = now
 
         return look
 
@@ -122,8 +123,9 @@ class TensorAccesses(SharedCheck):
             self.written[words] = True
 
     def _keep(self, now: _Operation, units: Array, kind: str) -> None:
-        self.operations.append(now)
-        self.last[kind][units] = len(self.operations) - 1
+        number = len(self.operations) + 1
+        self.operations[number] = now
+        self.last[kind][units] = number
         queue, agent = self.tensor.products, now.thread
         if now.moves:
             queue, agent = self.tensor.moves[_MOVES[now.means][-2:]], now.thread % self.state.warps
@@ -156,8 +158,9 @@ class TensorAccesses(SharedCheck):
 
     def _ordered(self, now: _Operation, units: Array, kind: str) -> None:
         """An access against earlier ones."""
-        for number in np.unique(self.last[kind][units]).tolist():
-            earlier = self.operations[number]
+        numbers: list[int] = np.unique(self.last[kind][units]).tolist()
+        for number in numbers:
+            earlier = self.operations.get(number)
             what = None if earlier is None else self._lacks(earlier, now)
             if earlier is None or what is None:
                 continue
