@@ -357,7 +357,7 @@ class _ListPasses(argparse.Action):
 
 class _HelpSchedule(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from .schedule.help import schedule_help
+        from .schedule_help import schedule_help
 
         print(schedule_help(), end="")
         parser.exit()

@@ -333,7 +333,7 @@ class ReduceOp(ops.ReduceOp):
             body.add_op(op.clone(dict(zip(block.args[:2], reversed(body.args), strict=True))))
         if (op := body.first_op) is not None and (end := body.last_op) is not None:
             end.operands = op.results
-        results = [value.type for value in outputs if isinstance(value.type, TensorType)]
+        results: list[Attribute] = [value.type for value in outputs if isa(value.type, TensorType[Attribute])]
         return cls.build(
             operands=(inputs[0], outputs[0]),
             result_types=(results,),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from ...dialect.schedule.fields import ScheduleField, text_of
-from ...dialect.schedule.schedule import FIELDS, PARTS
+from ..dialect.schedule.fields import ScheduleField, text_of
+from ..dialect.schedule.schedule import FIELDS, PARTS
 
 WIDTH = 100
 
