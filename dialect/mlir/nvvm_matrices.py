@@ -38,7 +38,7 @@ PermuteOp = operation(
     "prmt",
     "Bytes of two words, each chosen by a nibble.",
     "prmt.b32{mode/default=} res, lo, hi, selector",
-    "$mode $lo `,` ($hi^ `,`)? $selector attr-dict `:` type($res)",
+    "$mode $selector `,` $lo (`,` $hi^)? attr-dict `:` type($res)",
     lo=operand_def(i32), hi=opt_operand_def(i32), selector=operand_def(i32), mode=prop_def(types.PERMUTE_MODE),
     res=result_def(i32), traits=traits_def(Pure()),
 )  # fmt: skip

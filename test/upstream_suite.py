@@ -1,0 +1,69 @@
+"""How much of MLIR's own test files of GPU dialects this compiler reads, prints and reads back.
+
+    python test/upstream_suite.py FOLDER     # a checkout of llvm-project, or its folder `mlir`; prints a table
+
+Each file is split at `// -----`; parts in which MLIR expects an error do not count. What is read is printed and read
+again; the round trip is exact if it prints the same text twice. Without a folder it says what it could not have.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from warploom.passes.universe import make_context, parse_mlir
+
+FOLDERS = ("Dialect/NVGPU", "Dialect/GPU", "Dialect/LLVMIR/nvvm*", "Conversion/NVGPUToNVVM", "Conversion/GPUToNVVM",
+           "Dialect/Linalg")  # fmt: skip
+
+
+def parts(path: Path) -> Iterator[str]:
+    """The parts of a file that MLIR takes."""
+    for part in re.split(r"(?m)^// -----.*$", path.read_text(encoding="utf-8")):
+        if "expected-error" not in part and re.search(r"(?m)^\s*[^/\s]", part):
+            yield part
+
+
+def outcome(text: str) -> tuple[str, str]:
+    """ "exact", "read" where the text differs when read again, or "refused" and why."""
+    try:
+        first = str(parse_mlir(make_context(), text))
+    except (ParseError, DiagnosticException) as error:
+        return "refused", str(error).strip().splitlines()[-1].strip()
+    try:
+        return ("exact" if str(parse_mlir(make_context(), first)) == first else "read"), ""
+    except (ParseError, DiagnosticException) as error:
+        return "read", str(error).strip().splitlines()[-1].strip()
+
+
+def main(folder: Path) -> int:
+    tests = next((each for each in (folder / "mlir" / "test", folder / "test", folder) if each.is_dir()), folder)
+    why: Counter[str] = Counter()
+    print(f"{'files of':28}{'parts':>7}{'read':>7}{'exact':>7}")
+    for name in FOLDERS:
+        files = [
+            f for place in tests.glob(name) for f in ([place] if place.is_file() else sorted(place.rglob("*.mlir")))
+        ]
+        if not files:
+            print(f"{name:28} could not be had: there is no {tests / name}")
+            continue
+        found: Counter[str] = Counter()
+        for text in (text for file in files for text in parts(file)):
+            kind, reason = outcome(text)
+            found[kind] += 1
+            why[reason] += kind == "refused"
+        print(f"{name:28}{found.total():7}{found['exact'] + found['read']:7}{found['exact']:7}")
+    for reason, count in why.most_common(20):
+        print(f"{count:5}  {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("could not have MLIR's test files: name a checkout of llvm-project")
+    sys.exit(main(Path(sys.argv[1])))
