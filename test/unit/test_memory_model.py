@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from warploom.runtime.interp.watch.memory_model import MemoryEvent, MemoryModel, Place
+from warploom.runtime.interp.watch.memory_model import MemoryEvent, MemoryModel, ThreadPlace
 
 SEMANTICS = {"acquire": (True, False), "release": (False, True), "acq_rel": (True, True), "sc": (True, True)}
 
@@ -21,10 +21,10 @@ def events_of(text: str, *, ctas: bool) -> tuple[list[MemoryEvent], list[tuple[i
     threads come to). `dep` at the end of a write says that it depends on all reads before it. Threads are in CTAs of
     their own if `ctas`."""
     locations = sorted(set(re.findall(r"\b[WRU]\S* (\w)", text)))
-    events = [MemoryEvent(Place(-1, -1, -1), i, writes=True) for i in range(len(locations))]
+    events = [MemoryEvent(ThreadPlace(-1, -1, -1), i, writes=True) for i in range(len(locations))]
     barriers: list[list[int]] = []
     for thread, line in enumerate(text.split("|")):
-        place, reads, met = Place(thread, thread if ctas else 0, thread if ctas else 0), list[int](), 0
+        place, reads, met = ThreadPlace(thread, thread if ctas else 0, thread if ctas else 0), list[int](), 0
         for item in (piece.strip() for piece in line.split(";")):
             words = item.split()
             kind, *qualifiers = words[0].split(".")

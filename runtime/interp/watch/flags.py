@@ -16,7 +16,7 @@ import numpy as np
 
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from .findings import Check
-from .memory_model import MemoryEvent, MemoryModel, Place
+from .memory_model import MemoryEvent, MemoryModel, ThreadPlace
 
 if TYPE_CHECKING:
     from ....dialect.ptx.instructions import Traits
@@ -247,7 +247,7 @@ class Flags(Check):
         deeds by the numbers of their events."""
         locations = sorted({deed.word for deed in deeds if deed.word >= 0})
         number = {word: i for i, word in enumerate(locations)}
-        events = [MemoryEvent(Place(-1, -1, -1), i, writes=True) for i in range(len(locations))]
+        events = [MemoryEvent(ThreadPlace(-1, -1, -1), i, writes=True) for i in range(len(locations))]
         writes: dict[int, list[int]] = {i: [i] for i in range(len(locations))}
         values: dict[int, int | None] = {}
         order = sorted(range(len(deeds)), key=lambda i: (deeds[i].thread, i))
@@ -286,7 +286,7 @@ class Flags(Check):
     def _event(self, deed: _Deed, location: int | None) -> MemoryEvent:
         state, traits = self.state, self.kernel.code[deed.pc].traits
         cta = deed.thread % state.warps // state.geometry.warps_per_cta
-        place = Place(deed.thread, cta, cta // state.geometry.cluster_size)
+        place = ThreadPlace(deed.thread, cta, cta // state.geometry.cluster_size)
         if deed.kind == "barrier":
             return MemoryEvent(place)
         scope = next((_SCOPES[q] for q in ("cta", "cluster", "gpu", "sys", "gl") if q in traits.qualifiers), "")

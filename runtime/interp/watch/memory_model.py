@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 Relation: TypeAlias = list[int]
 
 
-class Place(NamedTuple):
+class ThreadPlace(NamedTuple):
     """Where a thread runs."""
 
     thread: int
@@ -32,7 +32,7 @@ class MemoryEvent:
     read may read, None for any. `depends` are the reads of its thread on whose values it depends.
     """
 
-    place: Place
+    place: ThreadPlace
     location: int | None = None
     reads: bool = False
     writes: bool = False
@@ -47,7 +47,7 @@ class MemoryEvent:
     def is_fence(self) -> bool:
         return self.location is None
 
-    def includes(self, other: Place) -> bool:
+    def includes(self, other: ThreadPlace) -> bool:
         """Whether the scope has a thread in it."""
         if self.scope == "cta":
             return self.place.cta == other.cta

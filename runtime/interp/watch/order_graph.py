@@ -30,7 +30,7 @@ from ...numerics.array import Array
 _SLOTS = 16
 
 
-class Step(NamedTuple):
+class WarpStep(NamedTuple):
     """Event number `at` of a warp, counted from 1, at an instruction."""
 
     warp: int
@@ -45,7 +45,7 @@ class Contribution(NamedTuple):
     """What an agent brings to a phase: the step that did it, or that began it if it was `deferred`, and what happens
     before. It arrives; or it is what the phase was told to expect; or it tells it to expect more."""
 
-    step: Step
+    step: WarpStep
     past: Array
     kind: ContributionKind
     deferred: bool
@@ -61,7 +61,7 @@ class PhaseEnd(NamedTuple):
 class Wait(NamedTuple):
     """A wait that passed."""
 
-    step: Step
+    step: WarpStep
     past: Array
 
 
@@ -87,9 +87,9 @@ class Deviation(NamedTuple):
     """
 
     kind: Literal["early", "stale", "missed", "unexpected"]
-    step: Step
+    step: WarpStep
     phase: int
-    other: Step
+    other: WarpStep
     before: Array
 
 
@@ -103,7 +103,7 @@ class OrderGraph:
     def __init__(self, warps: int, each: int) -> None:
         self.each = each
         self.rows = np.zeros((warps, each + _SLOTS), np.int32)
-        self.steps: list[Step] = []
+        self.steps: list[WarpStep] = []
         self._slots: dict[int, int] = {}
 
     def meeting(self, warp: int) -> Meeting:
@@ -116,11 +116,11 @@ class OrderGraph:
 
     # Events
 
-    def step(self, warp: int, pc: int) -> Step:
+    def step(self, warp: int, pc: int) -> WarpStep:
         """A warp does something that another order may take at another time."""
         column = warp % self.each
         self.rows[warp, column] += 1
-        step = Step(warp, int(self.rows[warp, column]), pc)
+        step = WarpStep(warp, int(self.rows[warp, column]), pc)
         self.steps.append(step)
         return step
 
@@ -133,7 +133,7 @@ class OrderGraph:
         row = self.rows[warp, : past.size]
         np.maximum(row, past, out=row)
 
-    def initialise(self, meeting: Meeting, step: Step) -> None:
+    def initialise(self, meeting: Meeting, step: WarpStep) -> None:
         """An object begins, as if a phase ended with it."""
         past = self.past(step.warp)
         meeting.contributions.clear()
@@ -143,13 +143,19 @@ class OrderGraph:
         meeting.ends = {meeting.phase - 1: PhaseEnd(past, (Contribution(step, past, "arrival", False),))}
 
     def contribute(
-        self, meeting: Meeting, step: Step, past: Array, kind: ContributionKind = "arrival", *, deferred: bool = False
+        self,
+        meeting: Meeting,
+        step: WarpStep,
+        past: Array,
+        kind: ContributionKind = "arrival",
+        *,
+        deferred: bool = False,
     ) -> Deviation | None:
         """A step, behind which `past` happens, adds to the present phase."""
         meeting.contributions.append(Contribution(step, past, kind, deferred))
         return self._behind("early", meeting, meeting.phase - 1, step, past)
 
-    def wait(self, meeting: Meeting, step: Step, *, parity: bool) -> Deviation | None:
+    def wait(self, meeting: Meeting, step: WarpStep, *, parity: bool) -> Deviation | None:
         """A step finds that the phase before the present one has ended."""
         past = self.past(step.warp)
         self._learn_end(meeting, step.warp)
@@ -162,7 +168,7 @@ class OrderGraph:
             self.learn(warp, end.past)
 
     def _behind(
-        self, kind: Literal["early", "stale"], meeting: Meeting, phase: int, step: Step, past: Array
+        self, kind: Literal["early", "stale"], meeting: Meeting, phase: int, step: WarpStep, past: Array
     ) -> Deviation | None:
         """Whether a step happens behind the end of a phase: its warp knows of it, or all that ended it came before."""
         end = meeting.ends.get(phase)
@@ -201,12 +207,12 @@ class OrderGraph:
 
     # Questions
 
-    def before(self, step: Step, past: Array) -> bool:
+    def before(self, step: WarpStep, past: Array) -> bool:
         """Whether a step is among what `past` knows."""
         column = step.warp % self.each
         return column < past.size and int(past[column]) >= step.at
 
-    def schedule(self, deviation: Deviation) -> list[Step]:
+    def schedule(self, deviation: Deviation) -> list[WarpStep]:
         """The steps, in an order, after which what deviates can come next."""
         cluster = deviation.step.warp // self.each
         mine = (s for s in self.steps if s.warp // self.each == cluster and s != deviation.step)

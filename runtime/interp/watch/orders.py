@@ -22,7 +22,7 @@ from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
 from ..machine.memory import FaultError
 from .findings import Check, Findings
-from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, Step, merged
+from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, WarpStep, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,7 +70,7 @@ class Orders(Check):
         self.objects: dict[int, Meeting] = {}
         self.barriers: dict[tuple[int, int], Meeting] = {}
         self.tests: dict[int, int] = {}
-        self.flying: defaultdict[tuple[int, int], deque[tuple[Step, Array]]] = defaultdict(deque)
+        self.flying: defaultdict[tuple[int, int], deque[tuple[WarpStep, Array]]] = defaultdict(deque)
         self.words: dict[tuple[int, int, int], Array] = {}
         self.passes: dict[tuple[int, int], int] = {}
         self.pc = 0
@@ -176,10 +176,10 @@ class Orders(Check):
             return "arrival"
         return "expected" if deferred or bytes_ < 0 else "expects"
 
-    def _now(self, warp: int, pc: int) -> tuple[Step, Array]:
+    def _now(self, warp: int, pc: int) -> tuple[WarpStep, Array]:
         return self.graph.step(warp, pc), self.graph.past(warp)
 
-    def _begun(self, place: int, threads: Array) -> tuple[Step, Array]:
+    def _begun(self, place: int, threads: Array) -> tuple[WarpStep, Array]:
         """The last of the operations that threads began."""
         begun = [self.flying[place, thread].popleft() for thread in threads.tolist()]
         return begun[-1][0], merged(past for _, past in begun)
@@ -270,7 +270,7 @@ class Orders(Check):
         of = f" of CTA {self.state.geometry.cta_index(self.state.geometry.first + cta)}" if away else ""
         return f"the mbarrier object at {offset:#x}{of}"
 
-    def _who(self, step: Step, beside: Step) -> str:
+    def _who(self, step: WarpStep, beside: WarpStep) -> str:
         cta, warp, _ = self.state.geometry.place(step.warp)
         own = step.warp // self.per_cta == beside.warp // self.per_cta
         return f"{'' if own else f'CTA {cta}, '}warp {warp} (line {self.line(step.pc)})"
@@ -347,7 +347,7 @@ class Orders(Check):
         end = meeting.ends.get(meeting.phase - 1)
         if end is None or meeting.phase == meeting.first:
             came = {c.step.warp: c.step for c in meeting.contributions}
-            at = Step(waiting, 0, 0)
+            at = WarpStep(waiting, 0, 0)
             others = f"; only {', '.join(self._who(s, at) for s in came.values())} came" if came else ""
             return f"it is the first phase{others or ', to which nobody has come'}"
         here = {c.step.warp for c in meeting.contributions}
@@ -356,7 +356,7 @@ class Orders(Check):
             return "all who came to the phase before have come"
         doing: dict[str, list[str]] = {}
         for warp, step in absent.items():
-            doing.setdefault(self._does(warp, where), []).append(self._who(step, Step(waiting, 0, 0)))
+            doing.setdefault(self._does(warp, where), []).append(self._who(step, WarpStep(waiting, 0, 0)))
         return "; ".join(f"{', '.join(who)} came to the phase before, and {does}" for does, who in doing.items())
 
     def _does(self, warp: int, where: dict[int, int]) -> str:
@@ -370,7 +370,7 @@ class Orders(Check):
         end = meeting.ends.get(meeting.phase - 1)
         if place < 0 or end is None or meeting.phase < seen + 2:
             return ""
-        who = self._who(end.contributions[-1].step, Step(warps[0], 0, 0))
+        who = self._who(end.contributions[-1].step, WarpStep(warps[0], 0, 0))
         missed = meeting.phase - 2 - meeting.first
         return f"; they have missed the end of phase {missed}: {who} ended phase {missed + 1} before they tested"
 
