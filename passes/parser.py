@@ -93,9 +93,9 @@ class LocatingParser(Parser):
 
     def _embed_resources(self, module: ModuleOp) -> None:
         """Gives constants that name a resource of the text its elements; those of one without contents stay names."""
-        from ..dialect.mlir.builtin import Resources, embed
+        from ..dialect.mlir.builtin import ResourceBlobs, embed
 
-        resources = self.ctx.get_dialect("builtin").get_interface(Resources)
+        resources = self.ctx.get_dialect("builtin").get_interface(ResourceBlobs)
         if resources is not None:
             embed(module, resources.take_all())
 

@@ -22,7 +22,7 @@ PREFIX = len("0x") + 2 * 4
 """The digits before a blob's bytes: those of its alignment, a word of 32 bits (MLIR, AsmState.h, `AsmResourceBlob`)."""
 
 
-class Resources(OpAsmDialectInterface):
+class ResourceBlobs(OpAsmDialectInterface):
     """The blobs at the end of a text: `{-# dialect_resources: { builtin: { weights: "0x04000000..." } } #-}`.
 
     A key names one blob of a text. xDSL's own storage is shared by all texts of a process, and renames the second.
@@ -67,4 +67,4 @@ def _elements(resource: DenseResourceAttr, blob: str) -> DenseIntOrFPElementsAtt
 
 def builtin() -> Dialect:
     """xDSL's `builtin` with resources of its own."""
-    return Dialect(Builtin.name, list(Builtin.operations), list(Builtin.attributes), [Resources()])
+    return Dialect(Builtin.name, list(Builtin.operations), list(Builtin.attributes), [ResourceBlobs()])

@@ -35,7 +35,7 @@ CONSTANT, TEXT, ELECTED = "constant", "text", "elected"
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """A part of an opcode: text, or what follows from a property or an operand called `name`."""
 
     kind: str
@@ -62,7 +62,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Place:
+class TextPlace:
     """An operand: see the kinds. `more` are the coordinates of a tensor, or what stands where the operand is left out;
     `space` is that of a pointer."""
 
@@ -77,8 +77,8 @@ class Place:
 class Template:
     """The instruction of an operation."""
 
-    pieces: tuple[Piece, ...]
-    places: tuple[Place, ...]
+    pieces: tuple[TextPiece, ...]
+    places: tuple[TextPlace, ...]
     pattern: re.Pattern[str]
 
     @property
@@ -96,34 +96,34 @@ def template(text: str) -> Template:
     return Template(pieces, places, re.compile("".join(piece.pattern for piece in pieces)))
 
 
-def _piece(text: str) -> Piece:
+def _piece(text: str) -> TextPiece:
     if text[0] != "{":
-        return Piece("text", text, {})
+        return TextPiece("text", text, {})
     text = text[1:-1]
     if text[0] in "@#":
-        return Piece(SPACE if text[0] == "@" else COUNT, text[1:], {})
+        return TextPiece(SPACE if text[0] == "@" else COUNT, text[1:], {})
     name, *words = text.split("/")
     if words:
-        return Piece(WORD, name.rstrip("?"), dict(word.split("=") for word in words), name[-1] == "?")
+        return TextPiece(WORD, name.rstrip("?"), dict(word.split("=") for word in words), name[-1] == "?")
     for mark, kind in (("?=", PRESENT), ("#i32=", TYPED)):
         if mark in text:
             name, _, spelled = text.partition(mark)
-            return Piece(kind, name, {"": spelled}, optional=True)
-    return Piece(WORD, text, {})
+            return TextPiece(kind, name, {"": spelled}, optional=True)
+    return TextPiece(WORD, text, {})
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> TextPlace:
     if match := re.fullmatch(r"\[(\w+), \{(\w+)\}\]", text):
-        return Place(TENSOR, match[1], match[2])
+        return TextPlace(TENSOR, match[1], match[2])
     if match := re.fullmatch(r"\[(\w+)(?:@([\w:]+))?\]", text):
-        return Place(ADDRESS, match[1], space=match[2] or "")
+        return TextPlace(ADDRESS, match[1], space=match[2] or "")
     if match := re.fullmatch(r"([{(])(\w+)[})]", text):
-        return Place(CONSTANT if match[1] == "{" else VECTOR, match[2])
+        return TextPlace(CONSTANT if match[1] == "{" else VECTOR, match[2])
     if match := re.fullmatch(r"_\|(\w+)", text):
-        return Place(ELECTED, match[1])
+        return TextPlace(ELECTED, match[1])
     if match := re.fullmatch(r"([A-Za-z]\w*)(?:@([\w:]+))?(\?|=(\w+))?", text):
-        return Place(VALUE, match[1], match[4] or "", bool(match[3]), match[2] or "")
-    return Place(TEXT, text)
+        return TextPlace(VALUE, match[1], match[4] or "", bool(match[3]), match[2] or "")
+    return TextPlace(TEXT, text)
 
 
 # Properties and their texts.

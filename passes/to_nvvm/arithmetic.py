@@ -14,10 +14,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.mlir.llvm import CASTS, INTRINSICS
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Vector
 from ...dialect.ptx.types import bits_of
-from .instruction import Instruction
+from .instruction import PtxInstruction
 from .values import FLOATS, register_type, value_type, width
 
-Converter = Callable[[Instruction], bool]
+Converter = Callable[[PtxInstruction], bool]
 
 CONVERTERS: dict[str, Converter] = {}
 """By the first word of an opcode."""
@@ -56,7 +56,7 @@ _FLOATS: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
 
 
 @converts("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor")
-def _binary(of: Instruction) -> bool:
+def _binary(of: PtxInstruction) -> bool:
     *words, type = of.words
     text = ".".join(words)
     if type == "pred" or type[0] in "bus":
@@ -73,7 +73,7 @@ def _binary(of: Instruction) -> bool:
     return True
 
 
-def _constant_divisor(of: Instruction, root: str) -> int | None:
+def _constant_divisor(of: PtxInstruction, root: str) -> int | None:
     """What an integer is divided by, if that is a constant; 0 where it may be 0, for which LLVM has no value."""
     divisor = of.operands[2]
     if root not in ("div", "rem") or of.words[-1][0] == "f":
@@ -81,14 +81,14 @@ def _constant_divisor(of: Instruction, root: str) -> int | None:
     return int(divisor.value) if isinstance(divisor, Immediate) else None
 
 
-def _wide(of: Instruction, type: str) -> bool:
+def _wide(of: PtxInstruction, type: str) -> bool:
     kind = IntegerType(2 * bits_of(type))
     first, second = (_extended(of, of.value(i, value_type(type)), kind, type[0] == "s") for i in (1, 2))
     of.set(of.build.add(llvm.MulOp(first, second)))
     return True
 
 
-def _extended(of: Instruction, value: SSAValue, kind: Attribute, signed: bool) -> SSAValue:
+def _extended(of: PtxInstruction, value: SSAValue, kind: Attribute, signed: bool) -> SSAValue:
     """An integer with more bits, or fewer."""
     if signed and width(value.type) < width(kind):
         return of.build.add(llvm.SExtOp(value, kind))
@@ -96,7 +96,7 @@ def _extended(of: Instruction, value: SSAValue, kind: Attribute, signed: bool) -
 
 
 @converts("shl", "shr")
-def _shift(of: Instruction) -> bool:
+def _shift(of: PtxInstruction) -> bool:
     """By a constant; PTX clamps amounts, and those beyond the width have no value in LLVM."""
     root, type = of.words[0], of.words[-1]
     amount = of.operands[2]
@@ -109,7 +109,7 @@ def _shift(of: Instruction) -> bool:
 
 
 @converts("shf")
-def _funnel(of: Instruction) -> bool:
+def _funnel(of: PtxInstruction) -> bool:
     """Two words shifted as one; the amount modulo 32."""
     if of.words[2] != "wrap":
         return False
@@ -120,7 +120,7 @@ def _funnel(of: Instruction) -> bool:
 
 
 @converts("neg", "abs", "not")
-def _unary(of: Instruction) -> bool:
+def _unary(of: PtxInstruction) -> bool:
     *words, type = of.words
     kind = value_type(type)
     if words == ["not"]:
@@ -137,7 +137,7 @@ def _unary(of: Instruction) -> bool:
 
 
 @converts("fma", "mad")
-def _multiply_add(of: Instruction) -> bool:
+def _multiply_add(of: PtxInstruction) -> bool:
     *words, type = of.words
     kind = value_type(type)
     if words == ["fma", "rn"] and _is_float(type):
@@ -151,7 +151,7 @@ def _multiply_add(of: Instruction) -> bool:
 
 
 @converts("bfe")
-def _bit_field(of: Instruction) -> bool:
+def _bit_field(of: PtxInstruction) -> bool:
     """Some bits of a word, at constant places: two shifts, which LLVM makes a `bfe` of again."""
     type, (place, count) = of.words[1], of.operands[2:]
     bits = bits_of(type)
@@ -176,7 +176,7 @@ _APPROXIMATE = frozenset(
 
 
 @converts("ex2", "lg2", "rsqrt", "sqrt")
-def _function(of: Instruction) -> bool:
+def _function(of: PtxInstruction) -> bool:
     *words, type = of.words
     name = ".".join(words)
     if name not in _APPROXIMATE or not _is_float(type) or (type == "f64" and words[1] != "rn"):
@@ -190,7 +190,7 @@ def _function(of: Instruction) -> bool:
 
 
 @converts("setp")
-def _compare(of: Instruction) -> bool:
+def _compare(of: PtxInstruction) -> bool:
     if len(of.words) != 3 or len(of.operands) != 3 or not isinstance(of.operands[0], Register):
         return False
     _, how, type = of.words
@@ -214,7 +214,7 @@ def _compare(of: Instruction) -> bool:
 
 
 @converts("selp")
-def _select(of: Instruction) -> bool:
+def _select(of: PtxInstruction) -> bool:
     kind = value_type(of.words[-1])
     of.set(of.build.add(llvm.SelectOp(of.value(3, i1), of.value(1, kind), of.value(2, kind))))
     return True
@@ -224,7 +224,7 @@ def _select(of: Instruction) -> bool:
 
 
 @converts("mov")
-def _move(of: Instruction) -> bool:
+def _move(of: PtxInstruction) -> bool:
     target, source = of.operands
     if isinstance(target, Vector):
         return _unpack(of, target)
@@ -239,7 +239,7 @@ def _move(of: Instruction) -> bool:
     return True
 
 
-def _unpack(of: Instruction, target: Vector) -> bool:
+def _unpack(of: PtxInstruction, target: Vector) -> bool:
     """The parts of a register, the lowest first."""
     parts = len(target.items)
     bits = bits_of(of.words[-1])
@@ -252,7 +252,7 @@ def _unpack(of: Instruction, target: Vector) -> bool:
     return True
 
 
-def _pack(of: Instruction, source: Vector) -> bool:
+def _pack(of: PtxInstruction, source: Vector) -> bool:
     parts = len(source.items)
     kind = IntegerType(bits_of(of.words[-1]))
     part = IntegerType(width(kind) // parts)
@@ -270,7 +270,7 @@ def _pack(of: Instruction, source: Vector) -> bool:
 
 
 @converts("cvt")
-def _convert(of: Instruction) -> bool:
+def _convert(of: PtxInstruction) -> bool:
     *words, to, source = of.words[1:]
     if not words and to[0] in "us" and source[0] in "us":
         kind = IntegerType(bits_of(source))
@@ -297,14 +297,14 @@ def _convert(of: Instruction) -> bool:
     return False
 
 
-def _signed_result(of: Instruction, to: str) -> bool:
+def _signed_result(of: PtxInstruction, to: str) -> bool:
     """Signed results narrower than their register are extended by their sign; none that is converted is."""
     target = of.operands[0]
     return isinstance(target, Register) and width(register_type(of.type_of(target))) == bits_of(to)
 
 
 @converts("cvta")
-def _convert_address(of: Instruction) -> bool:
+def _convert_address(of: PtxInstruction) -> bool:
     to = of.words[1] == "to"
     space = of.bindings["P"].partition("::")[0] if of.bindings["P"] != "shared::cluster" else of.bindings["P"]
     source = of.operands[1]
@@ -325,7 +325,7 @@ def _convert_address(of: Instruction) -> bool:
 _PLAIN = frozenset(("ld", "st", "weak", "global", "shared", "shared::cta", "local", "const", "v2", "v4"))
 
 
-def _access(of: Instruction, slot: int) -> tuple[Attribute, int] | None:
+def _access(of: PtxInstruction, slot: int) -> tuple[Attribute, int] | None:
     """The type of what is loaded or stored, each element's, and how many there are; None of other than plain ones."""
     *words, type = of.words
     if not _PLAIN.issuperset(words) or type == "b128":
@@ -334,7 +334,7 @@ def _access(of: Instruction, slot: int) -> tuple[Attribute, int] | None:
 
 
 @converts("ld")
-def _load(of: Instruction) -> bool:
+def _load(of: PtxInstruction) -> bool:
     address = of.operands[1]
     if of.bindings.get("P", "").startswith("param"):
         return _load_parameter(of, address)
@@ -353,7 +353,7 @@ def _load(of: Instruction) -> bool:
     return True
 
 
-def _load_parameter(of: Instruction, address: object) -> bool:
+def _load_parameter(of: PtxInstruction, address: object) -> bool:
     """A parameter is an argument of the function; what is loaded of an array is read through its pointer."""
     assert isinstance(address, Address)
     assert isinstance(address.base, Symbol)
@@ -373,7 +373,7 @@ def _load_parameter(of: Instruction, address: object) -> bool:
 
 
 @converts("st")
-def _store(of: Instruction) -> bool:
+def _store(of: PtxInstruction) -> bool:
     access = _access(of, 1)
     if access is None:
         return False
@@ -384,7 +384,7 @@ def _store(of: Instruction) -> bool:
     return True
 
 
-def _held(of: Instruction, item: object, kind: Attribute) -> Attribute:
+def _held(of: PtxInstruction, item: object, kind: Attribute) -> Attribute:
     """The type in which what is stored is read: that of its register, which may be wider."""
     if isinstance(item, Register) and of.register(item) is not None:
         return register_type(of.type_of(item))

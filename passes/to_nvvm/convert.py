@@ -46,12 +46,12 @@ from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
 from .arithmetic import CONVERTERS
 from .blocks import Node, Registers, flattened, split
-from .instruction import Instruction, Symbols
+from .instruction import PtxInstruction, Symbols
 from .nvvm_operations import convert as to_nvvm
 from .values import POINTERS, SPACES, Builder, integer, register_type
 
 
-def convert(instruction: Instruction) -> str:
+def convert(instruction: PtxInstruction) -> str:
     """Adds what stands for an instruction; the opcode where that is inline PTX, else ""."""
     if to_nvvm(instruction):
         return ""
@@ -133,7 +133,7 @@ class _Function:
         self.symbols = Symbols(pointers, spaces, scalars)
         self.registers = Registers(self.nodes, _register_kind)
         self.instructions = {
-            node: [Instruction(op, node.block, self.registers, self.symbols) for op in node.instructions]
+            node: [PtxInstruction(op, node.block, self.registers, self.symbols) for op in node.instructions]
             for node in self.nodes
         }
 

@@ -33,7 +33,7 @@ class Symbols(NamedTuple):
     arguments: Mapping[str, SSAValue]
 
 
-class Instruction:
+class PtxInstruction:
     """One instruction in a block: its row with what its spelling binds, its operands, and their registers."""
 
     def __init__(self, op: InstOp, block: Block, registers: Registers, symbols: Symbols) -> None:
@@ -182,7 +182,7 @@ def results(operand: Operand, slot: Slot) -> Sequence[Register]:
 class _Inline:
     """The text of inline PTX: `$0` and on are results, then operands."""
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: PtxInstruction) -> None:
         self.of = instruction
         self.results: list[tuple[Operand, Attribute, str]] = []
         self.arguments: list[SSAValue] = []

@@ -40,7 +40,7 @@ from ...dialect.mlir.nvvm_types import (
 from ...dialect.ptx.instructions import canonical
 from ...dialect.ptx.text.operands import operand_text
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Pair, Register, Vector
-from .instruction import Instruction
+from .instruction import PtxInstruction
 from .values import POINTERS, register_type, struct, value_type, width
 
 
@@ -49,7 +49,7 @@ def _templates() -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
     return templates(OPERATIONS)
 
 
-def special(of: Instruction, name: str) -> SSAValue:
+def special(of: PtxInstruction, name: str) -> SSAValue:
     """The value of a special register; by inline PTX where there is no operation that reads it."""
     bits = 64 if name in ("%clock64", "%globaltimer") else 32
     if name in SPECIAL_OPERATIONS:
@@ -58,7 +58,7 @@ def special(of: Instruction, name: str) -> SSAValue:
     return of.build.add(op)
 
 
-def convert(of: Instruction) -> bool:
+def convert(of: PtxInstruction) -> bool:
     """Adds the operation that an instruction is; False if there is none."""
     if isinstance(of.row, Mma):
         return product(of, of.row)
@@ -76,7 +76,7 @@ def convert(of: Instruction) -> bool:
 class _Match:
     """An instruction and an operation whose opcode it has."""
 
-    def __init__(self, of: Instruction, kind: type[IRDLOperation], made: Template, match: re.Match[str]) -> None:
+    def __init__(self, of: PtxInstruction, kind: type[IRDLOperation], made: Template, match: re.Match[str]) -> None:
         self.of = of
         self.kind = kind
         self.definition = kind.get_irdl_definition()
@@ -231,7 +231,7 @@ class _Match:
 _TYPES = frozenset(("f16", "bf16", "tf32", "f64", "s8", "u8", "s4", "u4", "b1"))
 
 
-def product(of: Instruction, row: Mma) -> bool:
+def product(of: PtxInstruction, row: Mma) -> bool:
     """`mma` of those rows that LLVM has an intrinsic for: dense ones without a kind, scales or a rounding."""
     if row.sparse or row.kind or row.scale or row.rounding or row.a.name not in _TYPES:
         return False
@@ -263,7 +263,7 @@ def _fragment_type(element: str) -> Attribute:
     return value_type({"f16": "f16x2", "f32": "f32", "f64": "f64"}.get(element, "b32"))
 
 
-def product_of_warpgroup(of: Instruction, row: Wgmma) -> bool:
+def product_of_warpgroup(of: PtxInstruction, row: Wgmma) -> bool:
     """`wgmma` of two matrices in shared memory, with scales that are constants."""
     _, a, b, *constants = of.operands
     if row.sparse or isinstance(a, Vector) or not all(isinstance(each, Immediate) for each in constants):

@@ -31,38 +31,41 @@ POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 7: "shared:
 _NAMES = {"pred": "%p", "b16": "%h", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%d"}
 
 
-class Register(NamedTuple):
+class HeldRegister(NamedTuple):
     """One register, by its place among those of its type."""
 
     type: str
     number: int
 
 
-class At(NamedTuple):
+class AddressOf(NamedTuple):
     """An address: a register, or a name."""
 
-    base: Register | str
+    base: HeldRegister | str
 
 
-class Pair(NamedTuple):
+class ResultAndPredicate(NamedTuple):
     """A result, or `_`, and a predicate."""
 
-    first: Register | str
-    second: Register
+    first: HeldRegister | str
+    second: HeldRegister
 
 
-Operand: TypeAlias = "Register | str | At | Pair | Sequence[Register | str] | tuple[At, Sequence[Register | str]]"
+KernelOperand: TypeAlias = (
+    "HeldRegister | str | AddressOf | ResultAndPredicate | Sequence[HeldRegister | str]"
+    " | tuple[AddressOf, Sequence[HeldRegister | str]]"
+)
 """What stands in an instruction: a register, text, an address, a vector, a place in a tensor."""
 
-Words: TypeAlias = list["Register | str"]
+Words: TypeAlias = list["HeldRegister | str"]
 
 
-class Line(NamedTuple):
+class KernelLine(NamedTuple):
     """An instruction, or a label where there is no opcode."""
 
     opcode: str
     form: str
-    registers: tuple[Register, ...] = ()
+    registers: tuple[HeldRegister, ...] = ()
     guard: str = ""
 
 
@@ -107,7 +110,7 @@ class LlvmKernel:
         self.target = target
         self.symbols = symbols
         self.operation: Operation = function
-        self.lines: list[Line] = []
+        self.lines: list[KernelLine] = []
         self.counts: dict[str, int] = {}
         self.values: dict[SSAValue, Words] = {}
         self.version: Version = target.ptx
@@ -115,10 +118,10 @@ class LlvmKernel:
 
     # Registers and instructions
 
-    def register(self, type: str) -> Register:
+    def register(self, type: str) -> HeldRegister:
         number = self.counts.get(type, 0)
         self.counts[type] = number + 1
-        return Register(type, number)
+        return HeldRegister(type, number)
 
     def fresh(self, kind: Attribute) -> Words:
         """Registers for a value."""
@@ -127,52 +130,54 @@ class LlvmKernel:
             fail(self.operation, f"{self.operation.name}: there are no registers for {kind}")
         return [self.register(type) for type in types]
 
-    def emit(self, opcode: str, *operands: Operand, guard: str = "", predicate: Register | None = None) -> None:
+    def emit(
+        self, opcode: str, *operands: KernelOperand, guard: str = "", predicate: HeldRegister | None = None
+    ) -> None:
         """Adds an instruction.
 
         Raises:
             DiagnosticException: at the operation, if there is no such instruction or the target lacks it.
         """
-        registers: list[Register] = []
+        registers: list[HeldRegister] = []
         form = ", ".join([self._text(operand, registers) for operand in operands])
         if opcode in ("bra", "ret"):
-            self.lines.append(Line(opcode, form, () if predicate is None else (predicate,), guard))
+            self.lines.append(KernelLine(opcode, form, () if predicate is None else (predicate,), guard))
         else:
             self.instruction(opcode, form, registers)
 
-    def instruction(self, opcode: str, form: str, registers: Sequence[Register]) -> None:
+    def instruction(self, opcode: str, form: str, registers: Sequence[HeldRegister]) -> None:
         """Adds an instruction whose operands are a form, as `ptx.inst` has them."""
         try:
             types = tuple(register.type for register in registers)
             self.version = max(self.version, facts_of(opcode, form, types, self.target).since)
         except InstructionError as error:
             fail(self.operation, f"{self.operation.name}: {error}")
-        self.lines.append(Line(opcode, form, tuple(registers)))
+        self.lines.append(KernelLine(opcode, form, tuple(registers)))
 
     def label(self, name: str) -> None:
-        self.lines.append(Line("", name))
+        self.lines.append(KernelLine("", name))
 
-    def _text(self, operand: Operand, registers: list[Register]) -> str:
+    def _text(self, operand: KernelOperand, registers: list[HeldRegister]) -> str:
         match operand:
             case str():
                 return operand
-            case Register():
+            case HeldRegister():
                 registers.append(operand)
                 return "?"
-            case At():
+            case AddressOf():
                 return f"[{self._text(operand.base, registers)}]"
-            case Pair():
+            case ResultAndPredicate():
                 return f"{self._text(operand.first, registers)}|{self._text(operand.second, registers)}"
-            case (At() as base, coordinates):
+            case (AddressOf() as base, coordinates):
                 inner = self._text(base.base, registers)
                 return f"[{inner}, {self._text(list(coordinates), registers)}]"
             case _:
                 return f"{{{', '.join([self._text(each, registers) for each in operand])}}}"
 
-    def compute(self, opcode: str, kind: Attribute, *operands: Operand) -> Register:
+    def compute(self, opcode: str, kind: Attribute, *operands: KernelOperand) -> HeldRegister:
         """The register that an instruction sets."""
         (result,) = self.fresh(kind)
-        assert isinstance(result, Register)
+        assert isinstance(result, HeldRegister)
         self.emit(opcode, result, *operands)
         return result
 
@@ -185,23 +190,23 @@ class LlvmKernel:
             fail(self.operation, f"{self.operation.name}: an operand of type {value.type} has no value here")
         return found
 
-    def word(self, value: SSAValue) -> Register | str:
+    def word(self, value: SSAValue) -> HeldRegister | str:
         words = self.words(value)
         if len(words) != 1:
             fail(self.operation, f"{self.operation.name}: expected a value of one register, got {value.type}")
         return words[0]
 
-    def held(self, value: SSAValue) -> Register:
+    def held(self, value: SSAValue) -> HeldRegister:
         """The register of a value; literals are moved to one."""
         word = self.word(value)
-        if isinstance(word, Register):
+        if isinstance(word, HeldRegister):
             return word
         if value.type == i1:
             return self.compute("setp.ne.s32", i1, word, "0")
         (type,) = types_of(value.type)
         return self.compute(f"mov.{type}", value.type, word)
 
-    def give(self, op: Operation, *words: Register | str) -> None:
+    def give(self, op: Operation, *words: HeldRegister | str) -> None:
         """Makes registers the value of an operation's result."""
         self.values[op.results[0]] = list(words)
 
@@ -248,7 +253,7 @@ class LlvmKernel:
             space = space_of(argument.type)
             pointer = f".ptr .{space} .align {alignment or 1}" if space == "global" else ""
             made.append(VariableAttr.of(type, name, pointer=pointer))
-            self.values[argument] = [self.compute(f"ld.param.{type}", argument.type, At(name))]
+            self.values[argument] = [self.compute(f"ld.param.{type}", argument.type, AddressOf(name))]
         return made
 
     def _directives(self) -> list[str]:
@@ -278,13 +283,13 @@ class LlvmKernel:
 
     def jump(self, to: Block, passed: Sequence[SSAValue], following: Block | None) -> None:
         """Goes to a block, having given it what it takes: all at once."""
-        moves: list[tuple[Register, Register | str]] = []
+        moves: list[tuple[HeldRegister, HeldRegister | str]] = []
         for argument, value in zip(to.args, passed, strict=True):
             pairs = zip(self.words(argument), self.words(value), strict=True)
-            moves += [(d, s) for d, s in pairs if isinstance(d, Register) and d != s]
+            moves += [(d, s) for d, s in pairs if isinstance(d, HeldRegister) and d != s]
         written = {target for target, _ in moves}
         for i, (target, source) in enumerate(moves):
-            if isinstance(source, Register) and source in written:
+            if isinstance(source, HeldRegister) and source in written:
                 saved = self.register(source.type)
                 self._move(saved, source)
                 moves[i] = (target, saved)
@@ -293,7 +298,7 @@ class LlvmKernel:
         if to is not following:
             self.emit("bra", self.labels[to])
 
-    def _move(self, target: Register, source: Register | str) -> None:
+    def _move(self, target: HeldRegister, source: HeldRegister | str) -> None:
         if target.type == "pred" and isinstance(source, str):
             self.emit("setp.ne.s32", target, source, "0")
         else:

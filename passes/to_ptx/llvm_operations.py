@@ -13,7 +13,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.nvvm_ops import NvvmOp
 from ..diagnostics import fail
 from . import nvvm_operations
-from .llvm_kernel import At, LlvmKernel, Register, Words, bits_of, literal, space_of, types_of
+from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of
 
 
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
@@ -138,7 +138,9 @@ def _undefined(kernel: LlvmKernel, op: Operation) -> None:
     kernel.give(op, *(zeros.get(type, "0") for type in types_of(op.results[0].type)))
 
 
-def _resized(kernel: LlvmKernel, register: Register, kind: Attribute, to: Attribute, signed: bool = False) -> Register:
+def _resized(
+    kernel: LlvmKernel, register: HeldRegister, kind: Attribute, to: Attribute, signed: bool = False
+) -> HeldRegister:
     """An integer, or an address, of more or fewer bits."""
     have, want = bits_of(kind), bits_of(to)
     if kind == i1:
@@ -167,7 +169,7 @@ def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
     (source,), kind = op.operands, op.results[0].type
     words, types = kernel.words(source), types_of(kind)
     if len(words) == len(types):
-        if all(isinstance(word, Register) and word.type == type for word, type in zip(words, types, strict=True)):
+        if all(isinstance(word, HeldRegister) and word.type == type for word, type in zip(words, types, strict=True)):
             return kernel.give(op, *words)
         made = [kernel.register(type) for type in types]
         for register, word in zip(made, words, strict=True):
@@ -179,8 +181,8 @@ def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
     kernel.give(op, *made)
 
 
-def _as_bits(word: Register | str) -> Register | str:
-    return word if isinstance(word, Register) else re.sub(r"^0[fd]", "0x", word)
+def _as_bits(word: HeldRegister | str) -> HeldRegister | str:
+    return word if isinstance(word, HeldRegister) else re.sub(r"^0[fd]", "0x", word)
 
 
 def _to_space(kernel: LlvmKernel, op: Operation) -> None:
@@ -224,7 +226,7 @@ def _element_pointer(kernel: LlvmKernel, op: Operation) -> None:
         if not size:
             fail(op, f"the size of {kind} is not known")
         if index != llvm.GEP_USE_SSA_VAL:
-            step: Register | str = str(index * size)
+            step: HeldRegister | str = str(index * size)
         else:
             value = next(dynamic)
             wide = _resized(kernel, kernel.held(value), value.type, IntegerType(bits), signed=True)
@@ -262,7 +264,7 @@ def _load(kernel: LlvmKernel, op: Operation) -> None:
     assert isinstance(op, llvm.LoadOp)
     text, types = _access(kernel, op, op.dereferenced_value.type, op.ptr)
     made = [kernel.register(type) for type in types]
-    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], At(kernel.held(op.ptr)))
+    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], AddressOf(kernel.held(op.ptr)))
     kernel.give(op, *made)
 
 
@@ -270,7 +272,7 @@ def _store(kernel: LlvmKernel, op: Operation) -> None:
     assert isinstance(op, llvm.StoreOp)
     text, types = _access(kernel, op, op.value.type, op.ptr)
     words = kernel.words(op.value)
-    kernel.emit(f"st{text}", At(kernel.held(op.ptr)), words if len(types) > 1 else kernel.held(op.value))
+    kernel.emit(f"st{text}", AddressOf(kernel.held(op.ptr)), words if len(types) > 1 else kernel.held(op.value))
 
 
 # Structs and vectors.
@@ -352,11 +354,11 @@ def _inline(kernel: LlvmKernel, op: Operation) -> None:
     for place, register in zip(tied, inputs, strict=False):
         words[place] = results[place] = register
     words += inputs
-    registers: list[Register] = []
+    registers: list[HeldRegister] = []
 
     def number(found: re.Match[str]) -> str:
         word = words[int(found[1])]
-        assert isinstance(word, Register)
+        assert isinstance(word, HeldRegister)
         registers.append(word)
         return "?"
 

@@ -11,7 +11,17 @@ from ...dialect.mlir.nvvm_matrices import MmaOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_text import Piece, Place, spelled, template
 from ..diagnostics import fail
-from .llvm_kernel import At, LlvmKernel, Operand, Pair, Register, Words, bits_of, space_of, types_of
+from .llvm_kernel import (
+    AddressOf,
+    HeldRegister,
+    KernelOperand,
+    LlvmKernel,
+    ResultAndPredicate,
+    Words,
+    bits_of,
+    space_of,
+    types_of,
+)
 
 _REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
             "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
@@ -80,7 +90,7 @@ class _Line:
             case _:
                 return piece.name
 
-    def _operand(self, place: Place) -> Operand | None:
+    def _operand(self, place: Place) -> KernelOperand | None:
         kernel, values = self.kernel, self.fields.get(place.name, ())
         match place.kind:
             case "text":
@@ -88,17 +98,17 @@ class _Line:
             case "constant":
                 return spelled(self.op.properties.get(place.name))
             case "address":
-                return At(kernel.held(values[0]))
+                return AddressOf(kernel.held(values[0]))
             case "tensor":
-                return (At(kernel.held(values[0])), [kernel.word(each) for each in self.fields[place.more]])
+                return (AddressOf(kernel.held(values[0])), [kernel.word(each) for each in self.fields[place.more]])
             case "vector":
                 return self.result if place.name in self.results else [kernel.held(each) for each in values]
             case "elected":
                 (elected,) = self.result
-                return Pair("_", elected) if isinstance(elected, Register) else None
+                return ResultAndPredicate("_", elected) if isinstance(elected, HeldRegister) else None
             case _ if place.name in self.results:
                 first, *valid = self.result or [place.more]
-                return Pair(first, valid[0]) if valid and isinstance(valid[0], Register) else first
+                return ResultAndPredicate(first, valid[0]) if valid and isinstance(valid[0], HeldRegister) else first
             case _:
                 return kernel.word(values[0]) if values else place.more or None
 
@@ -110,7 +120,7 @@ def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
     kernel.label(label)
     space = space_of(address.type)
     opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
-    ended = kernel.compute(opcode, i1, At(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
+    ended = kernel.compute(opcode, i1, AddressOf(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
     kernel.emit("bra", label, guard="@!", predicate=ended)
 
 

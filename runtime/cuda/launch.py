@@ -24,7 +24,7 @@ from .launches import Launches, address_of, launches_of
 LEGACY_STREAM = 0
 
 
-class Scratch:
+class ScratchMemory:
     """Scratch memory on a GPU, allocated in the order of a stream and freed in its order when this object goes."""
 
     def __init__(self, gpu: Gpu, buffers: Sequence[ScratchBuffer], stream: int) -> None:
@@ -67,14 +67,14 @@ class Prepared:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)
         self._owners = tuple(values)
-        self._scratch = Scratch(gpu, plan.scratch, self.stream)
-        self._structs = list[Scratch]()
+        self._scratch = ScratchMemory(gpu, plan.scratch, self.stream)
+        self._structs = list[ScratchMemory]()
         everything: list[LaunchValue] = [*values, *map(_memory, self._scratch.addresses)]
         for i in in_memory(values):
             data = cast(Packed, values[i]).filled(
                 lambda at: address_of(everything[at]), partial(encode_tensor_map, gpu)
             )
-            self._structs.append(Scratch(gpu, (ScratchBuffer(len(data), data=data),), self.stream))
+            self._structs.append(ScratchMemory(gpu, (ScratchBuffer(len(data), data=data),), self.stream))
             everything[i] = _memory(*self._structs[-1].addresses)
         self._addresses = tuple(map(address_of, everything))
         self.launches = Launches(gpu, ptx, functions, plan.launches, everything)
@@ -226,7 +226,7 @@ def _enqueued(
         prepared = Prepared(gpu, ptx, functions, plan, values)
         prepared(stream)
         return prepared.launches
-    scratch = Scratch(gpu, plan.scratch, stream)
+    scratch = ScratchMemory(gpu, plan.scratch, stream)
     everything = [*values, *map(_memory, scratch.addresses)]
     launches = launches_of(gpu, ptx, functions, plan.launches, everything)
     launches(list(map(address_of, everything)), stream)
@@ -237,14 +237,14 @@ def packed(
     gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue], stream: int
 ) -> Launches:
     """The launches of a plan with their parameters packed, for `enqueue`."""
-    scratch = Scratch(gpu, plan.scratch, stream)
+    scratch = ScratchMemory(gpu, plan.scratch, stream)
     return launches_of(gpu, ptx, functions, plan.launches, [*values, *map(_memory, scratch.addresses)])
 
 
 def enqueue(launches: Launches, scratch: Sequence[ScratchBuffer], addresses: list[int], stream: int) -> None:
     """Enqueue launches on arrays at these addresses, with scratch memory that is theirs until they are done."""
     if scratch:
-        memory = Scratch(launches.gpu, scratch, stream)
+        memory = ScratchMemory(launches.gpu, scratch, stream)
         launches([*addresses, *memory.addresses], stream)
     else:
         launches(addresses, stream)

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..arguments.arrays import Argument
+from ..arguments.launch_values import LaunchValue
+from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
-from ..base.launch import ScratchBuffer
+from ..base.launch import Plan, ScratchBuffer
 from .binding import bind, launch_values
-from .module import LaunchPlace, choose_place
+from .module import LaunchPlace, PtxModule, choose_place
 
 if TYPE_CHECKING:
     from ..cuda.launches import Launches
-    from .kernel import Kernel
 
-Key: TypeAlias = tuple[object, ...]
+CallKey: TypeAlias = tuple[object, ...]
 
 REMEMBERED = 256
 """Calls that a kernel remembers."""
@@ -37,7 +38,7 @@ class Call:
     - `overlaps`: positions of a written array and another, each with its bytes.
     """
 
-    kernel: Kernel
+    function: Signature
     launches: Launches
     scratch: tuple[ScratchBuffer, ...]
     place: LaunchPlace
@@ -63,7 +64,7 @@ class Call:
         for i, size, j, other in self.overlaps:
             first, second = addresses[i], addresses[j]
             if first < second + other and second < first + size:
-                launch_values(self.kernel.function, args)  # refuses elements in common
+                launch_values(self.function, args)  # refuses elements in common
         stream = cast(Any, sys.modules["torch"])._C._cuda_getCurrentRawStream(self.device)
         from ..cuda.launch import enqueue
 
@@ -71,7 +72,7 @@ class Call:
         return self.place if not results else results[0] if len(results) == 1 else tuple(results)
 
 
-def key_of(args: Sequence[object]) -> tuple[Key, list[int]] | None:
+def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
     """What a call depends on, and the addresses of the arguments, 0 for numbers; None for an argument that is neither a
     number nor a plain tensor of torch."""
     torch = cast(Any, sys.modules.get("torch"))
@@ -100,7 +101,13 @@ def key_of(args: Sequence[object]) -> tuple[Key, list[int]] | None:
     return tuple(key), addresses
 
 
-def checked(kernel: Kernel, args: Sequence[object], device: str) -> Call | None:
+def checked(
+    function: Signature,
+    module: PtxModule,
+    plan_for: Callable[[Sequence[LaunchValue]], Plan],
+    args: Sequence[object],
+    device: str,
+) -> Call | None:
     """What a call with these arguments, and any that lie alike, does; None unless all tensors lie in GPU memory.
 
     Raises:
@@ -112,19 +119,18 @@ def checked(kernel: Kernel, args: Sequence[object], device: str) -> Call | None:
     devices = [cast(Any, arg).get_device() for arg in args if type(arg) is not int]
     if not devices or min(devices) < 0:
         return None
-    function = kernel.function
     bound = bind(function, args, {})
     values = launch_values(function, bound.arguments)
-    plan = kernel.plan_for(values)
-    place = choose_place(device, kernel.target, values)
+    plan = plan_for(values)
+    place = choose_place(device, module.target, values)
     if place.gpu is None:
         raise ArgumentError(f"{function}: tensors in GPU memory run on a GPU, which there is none of")
     stream = stream_of(place.gpu, values)
-    launches = packed(place.gpu, kernel.ptx, kernel.binary.kernels, plan, values, stream)
+    launches = packed(place.gpu, module.text, module.kernels, plan, values, stream)
     arrays = {i: value for i, value in enumerate(values) if isinstance(value, Argument)}
     overlaps = tuple(
         (i, arrays[i].nbytes, j, other.nbytes) for i in sorted(function.written & arrays.keys())
         for j, other in arrays.items() if i != j
     )  # fmt: skip
     ordinal = place.gpu.device.ordinal
-    return Call(kernel, launches, plan.scratch, place, ordinal, bound.makers, overlaps)
+    return Call(function, launches, plan.scratch, place, ordinal, bound.makers, overlaps)

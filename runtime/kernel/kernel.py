@@ -191,7 +191,7 @@ class Kernel:
             return None
         calls = self._calls
         if (call := calls.get(key[0])) is None:
-            if (call := checked(self, args, device)) is None:
+            if (call := checked(self.function, self.binary, self.plan_for, args, device)) is None:
                 return None
             if len(calls) >= REMEMBERED:
                 calls.clear()

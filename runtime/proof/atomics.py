@@ -14,20 +14,20 @@ from ..interp.machine.state import RegisterSlot
 from ..interp.meaning.access import locate, space_of, vector_of
 from ..numerics.array import Array
 from . import field
-from .field import Numbers
+from .field import Residues
 from .mirror import context_of
 from .values import PLANES, planes_of
 from .words import WIDTHS, element_of, elements, indices
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
-    from .shadow import Shadow
+    from .shadow import FieldShadow
 
 
 class Atomic:
     """`red` and `atom`: sums of floating-point numbers; other operations on words that are no values."""
 
-    def __init__(self, shadow: Shadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
         bound = decoded.traits.bindings
         self.operation, self.type, self.vector = bound["O"], bound["T"], vector_of(bound)
@@ -79,7 +79,7 @@ class Atomic:
             sums = np.zeros_like(total.residues)
             for one in range(4):
                 np.add.at(sums[one], which, added.residues[one])
-            made = field.add(total, Numbers(sums % field.moduli(sums), np.ones(places.size, np.bool_)))
+            made = field.add(total, Residues(sums % field.moduli(sums), np.ones(places.size, np.bool_)))
             width = WIDTHS[self.scalar]
             part = planes_of(table.add(made, self.scalar), width).astype(old.dtype)
             found |= part << old.dtype.type(8 * width * number)

@@ -13,14 +13,14 @@ from ..interp.machine.events import Selection
 from ..interp.machine.state import RegisterSlot
 from ..numerics.array import Array
 from . import field
-from .field import Numbers
+from .field import Residues
 from .mirror import action_of, context_of
 from .values import PLANES, codes_of, planes_of
 from .words import indices, signature
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
-    from .shadow import Shadow
+    from .shadow import FieldShadow
 
 BITWISE = frozenset((
     "mov", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "selp", "cvt",
@@ -35,7 +35,7 @@ class Bytes:
     with all bytes of each operand of data zeros, or ones; with the planes of the codes; and with bytes that are drawn
     for the codes. Else, and wherever bits may depend on each other, the result is an unknown function."""
 
-    def __init__(self, shadow: Shadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
         context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
         self.step = action_of(context, decoded)(shadow.mirror.probe)
@@ -150,7 +150,7 @@ class Bytes:
         words[:, bad] = planes_of(table.add(made, kind, np.nan, root), slot.bits // 8).astype(words.dtype)
         return words
 
-    def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Numbers, str, Array] | None:
+    def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Residues, str, Array] | None:
         """The number of an f32 whose sign an exclusive or changes, or a conjunction takes away."""
         if len(data) != 1 or data[0].bits != 32 or self.decoded.row.root not in ("xor", "and"):
             return None
@@ -165,7 +165,7 @@ class Bytes:
         turned = field.negate(numbers)
         if self.decoded.row.root == "and":
             self.shadow.compared.add(self.decoded.source.line)
-            turned = Numbers(np.where(words >> 31 == 1, turned.residues, numbers.residues), numbers.exact)
+            turned = Residues(np.where(words >> 31 == 1, turned.residues, numbers.residues), numbers.exact)
         return turned, "f32", table.root(index)
 
 

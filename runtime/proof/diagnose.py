@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..numerics.array import Array
-from .field import PRIMES, Numbers, drawn
+from .field import PRIMES, Residues, drawn
 
 ROUNDS, SECONDS = 24, 20.0
 """How often inputs are halved at most, and for how long a single product is looked for."""
@@ -24,7 +24,7 @@ ROUNDS, SECONDS = 24, 20.0
 class Changed(NamedTuple):
     """Numbers that the drawn ones of each input are multiplied with (None: all by 1), and which are set to zero."""
 
-    factors: tuple[Numbers | None, ...]
+    factors: tuple[Residues | None, ...]
     zeros: tuple[Array | None, ...]
 
 
@@ -63,7 +63,7 @@ class Search:
                 break
         return ""
 
-    def _difference(self, factors: tuple[Numbers | None, ...]) -> int:
+    def _difference(self, factors: tuple[Residues | None, ...]) -> int:
         got, wanted = self.evaluate(Changed(factors, tuple(self.zeros)))
         return int(got[0] + np.uint64(self.modulus) - wanted[0]) % self.modulus
 

@@ -32,15 +32,15 @@ TERMS = 16
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-class Numbers(NamedTuple):
+class Residues(NamedTuple):
     """Residues (4, ...) modulo the two p and the two q, and which numbers the latter mean something for."""
 
     residues: Array
     exact: Array
 
-    def at(self, *index: EllipsisType | slice | int | None) -> Numbers:
+    def at(self, *index: EllipsisType | slice | int | None) -> Residues:
         """Some of the numbers, as numpy indexes the axes behind the first."""
-        return Numbers(self.residues[(slice(None), *index)], self.exact[index])
+        return Residues(self.residues[(slice(None), *index)], self.exact[index])
 
     @property
     def key(self) -> Array:
@@ -53,38 +53,38 @@ def moduli(residues: Array) -> Array:
     return MODULI.reshape(-1, *[1] * (residues.ndim - 1))
 
 
-def _joined(residues: Array, *of: Numbers) -> Numbers:
+def _joined(residues: Array, *of: Residues) -> Residues:
     exact = of[0].exact
     for other in of[1:]:
         exact = exact & other.exact
-    return Numbers(residues, np.broadcast_to(exact, residues.shape[1:]))
+    return Residues(residues, np.broadcast_to(exact, residues.shape[1:]))
 
 
-def aligned(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
+def aligned(a: Residues, b: Residues) -> tuple[Residues, Residues]:
     """Both with as many axes: a lone number stands beside any."""
     if a.residues.ndim == b.residues.ndim:
         return a, b
     axes = max(a.residues.ndim, b.residues.ndim)
     padded = (n.residues.reshape(4, *[1] * (axes - n.residues.ndim), *n.residues.shape[1:]) for n in (a, b))
-    return Numbers(next(padded), a.exact), Numbers(next(padded), b.exact)
+    return Residues(next(padded), a.exact), Residues(next(padded), b.exact)
 
 
-def add(a: Numbers, b: Numbers) -> Numbers:
+def add(a: Residues, b: Residues) -> Residues:
     a, b = aligned(a, b)
     total = a.residues + b.residues
     return _joined(total % moduli(total), a, b)
 
 
-def negate(a: Numbers) -> Numbers:
+def negate(a: Residues) -> Residues:
     m = moduli(a.residues)
-    return Numbers((m - a.residues) % m, a.exact)
+    return Residues((m - a.residues) % m, a.exact)
 
 
-def subtract(a: Numbers, b: Numbers) -> Numbers:
+def subtract(a: Residues, b: Residues) -> Residues:
     return add(a, negate(b))
 
 
-def multiply(a: Numbers, b: Numbers) -> Numbers:
+def multiply(a: Residues, b: Residues) -> Residues:
     a, b = aligned(a, b)
     product = a.residues * b.residues
     return _joined(product % moduli(product), a, b)
@@ -101,23 +101,23 @@ def power(base: Array, exponent: Array) -> Array:
     return result
 
 
-def reciprocal(a: Numbers) -> Numbers:
+def reciprocal(a: Residues) -> Residues:
     """1 / a by Fermat; of 0 it is 0."""
-    return Numbers(power(a.residues, moduli(a.residues) - np.uint64(2)), a.exact)
+    return Residues(power(a.residues, moduli(a.residues) - np.uint64(2)), a.exact)
 
 
-def divide(a: Numbers, b: Numbers) -> Numbers:
+def divide(a: Residues, b: Residues) -> Residues:
     return multiply(a, reciprocal(b))
 
 
-def hashed(tag: str, *of: Array) -> Numbers:
+def hashed(tag: str, *of: Array) -> Residues:
     """An unknown function of words: residues that depend on the name and the words alone."""
     seed = sum(ord(c) * 1000003**i for i, c in enumerate(tag, 1)) & 0xFFFFFFFFFFFFFFFF
     state = np.full(np.broadcast_shapes(*(words.shape for words in of)), seed, np.uint64)
     for words in of:
         state = _mixed(state ^ words)
     found = np.stack([_mixed(state + np.uint64(i)) for i in range(1, 5)])
-    return Numbers(found % moduli(found), np.ones(state.shape, np.bool_))
+    return Residues(found % moduli(found), np.ones(state.shape, np.bool_))
 
 
 def _mixed(words: Array) -> Array:
@@ -128,16 +128,16 @@ def _mixed(words: Array) -> Array:
     return words ^ words >> np.uint64(31)
 
 
-def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
+def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Residues:
     """Uniform random numbers."""
     found = generator.integers(0, 1 << 62, (4, *shape), np.uint64)
-    return Numbers(found % moduli(found), np.ones(shape, np.bool_))
+    return Residues(found % moduli(found), np.ones(shape, np.bool_))
 
 
 # Products of matrices, and sums.
 
 
-def total(a: Numbers) -> Numbers:
+def total(a: Residues) -> Residues:
     """Sums along the last axis, which is cut into parts whose sums fit."""
     part: Array = a.residues
     while part.shape[-1] > 1:
@@ -145,10 +145,10 @@ def total(a: Numbers) -> Numbers:
         part = np.add.reduceat(part, cuts, axis=-1)
         part %= moduli(part)
     found = part[..., 0] if part.shape[-1] else np.zeros(part.shape[:-1], np.uint64)
-    return Numbers(found, np.logical_and.reduce(a.exact, axis=-1))
+    return Residues(found, np.logical_and.reduce(a.exact, axis=-1))
 
 
-def matmul(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
+def matmul(a: Residues, b: Residues, c: Residues) -> Residues:
     """C + A B of A (..., m, k), B (..., k, n) and C (..., m, n)."""
     found, m = c.residues, moduli(c.residues)
     for k in range(0, a.residues.shape[-1], TERMS):
@@ -157,7 +157,7 @@ def matmul(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
     rows: Array = np.logical_and.reduce(a.exact, axis=-1, keepdims=True)
     columns: Array = np.logical_and.reduce(b.exact, axis=-2, keepdims=True)
     exact = c.exact & rows & columns
-    return Numbers(found, exact)
+    return Residues(found, exact)
 
 
 # Numbers of the program: floating-point values are fractions; those that stand for others, rounded, are taken for them.
@@ -224,65 +224,65 @@ def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(pow(r, -1, int(m)) for r, m in zip(residues, MODULI, strict=True))
 
 
-def embedded(values: Array) -> Numbers:
+def embedded(values: Array) -> Residues:
     """Floating-point values as numbers. Infinities and NaN are names of their own."""
     each, which = np.unique(np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78), return_inverse=True)
     table = np.array([constant(float(v)) for v in each], np.uint64).reshape(-1, 4)
     found = table[which.reshape(values.shape)]
-    return Numbers(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
+    return Residues(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
 
 
 # Functions.
 
 
-def exp(a: Numbers) -> Numbers:
+def exp(a: Residues) -> Residues:
     """e^a: a power whose exponent is a's residue modulo q, or depends on a's residues modulo p."""
     unknown = hashed("exponent", a.key).residues[2:]
     exponent = np.where(a.exact, a.residues[2:], unknown)
     base = np.full(a.residues.shape, GENERATOR, np.uint64)
     residues = power(base, np.concatenate([exponent, np.zeros_like(exponent)]))
-    return Numbers(residues, np.zeros(a.exact.shape, np.bool_))
+    return Residues(residues, np.zeros(a.exact.shape, np.bool_))
 
 
-def _scaled(a: Numbers, by: tuple[int, ...]) -> Numbers:
+def _scaled(a: Residues, by: tuple[int, ...]) -> Residues:
     factor = np.array(by, np.uint64).reshape(4, *[1] * (a.residues.ndim - 1))
-    return multiply(a, Numbers(factor, np.ones(factor.shape[1:], np.bool_)))
+    return multiply(a, Residues(factor, np.ones(factor.shape[1:], np.bool_)))
 
 
-def exp2(a: Numbers) -> Numbers:
+def exp2(a: Residues) -> Residues:
     return exp(_scaled(a, _inverse(_log2_e())))
 
 
-def unknown(name: str) -> Callable[[Numbers], Numbers]:
+def unknown(name: str) -> Callable[[Residues], Residues]:
     """A function of which nothing is known but that equal arguments give equal results."""
     return lambda a: hashed(name, a.key)
 
 
-def _one(a: Numbers) -> Numbers:
-    return Numbers(np.ones(a.residues.shape, np.uint64), np.ones(a.exact.shape, np.bool_))
+def _one(a: Residues) -> Residues:
+    return Residues(np.ones(a.residues.shape, np.uint64), np.ones(a.exact.shape, np.bool_))
 
 
-def tanh(a: Numbers) -> Numbers:
+def tanh(a: Residues) -> Residues:
     """2 / (1 + exp(-2 a)) - 1."""
     one, minus = _one(a), negate(a)
     inverse = reciprocal(add(one, exp(add(minus, minus))))
     return subtract(add(inverse, inverse), one)
 
 
-def erf(a: Numbers) -> Numbers:
+def erf(a: Residues) -> Residues:
     """An unknown odd function."""
     minus = negate(a)
     flipped = a.key > minus.key
-    smaller = Numbers(np.where(flipped, minus.residues, a.residues), a.exact)
+    smaller = Residues(np.where(flipped, minus.residues, a.residues), a.exact)
     found = hashed("erf", smaller.key)
-    return Numbers(np.where(flipped, negate(found).residues, found.residues), found.exact)
+    return Residues(np.where(flipped, negate(found).residues, found.residues), found.exact)
 
 
-def log2(a: Numbers) -> Numbers:
+def log2(a: Residues) -> Residues:
     return _scaled(unknown("log")(a), _log2_e())
 
 
-FUNCTIONS: Mapping[str, Callable[[Numbers], Numbers]] = {
+FUNCTIONS: Mapping[str, Callable[[Residues], Residues]] = {
     "exp": exp,
     "exp2": exp2,
     "log": unknown("log"),

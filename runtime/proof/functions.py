@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..numerics.array import Array
-from .field import Numbers, add, divide, embedded, subtract
+from .field import Residues, add, divide, embedded, subtract
 
 TOLERANCE = 1e-5
 """How far from a function what stands for it may be, relative to the value and to `SMALL` where that is less."""
@@ -26,12 +26,12 @@ class _Known(NamedTuple):
     """A function by the keys of its arguments, its numbers and its values; whether these are odds."""
 
     keys: Array
-    numbers: Numbers
+    numbers: Residues
     values: Array
     odds: bool = False
 
 
-class Functions:
+class FieldFunctions:
     """The functions of a reference, each by its values at the numbers of its arguments. `deviation` is how far at most
     what stood for them was off, relative to the value; `uses` counts the values that were taken for those of one."""
 
@@ -40,11 +40,11 @@ class Functions:
         self.deviation = 0.0
         self.uses = 0
 
-    def learn(self, arguments: Array, numbers: Numbers, shown: Array, *, odd: bool = False) -> None:
+    def learn(self, arguments: Array, numbers: Residues, shown: Array, *, odd: bool = False) -> None:
         """A function by the keys of its arguments, its numbers and its values in the run. Of an `odd` one from -1 to 1,
         the odds (1 - f) / (1 + f) are learnt too."""
         keys, first = np.unique(arguments.reshape(-1), return_index=True)
-        flat = Numbers(numbers.residues.reshape(4, -1)[:, first], numbers.exact.reshape(-1)[first])
+        flat = Residues(numbers.residues.reshape(4, -1)[:, first], numbers.exact.reshape(-1)[first])
         values = np.broadcast_to(shown, arguments.shape).reshape(-1)[first]
         self._known.append(_Known(keys, flat, values))
         if odd:
@@ -53,7 +53,7 @@ class Functions:
             with np.errstate(divide="ignore", invalid="ignore"):
                 self._known.append(_Known(keys, odds, (1 - values) / (1 + values), odds=True))
 
-    def recognise(self, found: Numbers, arguments: Array, shown: Array) -> Numbers:
+    def recognise(self, found: Residues, arguments: Array, shown: Array) -> Residues:
         """The numbers of results: where a function has these values at all arguments that it is known for, and these
         are enough to say so, those of the function."""
         for keys, numbers, values, odds in reversed(self._known):
@@ -68,5 +68,5 @@ class Functions:
             if (off < TOLERANCE).all():
                 self.deviation, self.uses = max(self.deviation, float(off.max())), self.uses + off.size
                 residues = np.where(known, numbers.residues[:, at], found.residues)
-                return Numbers(residues, np.where(known, numbers.exact[at], found.exact))
+                return Residues(residues, np.where(known, numbers.exact[at], found.exact))
         return found

@@ -19,28 +19,28 @@ from ..numerics.fused_sum import decoded as decoded_scale
 from ..numerics.fused_sum import small_codes, small_values, spread
 from ..numerics.product import SideOperands, values
 from . import field
-from .field import Numbers
+from .field import Residues
 from .mirror import action_of, context_of, operands_of, with_control
 from .values import PLANES, codes_of, planes_of
 from .words import upper_half
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
-    from .shadow import Shadow
+    from .shadow import FieldShadow
 
 
 Collected: TypeAlias = tuple[Array, Array, Array, SideOperands]
 """A, B, C and what else an instruction takes, as words."""
 
 
-class Product:
+class MatrixProduct:
     """One `mma`, `wmma.mma` or `wgmma.mma_async`.
 
     The instruction is decoded with `_multiply` in place of its arithmetic. It runs in each plane and, for values of the
     program, with the machine's own registers: at first to collect A, B, C and what else it takes; then to write D.
     """
 
-    def __init__(self, shadow: Shadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
         row = decoded.row
         if not isinstance(row, Mma | Wgmma | WmmaMma):
@@ -112,7 +112,7 @@ class Product:
             left = _spread(left, more.columns, len(b))
         left, right = (self._scaled(n, planes, more, side) for n, side in ((left, "a"), (right, "b")))
         d = field.matmul(_matrix(left, False), _matrix(right, True), _stack(addend))
-        numbers = Numbers(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
+        numbers = Residues(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
         index = self.shadow.table.add(numbers, row.d.name if row.d.is_float else "s32")
         width = row.d.bits // 8
         kept = planes_of(np.where(data, index, 0), width)
@@ -121,7 +121,7 @@ class Product:
     def _any_data(self, planes: Sequence[Collected]) -> bool:
         return any(array.any() for plane in planes for array in plane[:3])
 
-    def _numbers(self, planes: Array, words: Array, kind: ElementType) -> Numbers:
+    def _numbers(self, planes: Array, words: Array, kind: ElementType) -> Residues:
         """The numbers of a matrix, of the planes of its elements or of their words."""
         table = self.shadow.table
         concrete = _values(words, kind, self.row.kind)
@@ -139,11 +139,11 @@ class Product:
 
     def _scaled(
         self,
-        numbers: Numbers,
+        numbers: Residues,
         planes: Sequence[Collected],
         more: SideOperands,
         side: str,
-    ) -> Numbers:
+    ) -> Residues:
         """A or B times its scales, of which one stands for a block along k."""
         name = f"scale_{side}"
         words: Array | None = getattr(more, name)
@@ -154,7 +154,7 @@ class Product:
         found = self.shadow.table.numbers_or(codes.value, np.ldexp(significand.astype(np.float64), exponent))
         depth = numbers.residues.shape[1]
         each = depth // len(words)
-        block = Numbers(np.repeat(found.residues, each, axis=1), np.repeat(found.exact, each, axis=0))
+        block = Residues(np.repeat(found.residues, each, axis=1), np.repeat(found.exact, each, axis=0))
         return field.multiply(numbers, block)
 
 
@@ -168,19 +168,19 @@ def _values(words: Array, kind: ElementType, form: str) -> Array:
     return floats.value(np.ascontiguousarray(words).view(floats.WORDS[name]), name)
 
 
-def _spread(stored: Numbers, where: Array, depth: int) -> Numbers:
+def _spread(stored: Residues, where: Array, depth: int) -> Residues:
     """Stored elements of a sparse A at their columns."""
     full = np.stack([spread(component, where, depth) for component in stored.residues])
-    return Numbers(full, spread(stored.exact, where, depth) | ~spread(np.ones_like(stored.exact), where, depth))
+    return Residues(full, spread(stored.exact, where, depth) | ~spread(np.ones_like(stored.exact), where, depth))
 
 
-def _matrix(n: Numbers, right: bool) -> Numbers:
+def _matrix(n: Residues, right: bool) -> Residues:
     """(k, rows, warps) as (warps, rows, k), or as (warps, k, columns)."""
     order = (2, 0, 1) if right else (2, 1, 0)
     residues = n.residues.transpose(0, *(i + 1 for i in order))
-    return Numbers(np.ascontiguousarray(residues), n.exact.transpose(order))
+    return Residues(np.ascontiguousarray(residues), n.exact.transpose(order))
 
 
-def _stack(n: Numbers) -> Numbers:
+def _stack(n: Residues) -> Residues:
     """(m, n, warps) as (warps, m, n)."""
-    return Numbers(np.ascontiguousarray(np.moveaxis(n.residues, -1, 1)), np.moveaxis(n.exact, -1, 0))
+    return Residues(np.ascontiguousarray(np.moveaxis(n.residues, -1, 1)), np.moveaxis(n.exact, -1, 0))

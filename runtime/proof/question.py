@@ -19,10 +19,10 @@ from ..interp.watch.checks import CheckError
 from ..numerics.array import Array
 from . import field as fields
 from .diagnose import Changed, Search
-from .functions import Functions
+from .functions import FieldFunctions
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
-from .shadow import Shadow
+from .shadow import FieldShadow
 from .values import PLANES, Table, codes_of, planes_of
 from .words import elements
 
@@ -32,7 +32,7 @@ KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "
          "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
 """The element types whose elements are followed as numbers, and what instructions call them."""
 
-Run: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
+Runner: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
 """Runs launches on arrays, watched by an observer and by the checks of these names."""
 
 
@@ -73,7 +73,7 @@ class Trial:
 
     def __init__(self, arrays: Sequence[Array], seed: int, changed: Changed | None = None) -> None:
         self.checks: Sequence[str] = ()
-        self.functions = Functions()
+        self.functions = FieldFunctions()
         self.compared: set[int] = set()
         self.arrays = [_copied(array) for array in arrays]
         self.table = Table()
@@ -93,10 +93,10 @@ class Trial:
                 array[zeros] = 0
             self.index.append(self.table.add(numbers, kind, array.astype(np.float64)))
 
-    def of_kernel(self, run: Run, target: str) -> list[Array]:
+    def of_kernel(self, run: Runner, target: str) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
-        shadow = Shadow(self.table, memory, target, self.functions)
+        shadow = FieldShadow(self.table, memory, target, self.functions)
         mine = [_copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:
@@ -176,8 +176,8 @@ class Question:
     arrays: Sequence[Array]
     outputs: Sequence[int]
     filled: frozenset[int]
-    left: Side
-    right: Side
+    left: Evaluator
+    right: Evaluator
     seed: int = 0
     explain: bool = True
 
@@ -220,7 +220,7 @@ class Question:
 
         return Search(self.names, inputs, evaluate).reason()
 
-    def _theorem(self, lines: Sequence[int], functions: Functions) -> str:
+    def _theorem(self, lines: Sequence[int], functions: FieldFunctions) -> str:
         """What holds."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
@@ -242,16 +242,16 @@ def _described(array: Array) -> str:
     return describe(array.shape, element_of(array.dtype)) + strides
 
 
-Side: TypeAlias = "Callable[[Trial], list[Array]]"
+Evaluator: TypeAlias = "Callable[[Trial], list[Array]]"
 """Evaluates one side on the numbers of a trial: the keys of all elements as it leaves them."""
 
 
-def of_launches(run: Run, target: str) -> Side:
+def of_launches(run: Runner, target: str) -> Evaluator:
     """The side of launches of kernels."""
     return lambda trial: trial.of_kernel(run, target)
 
 
-def of_function(function: func.FuncOp) -> Side:
+def of_function(function: func.FuncOp) -> Evaluator:
     """The side of a host function."""
     return lambda trial: trial.of_function(function)
 

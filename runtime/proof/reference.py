@@ -29,41 +29,41 @@ from ..reference.functions import Evaluation
 from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, dense, sizes_of
 from ..reference.product import ACCUMULATORS, Reference
 from . import field
-from .field import FUNCTIONS, Numbers
-from .functions import Functions
+from .field import FUNCTIONS, Residues
+from .functions import FieldFunctions
 from .values import Table
 
 CHUNK = 1 << 19
 """Elements of a nest that are evaluated at once."""
 
 
-class Elements(NamedTuple):
+class BodyElements(NamedTuple):
     """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each
     is computed from, None for constants; `function` says whether a function of `math` is on the way."""
 
-    numbers: Numbers
+    numbers: Residues
     shown: Array
     root: Array | None = None
     function: bool = False
 
 
-def constants(values: Array) -> Elements:
+def constants(values: Array) -> BodyElements:
     """Numbers of the program."""
-    return Elements(field.embedded(values), values)
+    return BodyElements(field.embedded(values), values)
 
 
-def _pick(condition: Array, yes: Elements, no: Elements) -> Elements:
+def _pick(condition: Array, yes: BodyElements, no: BodyElements) -> BodyElements:
     one, other = field.aligned(yes.numbers, no.numbers)
     residues = np.where(condition, one.residues, other.residues)
     exact = np.where(condition, one.exact, other.exact)
-    return Elements(Numbers(residues, exact), np.where(condition, yes.shown, no.shown))
+    return BodyElements(Residues(residues, exact), np.where(condition, yes.shown, no.shown))
 
 
 def _both(
-    of: Callable[[Numbers, Numbers], Numbers], shown: Callable[..., Array]
-) -> Callable[[Elements, Elements], Elements]:
-    def compute(a: Elements, b: Elements) -> Elements:
-        return Elements(of(a.numbers, b.numbers), shown(a.shown, b.shown))
+    of: Callable[[Residues, Residues], Residues], shown: Callable[..., Array]
+) -> Callable[[BodyElements, BodyElements], BodyElements]:
+    def compute(a: BodyElements, b: BodyElements) -> BodyElements:
+        return BodyElements(of(a.numbers, b.numbers), shown(a.shown, b.shown))
 
     return compute
 
@@ -72,33 +72,33 @@ _add, _subtract = _both(field.add, np.add), _both(field.subtract, np.subtract)
 _multiply = _both(field.multiply, np.multiply)
 
 
-def _larger(a: Elements, b: Elements) -> Elements:
+def _larger(a: BodyElements, b: BodyElements) -> BodyElements:
     return _pick(a.shown >= b.shown, a, b)
 
 
-def _smaller(a: Elements, b: Elements) -> Elements:
+def _smaller(a: BodyElements, b: BodyElements) -> BodyElements:
     return _pick(a.shown <= b.shown, a, b)
 
 
-def _negate(a: Elements) -> Elements:
-    return Elements(field.negate(a.numbers), -a.shown)
+def _negate(a: BodyElements) -> BodyElements:
+    return BodyElements(field.negate(a.numbers), -a.shown)
 
 
-def _fused(a: Elements, b: Elements, c: Elements) -> Elements:
+def _fused(a: BodyElements, b: BodyElements, c: BodyElements) -> BodyElements:
     return _add(_multiply(a, b), c)
 
 
-def _absolute(a: Elements) -> Elements:
+def _absolute(a: BodyElements) -> BodyElements:
     return _pick(a.shown >= 0, a, _negate(a))
 
 
-def _select(condition: Elements, yes: Elements, no: Elements) -> Elements:
+def _select(condition: BodyElements, yes: BodyElements, no: BodyElements) -> BodyElements:
     return _pick(condition.shown != 0, yes, no)
 
 
-Computation: TypeAlias = Callable[..., Elements]
+BodyOperation: TypeAlias = Callable[..., BodyElements]
 
-COMPUTED: Mapping[str, Computation] = {
+COMPUTED: Mapping[str, BodyOperation] = {
     **dict.fromkeys(("arith.addf", "arith.addi"), _add),
     **dict.fromkeys(("arith.subf", "arith.subi"), _subtract),
     **dict.fromkeys(("arith.mulf", "arith.muli"), _multiply),
@@ -115,18 +115,18 @@ SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.inde
 UNSIGNED = ("arith.extui", "arith.uitofp")
 
 
-Part: TypeAlias = Callable[[SSAValue], Elements]
+OperandReader: TypeAlias = Callable[[SSAValue], BodyElements]
 """Evaluates a value of a body for some turns of its loops."""
 
 
-def _evaluated(value: SSAValue, part: Part) -> Elements:
+def _evaluated(value: SSAValue, part: OperandReader) -> BodyElements:
     return part(value)
 
 
 class FieldEvaluation(Evaluation):
     """Evaluates a function on arrays of indices of values in a table."""
 
-    def __init__(self, table: Table, functions: Functions) -> None:
+    def __init__(self, table: Table, functions: FieldFunctions) -> None:
         super().__init__(ACCUMULATORS["f32"])
         self.table = table
         self.functions = functions
@@ -169,21 +169,21 @@ class FieldEvaluation(Evaluation):
                 return False
         return True
 
-    def _kept(self, made: Elements, shape: Sequence[int]) -> Array:
+    def _kept(self, made: BodyElements, shape: Sequence[int]) -> Array:
         """The indices of new values."""
         index = self.table.add(made.numbers, "bits", made.shown)
         return np.broadcast_to(index, shape).astype(np.float64)
 
-    def _scalar(self, value: SSAValue) -> Elements:
+    def _scalar(self, value: SSAValue) -> BodyElements:
         """A number from outside: a constant, or an argument."""
         known = self.scope[value].value
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
         return self._read(known) if argument else constants(known)
 
-    def _read(self, index: Array) -> Elements:
+    def _read(self, index: Array) -> BodyElements:
         found = index.astype(np.int64)
         numbers = self.table.numbers(found)
-        return Elements(numbers, self.table.shown(found), numbers.key)
+        return BodyElements(numbers, self.table.shown(found), numbers.key)
 
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
         held = self.scope[op.outputs[at]]
@@ -207,14 +207,18 @@ class FieldEvaluation(Evaluation):
         (written,) = nest.writes
         old = self._read(self.scope[written.value].value)
 
-        def combined(part: Part) -> Elements:
+        def combined(part: OperandReader) -> BodyElements:
             return self._combined(nest, how, part(how.value))
 
         terms = self._over(op, nest, written.loops, combined)
         self._put(op, 0, self._joined(how, old, self._read(terms)))
 
     def _over(
-        self, op: LinalgStructuredOperation, nest: Nest, order: Sequence[int], make: Callable[[Part], Elements]
+        self,
+        op: LinalgStructuredOperation,
+        nest: Nest,
+        order: Sequence[int],
+        make: Callable[[OperandReader], BodyElements],
     ) -> Array:
         """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
         its first loop at a time."""
@@ -236,16 +240,16 @@ class FieldEvaluation(Evaluation):
         return found.reshape([sizes[at] for at in order]).astype(np.float64)
 
     def _evaluated(
-        self, nest: Nest, inputs: Mapping[SSAValue, Elements | Array], sizes: Sequence[int], value: SSAValue
-    ) -> Elements:
+        self, nest: Nest, inputs: Mapping[SSAValue, BodyElements | Array], sizes: Sequence[int], value: SSAValue
+    ) -> BodyElements:
         """A value of a body for each turn of all loops."""
         return _whole(self._body(nest, value, inputs), sizes)
 
     def _inputs(
         self, op: LinalgStructuredOperation, nest: Nest, sizes: Sequence[int]
-    ) -> dict[SSAValue, Elements | Array]:
+    ) -> dict[SSAValue, BodyElements | Array]:
         """What a body reads: indices of elements along all loops, or numbers."""
-        inputs: dict[SSAValue, Elements | Array] = {}
+        inputs: dict[SSAValue, BodyElements | Array] = {}
         for value in nest.captured:
             inputs[value] = self._scalar(value)
         for access in nest.used:
@@ -261,8 +265,8 @@ class FieldEvaluation(Evaluation):
             inputs[index] = constants(np.arange(sizes[loop], dtype=np.float64).reshape(shape))
         return inputs
 
-    def _body(self, nest: Nest, wanted: SSAValue, inputs: Mapping[SSAValue, Elements | Array]) -> Elements:
-        known = {v: i if isinstance(i, Elements) else self._read(i) for v, i in inputs.items()}
+    def _body(self, nest: Nest, wanted: SSAValue, inputs: Mapping[SSAValue, BodyElements | Array]) -> BodyElements:
+        known = {v: i if isinstance(i, BodyElements) else self._read(i) for v, i in inputs.items()}
         for op in nest.body.ops:
             if wanted in known:
                 break
@@ -275,7 +279,7 @@ class FieldEvaluation(Evaluation):
             known[wanted] = self._scalar(wanted)
         return known[wanted]
 
-    def _rooted(self, op: Operation, made: Elements, known: Mapping[SSAValue, Elements]) -> Elements:
+    def _rooted(self, op: Operation, made: BodyElements, known: Mapping[SSAValue, BodyElements]) -> BodyElements:
         """A result with the number that it is computed from; a function of one is learnt."""
         operands = [known[v] for v in op.operands if v in known]
         roots = [o.root for o in operands if o.root is not None]
@@ -284,13 +288,13 @@ class FieldEvaluation(Evaluation):
         shape = np.broadcast_shapes(*(root.shape for root in roots), made.shown.shape)
         first = np.broadcast_to(roots[0], shape)
         if not all(np.array_equal(first, np.broadcast_to(root, shape)) for root in roots[1:]):
-            return Elements(made.numbers, made.shown, np.broadcast_to(made.numbers.key, shape))
+            return BodyElements(made.numbers, made.shown, np.broadcast_to(made.numbers.key, shape))
         function = op.name.startswith("math.") or any(o.function for o in operands)
         if function:
             self.functions.learn(first, made.numbers, made.shown, odd=op.name in ("math.tanh", "math.erf"))
-        return Elements(made.numbers, made.shown, first, function)
+        return BodyElements(made.numbers, made.shown, first, function)
 
-    def _operation(self, op: Operation, known: Mapping[SSAValue, Elements]) -> Elements:
+    def _operation(self, op: Operation, known: Mapping[SSAValue, BodyElements]) -> BodyElements:
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
             return constants(_constant(op))
         operands = [known[v] if v in known else self._outside(v) for v in op.operands]
@@ -305,19 +309,19 @@ class FieldEvaluation(Evaluation):
             span = constants(np.array(2.0**bits))
             return _pick(operands[0].shown < 0, _add(operands[0], span), operands[0])
         if op.name.startswith("math.") and name in FUNCTIONS and op.name in elements.FUNCTIONS:
-            return Elements(FUNCTIONS[name](operands[0].numbers), elements.FUNCTIONS[op.name][0](operands[0].shown))
+            return BodyElements(FUNCTIONS[name](operands[0].numbers), elements.FUNCTIONS[op.name][0](operands[0].shown))
         bounded = [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands]
         if op.name in ("arith.cmpf", "arith.cmpi", "arith.divsi", "arith.remsi", "arith.trunci"):
             made = elements.evaluate_one(op, bounded)
             return constants(made)
         raise HostError(f"{place_of(op)}no proof for {op.name} in an elementwise operation")
 
-    def _outside(self, value: SSAValue) -> Elements:
+    def _outside(self, value: SSAValue) -> BodyElements:
         if isinstance(value.owner, arith.ConstantOp):
             return constants(_constant(value.owner))
         return self._scalar(value)
 
-    def _combined(self, nest: Nest, how: Combination, terms: Elements) -> Elements:
+    def _combined(self, nest: Nest, how: Combination, terms: BodyElements) -> BodyElements:
         """All terms along the loops that are reduced."""
         axes, kept = list(nest.summed), [loop for loop in range(nest.loops) if loop not in nest.summed]
         shape = [terms.shown.shape[loop] for loop in kept]
@@ -327,40 +331,40 @@ class FieldEvaluation(Evaluation):
             return moved.reshape(*array.shape[:lead], *shape, -1)
 
         moved = (rowed(terms.numbers.residues, 1), rowed(terms.numbers.exact, 0), rowed(terms.shown, 0))
-        rows = Elements(Numbers(moved[0], moved[1]), moved[2])
+        rows = BodyElements(Residues(moved[0], moved[1]), moved[2])
         found = self._reduced(how, rows)
         full = [terms.shown.shape[loop] if loop in kept else 1 for loop in range(nest.loops)]
-        numbers = Numbers(found.numbers.residues.reshape(4, *full), found.numbers.exact.reshape(full))
-        return Elements(numbers, found.shown.reshape(full))
+        numbers = Residues(found.numbers.residues.reshape(4, *full), found.numbers.exact.reshape(full))
+        return BodyElements(numbers, found.shown.reshape(full))
 
-    def _reduced(self, how: Combination, rows: Elements) -> Elements:
+    def _reduced(self, how: Combination, rows: BodyElements) -> BodyElements:
         name = how.by.name
         if name in (*SUMS, SUBTRACTED):
-            return Elements(field.total(rows.numbers), rows.shown.sum(axis=-1))
+            return BodyElements(field.total(rows.numbers), rows.shown.sum(axis=-1))
         if name in EXTREMES:
             chosen = rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1)
             residues = np.take_along_axis(rows.numbers.residues, chosen[None, ..., None], axis=-1)[..., 0]
             exact = np.take_along_axis(rows.numbers.exact, chosen[..., None], axis=-1)[..., 0]
-            return Elements(
-                Numbers(residues, exact), np.take_along_axis(rows.shown, chosen[..., None], axis=-1)[..., 0]
+            return BodyElements(
+                Residues(residues, exact), np.take_along_axis(rows.shown, chosen[..., None], axis=-1)[..., 0]
             )
         found = rows.numbers.at(..., 0)
         for i in range(1, rows.shown.shape[-1]):
             found = field.multiply(found, rows.numbers.at(..., i))
-        return Elements(found, rows.shown.prod(axis=-1))
+        return BodyElements(found, rows.shown.prod(axis=-1))
 
-    def _joined(self, how: Combination, old: Elements, terms: Elements) -> Array:
+    def _joined(self, how: Combination, old: BodyElements, terms: BodyElements) -> Array:
         made = COMPUTED[how.by.name](old, terms)
         return self._kept(made, made.shown.shape)
 
 
-def _rounded(op: Operation, made: Elements) -> Elements:
+def _rounded(op: Operation, made: BodyElements) -> BodyElements:
     """A number converted: in the run it is rounded."""
     kind = str(op.results[0].type)
     return made._replace(shown=rounded(made.shown, DTYPES[kind])) if op.name == "arith.truncf" else made
 
 
-def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
+def _settled(made: BodyElements, operands: Sequence[BodyElements]) -> BodyElements:
     """A result; what infinities give, and infinities, are numbers of the program."""
     finite = np.isfinite(made.shown)
     for operand in operands:
@@ -370,7 +374,7 @@ def _settled(made: Elements, operands: Sequence[Elements]) -> Elements:
     shape = np.broadcast_shapes(finite.shape, made.shown.shape)
     shown = np.broadcast_to(made.shown, shape)
     chosen = _pick(np.broadcast_to(finite, shape), made, constants(shown))
-    return Elements(chosen.numbers, shown, made.root, made.function)
+    return BodyElements(chosen.numbers, shown, made.root, made.function)
 
 
 def _constant(op: arith.ConstantOp) -> Array:
@@ -379,20 +383,22 @@ def _constant(op: arith.ConstantOp) -> Array:
     return rounded(value, DTYPES[kind]) if kind in DTYPES else value
 
 
-def _part(held: Elements | Array, loop: int | None, some: slice) -> Elements | Array:
+def _part(held: BodyElements | Array, loop: int | None, some: slice) -> BodyElements | Array:
     """What some turns of a loop read."""
     if loop is None:
         return held
-    shape = held.shown.shape if isinstance(held, Elements) else held.shape
+    shape = held.shown.shape if isinstance(held, BodyElements) else held.shape
     if len(shape) <= loop or shape[loop] == 1:
         return held
     index = (*[slice(None)] * loop, some)
-    return Elements(held.numbers.at(*index), held.shown[index]) if isinstance(held, Elements) else held[index]
+    return BodyElements(held.numbers.at(*index), held.shown[index]) if isinstance(held, BodyElements) else held[index]
 
 
-def _whole(made: Elements, sizes: Sequence[int]) -> Elements:
+def _whole(made: BodyElements, sizes: Sequence[int]) -> BodyElements:
     """Elements with every loop's extent."""
     residues = made.numbers.residues
     residues = residues.reshape(4, *[1] * (len(sizes) + 1 - residues.ndim), *residues.shape[1:])
     residues = np.broadcast_to(residues, (4, *sizes))
-    return Elements(Numbers(residues, np.broadcast_to(made.numbers.exact, sizes)), np.broadcast_to(made.shown, sizes))
+    return BodyElements(
+        Residues(residues, np.broadcast_to(made.numbers.exact, sizes)), np.broadcast_to(made.shown, sizes)
+    )

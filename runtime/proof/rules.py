@@ -13,23 +13,23 @@ from ..numerics.array import Array
 from . import field
 from .atomics import Atomic
 from .bits import Bytes
-from .field import FUNCTIONS, Numbers
+from .field import FUNCTIONS, Residues
 from .mirror import context_of
 from .values import PLANES, planes_of
 from .words import WIDTHS, element_of, elements, indices
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
-    from .shadow import Shadow
+    from .shadow import FieldShadow
 
-Function: TypeAlias = Callable[..., Numbers]
+FieldFunction: TypeAlias = Callable[..., Residues]
 
 
-def _fused(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
+def _fused(a: Residues, b: Residues, c: Residues) -> Residues:
     return field.add(field.multiply(a, b), c)
 
 
-ARITHMETIC: Mapping[str, Function] = {
+ARITHMETIC: Mapping[str, FieldFunction] = {
     "add.float": field.add,
     "sub.float": field.subtract,
     "mul.float": field.multiply,
@@ -55,7 +55,7 @@ CONVERSIONS = ("cvt.float", "cvt.pair", "cvt.narrow", "cvt.widen", "cvt.tf32", "
 _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-def rule_of(shadow: Shadow, pc: int, decoded: Decoded) -> Look | None:
+def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
     """What to do before an instruction; None if there is nothing."""
     means = decoded.row.means
     if means in ARITHMETIC or means in CHOOSING or means in CONVERSIONS:
@@ -71,7 +71,7 @@ def rule_of(shadow: Shadow, pc: int, decoded: Decoded) -> Look | None:
 class _Effect:
     """An instruction that is no computation of one thread: what data would decide there is refused."""
 
-    def __init__(self, shadow: Shadow, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
 
     def look(self, sel: Selection) -> None:
@@ -97,7 +97,7 @@ class _Read:
 class _Arithmetic:
     """Computes the numbers of the results, element by element."""
 
-    def __init__(self, shadow: Shadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
         self.means, bound = decoded.row.means, decoded.traits.bindings
         context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
@@ -215,14 +215,14 @@ class _Arithmetic:
         bound = self.shadow.table.add(field.embedded(shown), self.scalar, shown, self._root(operands))
         return np.where(index > 0, index, bound)
 
-    def _signed(self, operands: list[tuple[Array, Array]], numbers: list[Numbers], shown: Array) -> Numbers:
+    def _signed(self, operands: list[tuple[Array, Array]], numbers: list[Residues], shown: Array) -> Residues:
         """A number or its negative, whichever the result is."""
         self.shadow.compared.add(self.decoded.source.line)
         found = numbers[-1]
         for (_, c), n in zip(operands, numbers, strict=True):
             same = np.abs(c) == np.abs(shown)
-            value = Numbers(np.where(c == shown, n.residues, field.negate(n).residues), n.exact)
-            found = Numbers(np.where(same, value.residues, found.residues), np.where(same, value.exact, found.exact))
+            value = Residues(np.where(c == shown, n.residues, field.negate(n).residues), n.exact)
+            found = Residues(np.where(same, value.residues, found.residues), np.where(same, value.exact, found.exact))
         return found
 
     def _root(self, operands: list[tuple[Array, Array]]) -> Array:

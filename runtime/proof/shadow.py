@@ -19,10 +19,10 @@ from ..interp.machine.memory import FaultError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.warps import shuffle_source
 from ..numerics.array import Array
-from .field import Numbers
-from .functions import Functions
+from .field import Residues
+from .functions import FieldFunctions
 from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of
-from .products import Product
+from .products import MatrixProduct
 from .rules import rule_of
 from .values import Table
 
@@ -54,10 +54,10 @@ EFFECTS = (
 """First words of what is more than a choice between values where a predicate guards it."""
 
 
-class Shadow(Observer):
+class FieldShadow(Observer):
     """The shadow of all launches of one run. `memory` are the planes of global memory, `table` all values."""
 
-    def __init__(self, table: Table, memory: PlaneMemory, target: str, functions: Functions) -> None:
+    def __init__(self, table: Table, memory: PlaneMemory, target: str, functions: FieldFunctions) -> None:
         self.table = table
         self.functions = functions
         self.memory = memory
@@ -100,7 +100,7 @@ class Shadow(Observer):
             if decoded.row.means in MOVES:
                 return _Move(self, pc, decoded).look
             if decoded.row.means in PRODUCTS:
-                return Product(self, pc, decoded).look
+                return MatrixProduct(self, pc, decoded).look
             if decoded.row.root == "shfl":
                 return None
             return rule_of(self, pc, decoded)
@@ -134,7 +134,7 @@ class Shadow(Observer):
         words = self.mirror.words(slot)
         words[:, ... if sel.mask is None else sel.lanes] = planes
 
-    def recognise(self, found: Numbers, root: Array, shown: Array) -> Numbers:
+    def recognise(self, found: Residues, root: Array, shown: Array) -> Residues:
         """The numbers of results; those that are a known function of the value that they are computed from are what
         that gives."""
         key = np.where(root > 0, self.table.numbers(root).key, np.uint64(1 << 63))
@@ -204,7 +204,7 @@ class Shadow(Observer):
 class _Move:
     """An instruction that moves bytes as they lie."""
 
-    def __init__(self, shadow: Shadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow = shadow
         self.decoded = decoded
         self.operands = operands_of(decoded)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..numerics.array import Array
-from .field import Numbers, embedded
+from .field import Residues, embedded
 
 PLANES = 4
 _STEP = 8
@@ -34,7 +34,7 @@ class Table:
         self._root = np.zeros(1024, np.int64)
         self._shown = np.zeros(1024, np.float64)
 
-    def add(self, numbers: Numbers, kind: str, shown: Array | float = np.nan, root: Array | None = None) -> Array:
+    def add(self, numbers: Residues, kind: str, shown: Array | float = np.nan, root: Array | None = None) -> Array:
         """Values for numbers of any shape; `shown` is what they are in the run. Returns their indices."""
         shape = numbers.exact.shape
         count = numbers.exact.size
@@ -59,19 +59,19 @@ class Table:
             new[: len(old)] = old
             setattr(self, name, new)
 
-    def numbers(self, index: Array) -> Numbers:
+    def numbers(self, index: Array) -> Residues:
         """The numbers of values."""
         found = self._residues[index].astype(np.uint64)
-        return Numbers(np.ascontiguousarray(np.moveaxis(found, -1, 0)), self._exact[index])
+        return Residues(np.ascontiguousarray(np.moveaxis(found, -1, 0)), self._exact[index])
 
-    def numbers_or(self, index: Array, concrete: Array) -> Numbers:
+    def numbers_or(self, index: Array, concrete: Array) -> Residues:
         """The numbers of values and, where there is none, those of floating-point values."""
         found, none = self.numbers(index), index == 0
         if none.any():
             plain = embedded(concrete[none])
             found.residues[:, none], exact = plain.residues, found.exact.copy()
             exact[none] = True
-            return Numbers(found.residues, exact)
+            return Residues(found.residues, exact)
         return found
 
     def is_kind(self, index: Array, kind: str) -> Array:

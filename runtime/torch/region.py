@@ -19,7 +19,7 @@ from ..arguments.arrays import Argument
 from ..arguments.sparse import operand_of
 from ..base.errors import CompileError
 from ..base.launch import Plan, ScratchBuffer
-from ..kernel.calls import REMEMBERED, Key, key_of
+from ..kernel.calls import REMEMBERED, CallKey, key_of
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .importer import Importer
@@ -228,7 +228,7 @@ class Region(torch.nn.Module):
         self.written, self.kernel = written, kernel
         self._metadata = CutlassMetadata()
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
-        self._launches: dict[Key, tuple[Launches, Plan, tuple[int, ...]]] = {}
+        self._launches: dict[CallKey, tuple[Launches, Plan, tuple[int, ...]]] = {}
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         key = key_of(inputs)
@@ -241,7 +241,7 @@ class Region(torch.nn.Module):
         launches([*key[1], out.data_ptr(), *(t.data_ptr() for t in memory)], _stream(device))
         return out
 
-    def _first(self, inputs: Sequence[torch.Tensor], key: tuple[Key, list[int]] | None) -> torch.Tensor:
+    def _first(self, inputs: Sequence[torch.Tensor], key: tuple[CallKey, list[int]] | None) -> torch.Tensor:
         """A call with tensors that lie as in no call before; on a GPU its launches are kept for those that lie alike,
         unless tensors are copied."""
         device = inputs[0].device
