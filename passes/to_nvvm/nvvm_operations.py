@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntAttr, IntegerType
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -16,7 +15,6 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.mlir.nvvm import OPERATIONS
 from ...dialect.mlir.nvvm_matrices import MmaOp, WgmmaMmaAsyncOp
-from ...dialect.mlir.nvvm_ops import SPECIAL_OPERATIONS
 from ...dialect.mlir.nvvm_text import (
     COUNT,
     PRESENT,
@@ -47,15 +45,6 @@ from .values import POINTERS, register_type, struct, value_type, width
 @cache
 def _templates() -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
     return templates(OPERATIONS)
-
-
-def special(of: Instruction, name: str) -> SSAValue:
-    """The value of a special register; by inline PTX where there is no operation that reads it."""
-    bits = 64 if name in ("%clock64", "%globaltimer") else 32
-    if name in SPECIAL_OPERATIONS:
-        return of.build.add(SPECIAL_OPERATIONS[name].build(result_types=[IntegerType(bits)]))
-    op = llvm.InlineAsmOp(f"mov.u{bits} $0, {name};", "=r" if bits == 32 else "=l", [], [IntegerType(bits)])
-    return of.build.add(op)
 
 
 def convert(of: Instruction) -> bool:

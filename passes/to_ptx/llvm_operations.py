@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from xdsl.dialects import llvm
+from xdsl.dialects import gpu, llvm
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialect.isa.targets import Target
 from ...dialect.mlir.nvvm_ops import NvvmOp
+from ...dialect.ptx import ops as ptx
+from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
 from . import nvvm_operations
-from .llvm_kernel import At, LlvmKernel, Register, Words, bits_of, literal, space_of, types_of
+from .llvm_kernel import At, LlvmKernel, Register, Words, bits_of, literal, space_of, types_of, variable
 
 
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
@@ -378,3 +381,21 @@ _OPERATIONS: dict[str, Callable[[LlvmKernel, Operation], None]] = {
     "llvm.extractelement": _element, "llvm.insertelement": _element, "llvm.call_intrinsic": _intrinsic,
     "llvm.inline_asm": _inline,
 }  # fmt: skip
+
+
+def of_module(module: gpu.ModuleOp, target: Target) -> ptx.ModuleOp:
+    """The module of PTX for one of `llvm.func`, all of whose functions are kernels."""
+    ops = list(module.body.block.ops)
+    variables = [variable(op) for op in ops if isinstance(op, llvm.GlobalOp)]
+    spaces = {each.name: each.space for each in variables}
+    functions, version = list[Operation](), target.ptx
+    for op in ops:
+        if isinstance(op, llvm.GlobalOp):
+            continue
+        if not isinstance(op, llvm.FuncOp) or "nvvm.kernel" not in op.attributes or not op.body.blocks:
+            fail(op, f"expected kernels, llvm.func with nvvm.kernel, got {op.name}")
+        function, needed = LlvmKernel(op, target, spaces).lower(lower)
+        functions.append(function)
+        version = max(version, needed)
+    body = [*map(VarOp, variables), *functions]
+    return ptx.ModuleOp(module.sym_name.data, body, version="{}.{}".format(*version), target=target.name)
