@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import Bindings, Row, Slot
+from ...dialect.mlir.nvvm_ops import SPECIAL_OPERATIONS
 from ...dialect.ptx.instruction import InstOp, read_form
 from ...dialect.ptx.instructions import find
 from ...dialect.ptx.text.operands import operand_text
@@ -97,9 +98,11 @@ class PtxInstruction:
 
     def special(self, name: str) -> SSAValue:
         """A special register."""
-        from .nvvm_operations import special
-
-        return special(self, name)
+        bits = 64 if name in ("%clock64", "%globaltimer") else 32
+        if name in SPECIAL_OPERATIONS:
+            return self.build.add(SPECIAL_OPERATIONS[name].build(result_types=[IntegerType(bits)]))
+        text, letter = f"mov.u{bits} $0, {name};", "=r" if bits == 32 else "=l"
+        return self.build.add(llvm.InlineAsmOp(text, letter, [], [IntegerType(bits)]))
 
     def symbol(self, name: str, bits: int) -> SSAValue:
         """The address of a variable, in its state space."""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntAttr, IntegerType
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -16,14 +15,13 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.mlir.nvvm import OPERATIONS
 from ...dialect.mlir.nvvm_matrices import MmaOp, WgmmaMmaAsyncOp
-from ...dialect.mlir.nvvm_ops import SPECIAL_OPERATIONS
 from ...dialect.mlir.nvvm_text import (
     COUNT,
     PRESENT,
     TYPED,
     WORD,
-    Place,
     Template,
+    TextPlace,
     property_of,
     templates,
 )
@@ -47,15 +45,6 @@ from .values import POINTERS, register_type, struct, value_type, width
 @cache
 def _templates() -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
     return templates(OPERATIONS)
-
-
-def special(of: PtxInstruction, name: str) -> SSAValue:
-    """The value of a special register; by inline PTX where there is no operation that reads it."""
-    bits = 64 if name in ("%clock64", "%globaltimer") else 32
-    if name in SPECIAL_OPERATIONS:
-        return of.build.add(SPECIAL_OPERATIONS[name].build(result_types=[IntegerType(bits)]))
-    op = llvm.InlineAsmOp(f"mov.u{bits} $0, {name};", "=r" if bits == 32 else "=l", [], [IntegerType(bits)])
-    return of.build.add(op)
 
 
 def convert(of: PtxInstruction) -> bool:
@@ -124,7 +113,7 @@ class _Match:
         given = {piece.name: piece for piece in self.made.pieces if piece.kind == PRESENT}
         return all((name in self.operands) == bool(self.match[f"{name}__given"]) for name in given)
 
-    def _operand(self, i: int, place: Place, operand: Operand) -> bool:
+    def _operand(self, i: int, place: TextPlace, operand: Operand) -> bool:
         of = self.of
         slot = of.slots[i] if i < len(of.slots) else None
         match place.kind:
@@ -153,7 +142,7 @@ class _Match:
                 return self._value(i, place, operand, value_type(slot.type))
         return True
 
-    def _value(self, i: int, place: Place, operand: Operand, kind: Attribute) -> bool:
+    def _value(self, i: int, place: TextPlace, operand: Operand, kind: Attribute) -> bool:
         of = self.of
         if any(name == place.name for name, _ in self.definition.results):
             if operand_text(operand) == "_":
@@ -180,7 +169,7 @@ class _Match:
             return held if width(held) == 32 and self.definition.name == "nvvm.shfl.sync" else kind
         return kind
 
-    def _tensor(self, place: Place, operand: Operand) -> bool:
+    def _tensor(self, place: TextPlace, operand: Operand) -> bool:
         if not isinstance(operand, Indexed) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
             return False
         of, (base, coordinates) = self.of, operand.items
@@ -191,7 +180,7 @@ class _Match:
         self.operands[place.more] = lambda: [of.read(item, IntegerType(32)) for item in coordinates.items]
         return len(coordinates.items) == int(self.match[f"{place.more}__count"])
 
-    def _vector(self, i: int, place: Place) -> bool:
+    def _vector(self, i: int, place: TextPlace) -> bool:
         of, items = self.of, list(self.of.items(i))
         kind = IntegerType(32)
         if any(name == place.name for name, _ in self.definition.results):

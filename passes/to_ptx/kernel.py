@@ -367,7 +367,7 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         if isinstance(op, memref.GlobalOp):
             continue  # which the kernels that read it declare
         if op.name.startswith("llvm."):
-            from .llvm_kernel import of_module
+            from .llvm_operations import of_module
 
             return of_module(module, target)
         if not isinstance(op, gpu.FuncOp):

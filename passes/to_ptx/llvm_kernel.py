@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, TypeAlias
 
-from xdsl.dialects import gpu, llvm
+from xdsl.dialects import llvm
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa.targets import Target, Version
-from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.instruction import InstOp, InstructionError, facts_of
 from ...dialect.ptx.ops import FuncOp, LabelOp
 from ...dialect.ptx.text.syntax import Variable
-from ...dialect.ptx.types import RegOp, VariableAttr, VarOp
+from ...dialect.ptx.types import RegOp, VariableAttr
 from ..diagnostics import fail
 
 POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 7: "shared::cluster", 101: "param"}
@@ -212,10 +211,8 @@ class LlvmKernel:
 
     # The function
 
-    def lower(self) -> tuple[FuncOp, Version]:
+    def lower(self, lower: Callable[[LlvmKernel, Operation, Block | None], None]) -> tuple[FuncOp, Version]:
         """The kernel, and the first PTX version that has all its instructions."""
-        from .llvm_operations import lower
-
         parameters = self._parameters()
         blocks = list(self.function.body.blocks)
         for block in blocks[1:]:
@@ -330,21 +327,3 @@ def variable(op: llvm.GlobalOp) -> Variable:
     linking = "extern" if kind.size.data == 0 else ""
     count = kind.size.data * bits_of(kind.type) // 8
     return Variable(space, "b8", op.sym_name.data, count=count, align=align, linking=linking)
-
-
-def of_module(module: gpu.ModuleOp, target: Target) -> ptx.ModuleOp:
-    """The module of PTX for one of `llvm.func`, all of whose functions are kernels."""
-    ops = list(module.body.block.ops)
-    variables = [variable(op) for op in ops if isinstance(op, llvm.GlobalOp)]
-    spaces = {each.name: each.space for each in variables}
-    functions, version = list[Operation](), target.ptx
-    for op in ops:
-        if isinstance(op, llvm.GlobalOp):
-            continue
-        if not isinstance(op, llvm.FuncOp) or "nvvm.kernel" not in op.attributes or not op.body.blocks:
-            fail(op, f"expected kernels, llvm.func with nvvm.kernel, got {op.name}")
-        function, needed = LlvmKernel(op, target, spaces).lower()
-        functions.append(function)
-        version = max(version, needed)
-    body = [*map(VarOp, variables), *functions]
-    return ptx.ModuleOp(module.sym_name.data, body, version="{}.{}".format(*version), target=target.name)

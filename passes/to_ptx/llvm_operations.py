@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from xdsl.dialects import llvm
+from xdsl.dialects import gpu, llvm
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialect.isa.targets import Target
 from ...dialect.mlir.nvvm_ops import NvvmOp
+from ...dialect.ptx import ops as ptx
+from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
 from . import nvvm_operations
-from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of
+from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
 
 
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
@@ -73,18 +76,18 @@ _BINARY = {
 
 def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     kind = op.results[0].type
-    name, _, suffix = _BINARY[op.name.removeprefix("llvm.")].partition(".")
+    opcode = _BINARY[op.name.removeprefix("llvm.")]
     operands: Words = [kernel.word(value) for value in op.operands]
     if kind == i1:
-        suffix, operands = "pred", Words(map(kernel.held, op.operands))
+        opcode, operands = f"{opcode.partition('.')[0]}.pred", Words(map(kernel.held, op.operands))
     else:
-        suffix += str(bits_of(kind))
-    if name in ("shl", "shr"):
+        opcode += str(bits_of(kind))
+    if opcode.startswith("sh"):
         amount = op.operands[1]
         operands[1] = (
             operands[1] if isinstance(operands[1], str) else _resized(kernel, kernel.held(amount), amount.type, i32)
         )
-    kernel.give(op, kernel.compute(f"{name}.{suffix}", kind, *operands))
+    kernel.give(op, kernel.compute(opcode, kind, *operands))
 
 
 def _funnel(kernel: LlvmKernel, op: Operation) -> None:
@@ -380,3 +383,21 @@ _OPERATIONS: dict[str, Callable[[LlvmKernel, Operation], None]] = {
     "llvm.extractelement": _element, "llvm.insertelement": _element, "llvm.call_intrinsic": _intrinsic,
     "llvm.inline_asm": _inline,
 }  # fmt: skip
+
+
+def of_module(module: gpu.ModuleOp, target: Target) -> ptx.ModuleOp:
+    """The module of PTX for one of `llvm.func`, all of whose functions are kernels."""
+    ops = list(module.body.block.ops)
+    variables = [variable(op) for op in ops if isinstance(op, llvm.GlobalOp)]
+    spaces = {each.name: each.space for each in variables}
+    functions, version = list[Operation](), target.ptx
+    for op in ops:
+        if isinstance(op, llvm.GlobalOp):
+            continue
+        if not isinstance(op, llvm.FuncOp) or "nvvm.kernel" not in op.attributes or not op.body.blocks:
+            fail(op, f"expected kernels, llvm.func with nvvm.kernel, got {op.name}")
+        function, needed = LlvmKernel(op, target, spaces).lower(lower)
+        functions.append(function)
+        version = max(version, needed)
+    body = [*map(VarOp, variables), *functions]
+    return ptx.ModuleOp(module.sym_name.data, body, version="{}.{}".format(*version), target=target.name)

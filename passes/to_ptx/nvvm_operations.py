@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.mlir.nvvm_matrices import MmaOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
-from ...dialect.mlir.nvvm_text import Piece, Place, spelled, template
+from ...dialect.mlir.nvvm_text import TextPiece, TextPlace, spelled, template
 from ..diagnostics import fail
 from .llvm_kernel import (
     AddressOf,
@@ -69,7 +69,7 @@ class _Line:
         if self.result:
             self.kernel.give(op, *self.result)
 
-    def _spelled(self, piece: Piece) -> str:
+    def _spelled(self, piece: TextPiece) -> str:
         """What a piece of the opcode is for this operation."""
         values = self.fields.get(piece.name, ())
         match piece.kind:
@@ -90,7 +90,7 @@ class _Line:
             case _:
                 return piece.name
 
-    def _operand(self, place: Place) -> KernelOperand | None:
+    def _operand(self, place: TextPlace) -> KernelOperand | None:
         kernel, values = self.kernel, self.fields.get(place.name, ())
         match place.kind:
             case "text":
