@@ -53,10 +53,15 @@ def operation(name: str, summary: str, ptx: str, text: str, **fields: object) ->
 _ABSENT = ("clock_hi", "globaltimer_hi", "pm", "reserved", "current_graph_exec", "is_explicit_cluster")
 """How the names begin of those that `nvvm` has no operation for."""
 
+_LAST = (9, 0)
+"""The PTX version of the last special registers that `nvvm` reads, in MLIR 22."""
+
 _WITH_PARTS = frozenset(name.rpartition(".")[0] for name in SPECIAL_REGISTERS if name.endswith(".x"))
 
 
 def _is_operation(name: str) -> bool:
+    if SPECIAL_REGISTERS[name].ptx > _LAST:
+        return False
     return not (name.endswith(".w") or name in _WITH_PARTS or name[1:].startswith(_ABSENT))
 
 

@@ -33,7 +33,7 @@ Collected: TypeAlias = tuple[Array, Array, Array, SideOperands]
 """A, B, C and what else an instruction takes, as words."""
 
 
-class MatrixProduct:
+class FieldProduct:
     """One `mma`, `wmma.mma` or `wgmma.mma_async`.
 
     The instruction is decoded with `_multiply` in place of its arithmetic. It runs in each plane and, for values of the

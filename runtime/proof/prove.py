@@ -21,7 +21,7 @@ from ..kernel.lowering import parse, without_tensors
 from ..kernel.module import Options, PtxModule, may_write
 from ..numerics.array import Array
 from ..plan import host
-from .question import Proof, Question, Runner, of_function, of_launches
+from .question import KernelCall, Proof, Question, of_function, of_launches
 
 if TYPE_CHECKING:
     from ..arguments.signature import Signature
@@ -40,7 +40,7 @@ class KernelLaunch:
     shared: int | None = None
     cluster: int | Sequence[int] | None = None
 
-    def run(self, names: Sequence[str], max_steps: int | None = None) -> Runner:
+    def run(self, names: Sequence[str], max_steps: int | None = None) -> KernelCall:
         """Runs it on arrays of these names.
 
         Raises:
@@ -119,7 +119,7 @@ def prove(
 
 def _run_of(
     kernel: Kernel | KernelLaunch, names: Sequence[str], arrays: Sequence[Array], max_steps: int | None
-) -> tuple[Runner, str]:
+) -> tuple[KernelCall, str]:
     """What runs a kernel on the arguments of a function, and its target."""
     if isinstance(kernel, KernelLaunch):
         return kernel.run(names, max_steps), kernel.module.target

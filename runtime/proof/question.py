@@ -22,6 +22,7 @@ from .diagnose import Changed, Search
 from .functions import FieldFunctions
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
+from .rules import rule_of
 from .shadow import FieldShadow
 from .values import PLANES, Table, codes_of, planes_of
 from .words import elements
@@ -32,7 +33,7 @@ KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "
          "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
 """The element types whose elements are followed as numbers, and what instructions call them."""
 
-Runner: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
+KernelCall: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
 """Runs launches on arrays, watched by an observer and by the checks of these names."""
 
 
@@ -93,10 +94,10 @@ class Trial:
                 array[zeros] = 0
             self.index.append(self.table.add(numbers, kind, array.astype(np.float64)))
 
-    def of_kernel(self, run: Runner, target: str) -> list[Array]:
+    def of_kernel(self, run: KernelCall, target: str) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
-        shadow = FieldShadow(self.table, memory, target, self.functions)
+        shadow = FieldShadow(self.table, memory, target, self.functions, rule_of)
         mine = [_copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:
@@ -246,7 +247,7 @@ Evaluator: TypeAlias = "Callable[[Trial], list[Array]]"
 """Evaluates one side on the numbers of a trial: the keys of all elements as it leaves them."""
 
 
-def of_launches(run: Runner, target: str) -> Evaluator:
+def of_launches(run: KernelCall, target: str) -> Evaluator:
     """The side of launches of kernels."""
     return lambda trial: trial.of_kernel(run, target)
 

@@ -115,11 +115,11 @@ SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.inde
 UNSIGNED = ("arith.extui", "arith.uitofp")
 
 
-OperandReader: TypeAlias = Callable[[SSAValue], BodyElements]
+ElementsOf: TypeAlias = Callable[[SSAValue], BodyElements]
 """Evaluates a value of a body for some turns of its loops."""
 
 
-def _evaluated(value: SSAValue, part: OperandReader) -> BodyElements:
+def _evaluated(value: SSAValue, part: ElementsOf) -> BodyElements:
     return part(value)
 
 
@@ -207,7 +207,7 @@ class FieldEvaluation(Evaluation):
         (written,) = nest.writes
         old = self._read(self.scope[written.value].value)
 
-        def combined(part: OperandReader) -> BodyElements:
+        def combined(part: ElementsOf) -> BodyElements:
             return self._combined(nest, how, part(how.value))
 
         terms = self._over(op, nest, written.loops, combined)
@@ -218,7 +218,7 @@ class FieldEvaluation(Evaluation):
         op: LinalgStructuredOperation,
         nest: Nest,
         order: Sequence[int],
-        make: Callable[[OperandReader], BodyElements],
+        make: Callable[[ElementsOf], BodyElements],
     ) -> Array:
         """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
         its first loop at a time."""

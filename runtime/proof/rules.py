@@ -15,6 +15,7 @@ from .atomics import Atomic
 from .bits import Bytes
 from .field import FUNCTIONS, Residues
 from .mirror import context_of
+from .products import FieldProduct
 from .values import PLANES, planes_of
 from .words import WIDTHS, element_of, elements, indices
 
@@ -55,9 +56,14 @@ CONVERSIONS = ("cvt.float", "cvt.pair", "cvt.narrow", "cvt.widen", "cvt.tf32", "
 _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
+PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async"))
+
+
 def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
     """What to do before an instruction; None if there is nothing."""
     means = decoded.row.means
+    if means in PRODUCTS:
+        return FieldProduct(shadow, pc, decoded).look
     if means in ARITHMETIC or means in CHOOSING or means in CONVERSIONS:
         return _Arithmetic(shadow, pc, decoded).look
     if means == "atomic":

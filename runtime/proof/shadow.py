@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from ..numerics.array import Array
 from .field import Residues
 from .functions import FieldFunctions
 from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of
-from .products import MatrixProduct
-from .rules import rule_of
 from .values import Table
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ MOVES = frozenset((
     "wmma.load", "wmma.store", "st.bulk", "mov.b128",
 ))  # fmt: skip
 """What moves bytes, in memory or between lanes, as its bytes lie."""
-PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async"))
 EFFECTS = (
     "bra",
     "brx",
@@ -54,10 +51,17 @@ EFFECTS = (
 """First words of what is more than a choice between values where a predicate guards it."""
 
 
-class FieldShadow(Observer):
-    """The shadow of all launches of one run. `memory` are the planes of global memory, `table` all values."""
+RuleOf: TypeAlias = "Callable[[FieldShadow, int, Decoded], Look | None]"
 
-    def __init__(self, table: Table, memory: PlaneMemory, target: str, functions: FieldFunctions) -> None:
+
+class FieldShadow(Observer):
+    """The shadow of all launches of one run. `memory` are the planes of global memory, `table` all values; `rule_of`
+    says what is done before an instruction that computes."""
+
+    def __init__(
+        self, table: Table, memory: PlaneMemory, target: str, functions: FieldFunctions, rule_of: RuleOf
+    ) -> None:
+        self._rule_of = rule_of
         self.table = table
         self.functions = functions
         self.memory = memory
@@ -99,11 +103,9 @@ class FieldShadow(Observer):
         try:
             if decoded.row.means in MOVES:
                 return _Move(self, pc, decoded).look
-            if decoded.row.means in PRODUCTS:
-                return MatrixProduct(self, pc, decoded).look
             if decoded.row.root == "shfl":
                 return None
-            return rule_of(self, pc, decoded)
+            return self._rule_of(self, pc, decoded)
         finally:
             self.state.observer = observer
 
