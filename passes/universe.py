@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
-from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, MemRefLayoutAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
 from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
 from xdsl.rewriter import Rewriter
 from xdsl.universe import Universe
@@ -173,5 +173,5 @@ def _restore(module: ModuleOp) -> None:
         for result in op.results if layout is not None else ():
             kind = result.type
             if isa(kind, MemRefType[Attribute]) and isinstance(kind.layout, NoneAttr):
-                plain = MemRefType(kind.element_type, kind.shape, layout, kind.memory_space)
+                plain = MemRefType(kind.element_type, kind.shape, cast("MemRefLayoutAttr", layout), kind.memory_space)
                 Rewriter.replace_value_with_new_type(result, plain)

@@ -139,9 +139,8 @@ ret;
         from warploom.runtime import load_ptx
 
         words = np.full((self.group * 128, self.outputs), 0xFFFFFFFF, np.uint32)
-        options = {} if checks is None else {"checks": checks}
         load_ptx(self.text()).launch("k", grid=(self.group, 1, 1), block=(128, 1, 1), args=[self.image, words],
-                                     device="interp", **options)  # fmt: skip
+                                     device="interp", checks=() if checks is None else checks)  # fmt: skip
         return words
 
 
@@ -187,7 +186,7 @@ def padded(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
 
 def halved(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Two elements of 4 bits in each byte."""
-    return codes[:, ::2] | codes[:, 1::2] << 4
+    return (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
 
 
 def close(found: NDArray[np.generic], a: Floats, b: Floats, c: float = 2.0**-22) -> None:

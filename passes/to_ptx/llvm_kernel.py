@@ -50,13 +50,13 @@ class ResultAndPredicate(NamedTuple):
     second: HeldRegister
 
 
-KernelOperand: TypeAlias = (
-    "HeldRegister | str | AddressOf | ResultAndPredicate | Sequence[HeldRegister | str]"
-    " | tuple[AddressOf, Sequence[HeldRegister | str]]"
-)
-"""What stands in an instruction: a register, text, an address, a vector, a place in a tensor."""
+Words: TypeAlias = "list[HeldRegister | str]"
 
-Words: TypeAlias = list["HeldRegister | str"]
+KernelOperand: TypeAlias = (
+    HeldRegister | str | AddressOf | ResultAndPredicate | Sequence[HeldRegister | str]
+    | tuple[AddressOf, Sequence[HeldRegister | str]]
+)  # fmt: skip
+"""What stands in an instruction: a register, text, an address, a vector, a place in a tensor."""
 
 
 class KernelLine(NamedTuple):

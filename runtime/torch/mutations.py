@@ -73,7 +73,9 @@ def _used_after(target: Node, place: int, copy: Node, order: Mapping[Node, int])
 
 def _in_place(changed: Node) -> Callable[[Graph], Node] | None:
     """What writes the change that an operation computes into its first argument; None where there is no such form."""
-    target, args, kwargs = changed.target, changed.args, dict(changed.kwargs)
+    target: Any = changed.target
+    args: tuple[Any, ...] = changed.args
+    kwargs = dict(changed.kwargs)
     if target in SCATTERS:
         view, count = SCATTERS[target]
         source, where = args[1], args[2 : 2 + count]

@@ -156,8 +156,8 @@ def of(kind: str, m: int, n: int, a: str, b: str, d: str = "f32", group: int = 1
     """A product without scales, dense."""
     op = Opcode(kind, group, **more)  # pyright: ignore
     k = {"f16": 16, "tf32": 8}.get(kind, 32)
-    types = [element_type(name) for name in (a, b, d, d)]
-    return TensorProduct.decode(op, TensorProduct(op, Shape(m, n, k), *types).encode())
+    first, second, result = map(element_type, (a, b, d))
+    return TensorProduct.decode(op, TensorProduct(op, Shape(m, n, k), first, second, result, result).encode())
 
 
 DENSE = [
@@ -251,6 +251,7 @@ def scale_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     ids=lambda p: f"{p.spelling.removeprefix('tcgen05.')} {p.a.name} {p.scale.type.name}",
 )  # fmt: skip
 def test_scaled_products(product: TensorProduct) -> None:
+    assert product.scale is not None
     case, name, vector = Product(product), product.scale.type.name, product.opcode.vector
     operands = []
     for rows, numbers, column in ((product.shape.m, case.a, 420), (product.shape.n, case.b, 440)):
@@ -273,9 +274,10 @@ SPARSE = [("f16", "f16", 128, 1, False), ("tf32", "tf32", 128, 1, False), ("f8f6
 def test_sparse_products(kind: str, a: str, m: int, group: int, stationary: bool) -> None:
     d = "s32" if kind == "i8" else "f32"
     op = Opcode(kind, group, True, stationary)
-    types = [element_type(name) for name in (a, a, d, d)]
+    factor, result = element_type(a), element_type(d)
     k = {"f16": 32, "tf32": 16}.get(kind, 64)
-    product = TensorProduct.decode(op, TensorProduct(op, Shape(m, 64, k), *types).encode())
+    described = TensorProduct(op, Shape(m, 64, k), factor, factor, result, result)
+    product = TensorProduct.decode(op, described.encode())
     case = Product(product)
     chunk, step = (2, 1) if kind == "tf32" else (4, 2)
     pairs = [(0,), (1,)] if step == 1 else [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from tensor_cores import close, halved, value
 
 from warploom.runtime import check_ptx, load_ptx
 
-triton = pytest.importorskip("triton", reason="triton is not installed: pip install triton")
+triton = pytest.importorskip("triton", "3.9", reason="triton is not installed: pip install triton")
 
 SOURCE = """
 import triton
@@ -83,11 +85,11 @@ def persistent(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr,
 
 
 def compiled(
-    folder: Path, function: str, types: dict[str, str], constants: dict[str, object], warps: int, stages: int
+    folder: Path, function: str, types: dict[str, str], constants: Mapping[str, object], warps: int, stages: int
 ) -> tuple[str, int, int]:
     """PTX of a function of the source for sm_100a, its dynamic shared memory, and its warps."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    target: Any = importlib.import_module("triton.backends.compiler")
+    compiler: Any = importlib.import_module("triton.compiler")
 
     (folder / "triton_kernels.py").write_text(SOURCE)
     sys.path.insert(0, str(folder))
@@ -97,9 +99,9 @@ def compiled(
         sys.path.remove(str(folder))
         sys.modules.pop("triton_kernels", None)
     aligned = {(number,): [["tt.divisibility", 16]] for number, kind in enumerate(types.values()) if kind != "fp32"}
-    source = ASTSource(kernel, {**types, **dict.fromkeys(constants, "constexpr")}, constants, aligned)
+    source = compiler.ASTSource(kernel, {**types, **dict.fromkeys(constants, "constexpr")}, constants, aligned)
     options = {"num_warps": warps, "num_stages": stages}
-    made = triton.compile(source, target=GPUTarget("cuda", 100, 32), options=options)
+    made = compiler.compile(source, target=target.GPUTarget("cuda", 100, 32), options=options)
     text = made.asm["ptx"]
     assert "tcgen05.mma" in text
     assert check_ptx(text) == []
@@ -122,7 +124,7 @@ def run(made: tuple[str, int, int], grid: tuple[int, int, int], *args: object) -
 def test_products_of_triton(
     tmp_path: Path, tile: tuple[int, int, int], warps: int, stages: int, size: tuple[int, int, int]
 ) -> None:
-    constants = dict(zip(("BM", "BN", "BK"), tile, strict=True))
+    constants: dict[str, int] = dict(zip(("BM", "BN", "BK"), tile, strict=True))
     types = {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp32", **dict.fromkeys("MNK", "i32")}
     made = compiled(tmp_path, "product", types, constants, warps, stages)
     m, n, k = size
@@ -160,7 +162,8 @@ def test_scaled_products_of_triton(tmp_path: Path, kind_a: str, kind_b: str, vec
         args += [halved(codes) if kind == "e2m1" else codes, factors]
     c = np.full((m, n), np.nan, np.float32)
     run(made, (1, 1, 1), *args, c, n, k)
-    close(c, *operands, 2.0**-19)
+    left, right = operands
+    close(c, left, right, 2.0**-19)
 
 
 def test_attention_of_triton(tmp_path: Path) -> None:

@@ -130,8 +130,14 @@ def test_nothing_else_takes_opaque_fragments(op: Operation) -> None:
         op.verify()
 
 
-@pytest.mark.parametrize("words", [{"registers": "lanes"}, {"matrices": "x4"}])
-def test_opaque_fragments_lie_in_memory_in_one_way(words: dict[str, str]) -> None:
-    store = StoreOp(HELD, MEMORY, [ZERO, ZERO], **words)
+@pytest.mark.parametrize(
+    "store",
+    [
+        StoreOp(HELD, MEMORY, [ZERO, ZERO], registers="lanes"),
+        StoreOp(HELD, MEMORY, [ZERO, ZERO], matrices="x4"),
+    ],
+    ids=["registers", "matrices"],
+)
+def test_opaque_fragments_lie_in_memory_in_one_way(store: StoreOp) -> None:
     with pytest.raises(VerifyException, match="an opaque fragment is written by wmma: all of it, in no other order"):
         store.verify()
