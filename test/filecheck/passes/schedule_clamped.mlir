@@ -3,7 +3,7 @@
 // RUN: warploom-opt %s --remarks -o /dev/null -p "warp-schedule{cta=128,128,32 ctas=100000 group=100000},warp-outline,warp-stage,warp-distribute,warp-fragments,warp-persist" 2>&1 | filecheck %s --check-prefix=MORE
 // RUN: warploom-opt %s --remarks -o /dev/null -p "warp-schedule{cta=128,128,32 ctas=16 group=4},warp-outline,warp-stage,warp-distribute,warp-fragments,warp-persist" 2>&1 | filecheck %s --check-prefix=EXACT
 // RUN: warploom-opt %s --remarks -o /dev/null -p warp-schedule 2>&1 | filecheck %s --check-prefix=EXACT --allow-empty
-// EXACT-NOT: {{group =|ctas = [0-9]+:}}
+// EXACT-NOT: {{(group|ctas) = [0-9]+:}}
 
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // MORE-DAG: schedule_clamped.mlir:[[# @LINE + 4]]:3: remark: warp-schedule: group = 100000: the rows of CTA tiles are 4, which make one group
