@@ -32,8 +32,11 @@ ROOMS = ("dialect", "passes", "runtime")
 LINES = 500
 FIGURES_KNOWN = Path(__file__).parent / "data" / "figures.txt"
 
+ALLOWED = {"doors": 5_000, "the ISA of today": 7_000, "proofs": 4_500, "the work of models": 3_500}
+"""Production lines that capabilities may add to the 57,000 of the house, each once it is begun."""
+
 FIGURES: dict[str, int] = {
-    "production lines": 57_000,
+    "production lines": 57_000 + sum(ALLOWED.values()),
     "files": 240,
     "lines of the largest file": 500,
     "files entered, compile a product, sm_80": 60,

@@ -14,11 +14,10 @@ from ..base.sources import STDIN, is_ptx, read_source
 from .options import add_compilation, add_seed, add_target, filled, natural, schedule_options
 
 if TYPE_CHECKING:
+    from .. import KernelLaunch, Proof
     from ..kernel.kernel import Kernel
     from ..kernel.module import PtxModule
     from ..numerics.array import Array
-    from ..proof.prove import KernelLaunch
-    from ..proof.question import Proof
 
 PROVE_TEXT = """\
 Prove that a kernel computes what a function of linalg says, for all inputs of the sizes given; or say what is wrong.
@@ -106,7 +105,7 @@ def _compiled(args: argparse.Namespace, text: str) -> Proof:
 
 def prove_kernel(kernel: Kernel, text: str, inputs: list[str], seed: int, function: str | None = None) -> Proof:
     """A kernel against the function of a text that it was compiled from, on arguments as the command line has them."""
-    from ..proof.prove import prove
+    from .. import prove
     from .inputs import arrays
 
     drawn = arrays(kernel.function, inputs, seed)
@@ -115,9 +114,9 @@ def prove_kernel(kernel: Kernel, text: str, inputs: list[str], seed: int, functi
 
 
 def _against_function(args: argparse.Namespace, module: PtxModule, text: str) -> Proof:
+    from .. import prove
     from ..kernel.lowering import parse, without_tensors
     from ..plan import host
-    from ..proof.prove import prove
     from .inputs import arrays
 
     meant = parse(text, args.against)
@@ -130,7 +129,7 @@ def _against_function(args: argparse.Namespace, module: PtxModule, text: str) ->
 
 
 def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Proof:
-    from ..proof.prove import prove
+    from .. import prove
     from .inputs import binding, kernel_argument
 
     named: dict[str, Array] = {}
@@ -146,7 +145,7 @@ def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Pro
 
 def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: list[str]) -> KernelLaunch:
     """The launch that options of a prefix describe."""
-    from ..proof.prove import KernelLaunch
+    from .. import KernelLaunch
     from .inputs import kernel_argument
 
     given = vars(args)
