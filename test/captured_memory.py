@@ -36,10 +36,14 @@ class MemoryCase:
         return self.row.spelling
 
 
+LAST = (9, 0)
+"""The PTX version of the last instructions that were recorded."""
+
+
 def cases(target: Target) -> Iterator[MemoryCase]:
-    """Every `wmma.mma` and every matrix move that the target has."""
+    """Every `wmma.mma` and every matrix move that the target has, up to PTX 9.0."""
     rows = (*wmma.mma_rows(), *moves.load_rows(), *moves.store_rows(), moves.MOVMATRIX)
-    yield from (MemoryCase(row) for row in rows if row.runs_on(target))
+    yield from (MemoryCase(row) for row in rows if row.runs_on(target) and row.ptx <= LAST)
 
 
 # wmma

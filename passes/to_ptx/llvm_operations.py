@@ -76,18 +76,18 @@ _BINARY = {
 
 def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     kind = op.results[0].type
-    opcode = _BINARY[op.name.removeprefix("llvm.")]
+    name, _, suffix = _BINARY[op.name.removeprefix("llvm.")].partition(".")
     operands: Words = [kernel.word(value) for value in op.operands]
     if kind == i1:
-        opcode, operands = f"{opcode.partition('.')[0]}.pred", Words(map(kernel.held, op.operands))
+        suffix, operands = "pred", list(map(kernel.held, op.operands))
     else:
-        opcode += str(bits_of(kind))
-    if opcode.startswith("sh"):
+        suffix += str(bits_of(kind))
+    if name in ("shl", "shr"):
         amount = op.operands[1]
         operands[1] = (
             operands[1] if isinstance(operands[1], str) else _resized(kernel, kernel.held(amount), amount.type, i32)
         )
-    kernel.give(op, kernel.compute(opcode, kind, *operands))
+    kernel.give(op, kernel.compute(f"{name}.{suffix}", kind, *operands))
 
 
 def _funnel(kernel: LlvmKernel, op: Operation) -> None:

@@ -78,7 +78,7 @@ def previous(version: Version) -> Version:
     return (version[0], version[1] - 1) if version[1] else (version[0] - 1, 9)
 
 
-def as_module(lines: Iterable[str], version: Version = (9, 0), target: str = "sm_120a") -> str:
+def as_module(lines: Iterable[str], version: Version = (9, 5), target: str = "sm_120a") -> str:
     registers = "".join(f"    .reg .{t} %{letter}<160>;\n" for letter, t in TYPES.items())
     body = "".join(f"    {line}\n" for line in lines)
     head = f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n\n"

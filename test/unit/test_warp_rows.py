@@ -149,7 +149,12 @@ def moved(row: LoadMatrix | StoreMatrix) -> tuple[FragmentType, TypeAttribute]:
     return FragmentType.of("a", layout.rows, layout.columns, kind, layout, bits), i8 if source else kind
 
 
-MOVES = [r for r in (*moves.load_rows(), *moves.store_rows()) if r.space == moves.SHARED]
+MOVES = [
+    row
+    for row in (*(r for r in moves.load_rows() if r.source != "s4"), *moves.store_rows())
+    if row.space == moves.SHARED
+]
+"""Those that `warp.load` and `warp.store` make: no operand of a product is s8 made of s4."""
 
 
 def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, held: SSAValue | None) -> Operation:

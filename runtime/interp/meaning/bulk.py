@@ -152,7 +152,7 @@ def _bulk(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     to, of = _SPACES[bound["D"]], _SPACES[bound["S"]]
     put, take = locate(ctx, target, to, None), locate(ctx, source, of, None)
     sizes, place = ctx.source(size, "u32"), absent if to == "global" else objects(ctx, rest.pop(0), to)
-    wanted = ctx.source(rest.pop(0), "u16") if bound.get("M") else absent
+    wanted = ctx.source(rest.pop(0), "u16") if bound.get("C") else absent
     if bound.get("H"):
         rest.pop(0)
     kept = ctx.source(rest.pop(0), "u16") if bound.get("K") else absent
