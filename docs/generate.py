@@ -171,8 +171,8 @@ def _code(text: str) -> str:
 ARITHMETIC = """\
 # What the matrix instructions compute
 
-The interpreter computes every `mma`, `mma.sp`, `wmma.mma`, `wgmma.mma_async` and `tcgen05.mma` with the arithmetic of the
-target GPU.
+The interpreter computes every `mma`, `mma.sp`, `wmma.mma`, `wgmma.mma_async` and `tcgen05.mma` with the arithmetic of
+the target GPU.
 
 Nearly all floating-point forms use one algorithm, the truncated fused sum, with different parameters. It computes an
 element of D as follows:
@@ -228,20 +228,26 @@ On a GPU, `test/gpu/capture.py` records the missing results.
 
 ## Tensor memory: what no silicon has confirmed
 
-No recorded word is known to come from `tcgen05.mma`: its rows say "no one". The published results of B200 that the tests
+No recorded word is known to come from `tcgen05.mma`: its rows say "no one". The published results of B200 that the
+tests
 replay were taken with 8-bit floats that are widened to f16, as `mma.sync` has them. Open besides the sums are:
 
 - f16 results are rounded once for each instruction; hardware might keep more between products of one accumulator.
-- `scale-input-d` multiplies D by a power of two and rounds to nearest; sums of integers saturate once for each instruction.
-- 4-bit elements of `kind::f8f6f4` and `kind::mxf8f6f4` lie in bits 5:2 of their bytes in tensor memory, 6-bit ones in bits 5:0.
+- `scale-input-d` multiplies D by a power of two and rounds to nearest; sums of integers saturate once for each
+  instruction.
+- 4-bit elements of `kind::f8f6f4` and `kind::mxf8f6f4` lie in bits 5:2 of their bytes in tensor memory, 6-bit ones in
+  bits 5:0.
 - The metadata of a sparse A of 64 rows, and sparsity selectors other than 0.
 - `tcgen05.shift` and `.ashift` move rows to the next lane, and leave the first as it was.
 - With `.cta_group::2` each CTA reads the scales of all columns of B in its own tensor memory.
-- K = 96 of `kind::mxf4` and `kind::mxf4nvf4`, the longer K of sm_107, `kind::ti16`, `decompress::lut::b` and absolute addresses in
+- K = 96 of `kind::mxf4` and `kind::mxf4nvf4`, the longer K of sm_107, `kind::ti16`, `decompress::lut::b` and absolute
+  addresses in
   descriptors of shared memory are refused.
 
-What layouts and encodings could be held against are CUTLASS's traits, and kernels that Triton compiles for sm_100a: f16, bf16, e4m3,
-e5m2, e2m1 with scales of 32 and of 16, attention with A in tensor memory, tensor copies and warps with roles. All are right here.
+What layouts and encodings could be held against are CUTLASS's traits, and kernels that Triton compiles for sm_100a:
+f16, bf16, e4m3,
+e5m2, e2m1 with scales of 32 and of 16, attention with A in tensor memory, tensor copies and warps with roles. All are
+right here.
 
 ## The parameters
 
