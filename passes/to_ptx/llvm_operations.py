@@ -79,7 +79,8 @@ def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     name, _, suffix = _BINARY[op.name.removeprefix("llvm.")].partition(".")
     operands: Words = [kernel.word(value) for value in op.operands]
     if kind == i1:
-        suffix, operands = "pred", [kernel.held(value) for value in op.operands]
+        suffix = "pred"
+        operands = [kernel.held(value) for value in op.operands]
     else:
         suffix += str(bits_of(kind))
     if name in ("shl", "shr"):
