@@ -44,7 +44,7 @@ FORMATS = ("b8x16", "b6x16_p32", "b4x16_p64")
 def explained(line: str, taken: bool) -> bool:
     """Whether a difference is one that is meant: ptxas takes it, and the text does not.
 
-    - A qualifier stands twice, or one of `cp` and `ldmatrix` stands where the syntax has none.
+    - A qualifier stands twice, or one of `cp`, `ld.spcompress` and `ldmatrix` stands where the syntax has none.
     - `enable-input-d` "specifies a predicate operand" (9.7.16.10.9.1), for which ptxas takes any integer.
     - `disable-output-lane` "specifies a vector" of 4 or 8 registers (9.7.16.10.9.1), for which it takes a predicate.
     - The result of a reduction "redval" is a register (9.7.16.8.3), which it takes in braces.
@@ -53,6 +53,8 @@ def explained(line: str, taken: bool) -> bool:
         return False
     opcode, _, rest = line.rstrip(";").partition(" ")
     words, operands = opcode.split("."), split(rest)
+    if words[1] != "ld" and "b2" in words:
+        return True
     if words[1] == "ld" and "red" in words and rest.count("{") > 1:
         return True
     if len(set(words)) < len(words) or (words[1] != "cp" and not set(FORMATS).isdisjoint(words)):

@@ -132,7 +132,8 @@ def _scaled() -> Iterator[PatternRow]:
         for sparse in ("", ".Z{sp}"):
             meta = ", e:[tensor]" if sparse else ""
             fours = sparse and kind != "mxf8f6f4"
-            forms = [(written.replace(".", ""), EACH_ALONE, (8, 6)), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
+            first = (8, 7) if kind == "mxf4nvf4" else (8, 6)
+            forms = [(written.replace(".", ""), EACH_ALONE, first), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
             spelled = [(f".SCALES{{{words}}}", EACH_ALONE if fours else only, ptx) for words, only, ptx in forms]
             if default is not None:
                 spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, (8, 6)))
