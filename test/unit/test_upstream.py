@@ -142,11 +142,11 @@ def test_debug_information_of_mlir_opt_is_read(example: str, form: tuple[str, ..
 
 @pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
 def test_named_operations_that_are_not_known_are_read_as_generic_ones() -> None:
-    text = """func.func @f(%A: memref<8x8xf32>, %C: memref<8x8xf32>) {
-      linalg.rsqrt ins(%A : memref<8x8xf32>) outs(%C : memref<8x8xf32>)
+    text = """func.func @f(%m: f64, %s: i32, %C: memref<8x8xf32>) {
+      linalg.fill_rng_2d ins(%m, %m, %s : f64, f64, i32) outs(%C : memref<8x8xf32>)
       return
     }"""
-    with pytest.raises(ParseError, match=r"linalg\.rsqrt is not registered"):
+    with pytest.raises(ParseError, match=r"linalg\.fill_rng_2d is not registered"):
         parse_mlir(make_context(), text)
     command = [mlir_opt() or "", "--linalg-generalize-named-ops"]
     generic = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
