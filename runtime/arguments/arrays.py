@@ -259,12 +259,15 @@ def _torch_of(value: object) -> Any | None:
 
 def _torch_stream(value: object) -> int | None:
     """The stream torch currently works on, where `value` is torch's: its interface does not tell."""
-    if (torch := _torch_of(value)) is None:
-        return None
-    tensor = cast(Any, value)
+    return None if _torch_of(value) is None else current_stream(cast(Any, value).get_device())
+
+
+def current_stream(device: int) -> int:
+    """The handle of the CUDA stream that torch, which is imported, works on at a device."""
+    torch = cast(Any, sys.modules["torch"])
     # The public way makes two objects, which takes as long as the rest of a call.
     raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-    return int(torch.cuda.current_stream(tensor.device).cuda_stream if raw is None else raw(tensor.get_device()))
+    return int(torch.cuda.current_stream(device).cuda_stream if raw is None else raw(device))
 
 
 _TORCH_ELEMENTS = {f"torch.{names.numpy}": element for element, names in ELEMENT_NAMES.items() if names.bits >= 8}

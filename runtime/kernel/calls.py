@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ..arguments.arrays import Argument
+from ..arguments.arrays import Argument, current_stream
 from ..arguments.launch_values import LaunchValue
 from ..arguments.signature import Signature
-from ..base.errors import ArgumentError
-from ..base.launch import Plan, ScratchBuffer
+from ..base.launch import Plan
 from .binding import bind, launch_values
 from .module import LaunchPlace, PtxModule, choose_place
 
 if TYPE_CHECKING:
-    from ..cuda.launches import Launches
+    from ..cuda.driver import Gpu
 
 CallKey: TypeAlias = tuple[object, ...]
 
@@ -34,13 +34,13 @@ ALIGNED = 256
 class Call:
     """A call that was checked.
 
+    - `enqueue`: enqueues the launches on arrays at these addresses, on a stream.
     - `makers`: what makes the outputs that are left out, by position.
     - `overlaps`: positions of a written array and another, each with its bytes.
     """
 
     function: Signature
-    launches: Launches
-    scratch: tuple[ScratchBuffer, ...]
+    enqueue: Callable[[list[int], int], None]
     place: LaunchPlace
     device: int
     makers: Mapping[int, Callable[[], object]]
@@ -65,19 +65,14 @@ class Call:
             first, second = addresses[i], addresses[j]
             if first < second + other and second < first + size:
                 launch_values(self.function, args)  # refuses elements in common
-        stream = cast(Any, sys.modules["torch"])._C._cuda_getCurrentRawStream(self.device)
-        from ..cuda.launch import enqueue
-
-        enqueue(self.launches, self.scratch, addresses, stream)
+        self.enqueue(addresses, current_stream(self.device))
         return self.place if not results else results[0] if len(results) == 1 else tuple(results)
 
 
 def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
     """What a call depends on, and the addresses of the arguments, 0 for numbers; None for an argument that is neither a
-    number nor a plain tensor of torch."""
-    torch = cast(Any, sys.modules.get("torch"))
-    if torch is None:
-        return None
+    number nor a plain tensor of torch, which is imported."""
+    torch = cast(Any, sys.modules["torch"])
     tensor, parameter = torch.Tensor, torch.nn.Parameter
     key, addresses = list[object](), list[int]()
     for arg in args:
@@ -101,36 +96,49 @@ def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
     return tuple(key), addresses
 
 
-def checked(
-    function: Signature,
-    module: PtxModule,
-    plan_for: Callable[[Sequence[LaunchValue]], Plan],
-    args: Sequence[object],
-    device: str,
-) -> Call | None:
-    """What a call with these arguments, and any that lie alike, does; None unless all tensors lie in GPU memory.
+@dataclass
+class Calls:
+    """The calls of a kernel that were checked, by what they depend on."""
 
-    Raises:
-        ArgumentError: naming the argument, if one does not fit its parameter.
-        DeviceUnavailableError: if the GPU does not run the target.
-    """
-    from ..cuda.launch import packed, stream_of
+    function: Signature
+    module: PtxModule
+    plan_for: Callable[[Sequence[LaunchValue]], Plan]
+    checked: dict[CallKey, Call] = field(default_factory=dict["CallKey", "Call"])
 
-    devices = [cast(Any, arg).get_device() for arg in args if type(arg) is not int]
-    if not devices or min(devices) < 0:
-        return None
-    bound = bind(function, args, {})
-    values = launch_values(function, bound.arguments)
-    plan = plan_for(values)
-    place = choose_place(device, module.target, values)
-    if place.gpu is None:
-        raise ArgumentError(f"{function}: tensors in GPU memory run on a GPU, which there is none of")
-    stream = stream_of(place.gpu, values)
-    launches = packed(place.gpu, module.text, module.kernels, plan, values, stream)
-    arrays = {i: value for i, value in enumerate(values) if isinstance(value, Argument)}
-    overlaps = tuple(
-        (i, arrays[i].nbytes, j, other.nbytes) for i in sorted(function.written & arrays.keys())
-        for j, other in arrays.items() if i != j
-    )  # fmt: skip
-    ordinal = place.gpu.device.ordinal
-    return Call(function, launches, plan.scratch, place, ordinal, bound.makers, overlaps)
+    def find(self, args: Sequence[object]) -> Callable[[], object] | None:
+        """A call with these arguments; None unless all arrays are torch's and lie in GPU memory.
+
+        Raises:
+            ArgumentError: naming the argument, if one does not fit its parameter.
+            DeviceUnavailableError: if the GPU does not run the target.
+        """
+        if (found := key_of(args)) is None:
+            return None
+        key, addresses = found
+        if (call := self.checked.get(key)) is None:
+            devices = [cast(Any, arg).get_device() for arg in args if type(arg) is not int]
+            if not devices or min(devices) < 0:
+                return None
+            if len(self.checked) >= REMEMBERED:
+                self.checked.clear()
+            call = self.checked[key] = self._check(args)
+        return partial(call, args, addresses)
+
+    def _check(self, args: Sequence[object]) -> Call:
+        from ..cuda.launch import enqueue, packed, stream_of
+
+        function, module = self.function, self.module
+        bound = bind(function, args, {})
+        values = launch_values(function, bound.arguments)
+        plan = self.plan_for(values)
+        place = choose_place("cuda", module.target, values)
+        gpu = cast("Gpu", place.gpu)
+        stream = stream_of(gpu, values)
+        launches = packed(gpu, module.text, module.kernels, plan, values, stream)
+        arrays = {i: value for i, value in enumerate(values) if isinstance(value, Argument)}
+        overlaps = tuple(
+            (i, arrays[i].nbytes, j, other.nbytes) for i in sorted(function.written & arrays.keys())
+            for j, other in arrays.items() if i != j
+        )  # fmt: skip
+        enqueued = partial(enqueue, launches, plan.scratch)
+        return Call(function, enqueued, place, gpu.device.ordinal, bound.makers, overlaps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialect.schedule import Schedule
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..arguments.launch_values import LaunchValue
     from ..base.launch import Problem
     from ..cuda.launch import Graph, Prepared
-    from .calls import Call
+    from .calls import Calls
     from .module import Checks, PtxModule
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
@@ -159,7 +159,7 @@ class Kernel:
             WarploomError: if the kernel fails.
         """
         plain = not (named or checks or report or trace) and out is progress is arch is max_steps is None
-        if plain and device != "interp" and (call := self._remembered(args, device)) is not None:
+        if plain and device in ("auto", "cuda") and (call := self._remembered(args)) is not None:
             return call()
         from .binding import bind, launch_values
         from .module import Options
@@ -181,26 +181,15 @@ class Kernel:
         problems = replace(self, plan=plan)._problems()
         return replace(place, reports=tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True)))
 
-    def _remembered(self, args: Sequence[object], device: str) -> Callable[[], object] | None:
+    def _remembered(self, args: Sequence[object]) -> Callable[[], object] | None:
         """A call with torch's tensors in GPU memory, checked once for all that lie alike; None for other arguments."""
-        if "torch" not in sys.modules:
-            return None
-        from .calls import REMEMBERED, checked, key_of
-
-        if (key := key_of(args)) is None:
-            return None
-        calls = self._calls
-        if (call := calls.get(key[0])) is None:
-            if (call := checked(self.function, self.binary, self.plan_for, args, device)) is None:
-                return None
-            if len(calls) >= REMEMBERED:
-                calls.clear()
-            calls[key[0]] = call
-        return partial(call, args, key[1])
+        return None if sys.modules.get("torch") is None else self._calls.find(args)
 
     @cached_property
-    def _calls(self) -> dict[tuple[object, ...], Call]:
-        return {}
+    def _calls(self) -> Calls:
+        from .calls import Calls
+
+        return Calls(self.function, self.binary, self.plan_for)
 
     def graph(self, *args: object, **named: object) -> Graph:
         """A call on these arrays in GPU memory as a CUDA graph: one call of the driver for all launches. The arrays

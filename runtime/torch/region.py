@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...dialect.sparsity.matrix import metadata_words
 from ...passes.linalg.fuse_elementwise import fuse_elementwise
-from ..arguments.arrays import Argument
+from ..arguments.arrays import Argument, current_stream
 from ..arguments.sparse import operand_of
 from ..base.errors import CompileError
 from ..base.launch import Plan, ScratchBuffer
@@ -238,7 +238,7 @@ class Region(torch.nn.Module):
         device = inputs[0].device
         out = torch.empty(sizes, dtype=self.written.dtype, device=device)
         memory = [_scratch(buffer, device) for buffer in plan.scratch]
-        launches([*key[1], out.data_ptr(), *(t.data_ptr() for t in memory)], _stream(device))
+        launches([*key[1], out.data_ptr(), *(t.data_ptr() for t in memory)], current_stream(device.index or 0))
         return out
 
     def _first(self, inputs: Sequence[torch.Tensor], key: tuple[CallKey, list[int]] | None) -> torch.Tensor:
@@ -313,13 +313,8 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     scratch = [_scratch(buffer, device) for buffer in plan.scratch]
     everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
     launches = launches_of(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
-    launches([value.address for value in everything], _stream(device))
+    launches([value.address for value in everything], current_stream(device.index or 0))
     return launches
-
-
-def _stream(device: torch.device) -> int:
-    """The stream that torch works on."""
-    return cast(Any, torch)._C._cuda_getCurrentRawStream(device.index or 0)
 
 
 def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:

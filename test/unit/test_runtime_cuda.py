@@ -644,6 +644,8 @@ def test_every_call_refuses_what_does_not_fit(kernel: tuple[Kernel, list[tuple[i
     ):
         with pytest.raises(ArgumentError, match=message):
             compiled(*args)
+    with pytest.raises(ArgumentError, match="expected device to be one of auto, interp, cuda, got 'gpu'"):
+        compiled(a, b, device="gpu")
     assert len(launched) == 1
 
 
