@@ -12,8 +12,10 @@ from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.mlir.llvm import CASTS, INTRINSICS
-from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Vector
+from ...dialect.ptx.text.operands import operand_text
+from ...dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Symbol, Vector
 from ...dialect.ptx.types import bits_of
+from ..diagnostics import fail
 from .instruction import PtxInstruction
 from .values import FLOATS, register_type, value_type, width
 
@@ -230,7 +232,6 @@ def _move(of: PtxInstruction) -> bool:
         return _unpack(of, target)
     if isinstance(source, Vector):
         return _pack(of, source)
-    assert isinstance(target, Register)
     kind = register_type(of.type_of(target))
     if isinstance(source, Symbol) and source.name in of.symbols.pointers:
         of.set(of.build.offset(of.symbol(source.name, width(kind)), source.offset))
@@ -256,15 +257,10 @@ def _pack(of: PtxInstruction, source: Vector) -> bool:
     parts = len(source.items)
     kind = IntegerType(bits_of(of.words[-1]))
     part = IntegerType(width(kind) // parts)
-    result: SSAValue | None = None
-    for i, item in enumerate(source.items):
-        value = of.build.cast(of.read(item, part), kind)
-        if result is None:
-            result = value
-        else:
-            shifted = of.build.add(llvm.ShlOp(value, of.build.constant(i * width(part), kind)))
-            result = of.build.add(llvm.OrOp(result, shifted))
-    assert result is not None
+    result, *rest = (of.build.cast(of.read(item, part), kind) for item in source.items)
+    for i, value in enumerate(rest, 1):
+        shifted = of.build.add(llvm.ShlOp(value, of.build.constant(i * width(part), kind)))
+        result = of.build.add(llvm.OrOp(result, shifted))
     of.set(result)
     return True
 
@@ -353,10 +349,10 @@ def _load(of: PtxInstruction) -> bool:
     return True
 
 
-def _load_parameter(of: PtxInstruction, address: object) -> bool:
+def _load_parameter(of: PtxInstruction, address: Operand) -> bool:
     """A parameter is an argument of the function; what is loaded of an array is read through its pointer."""
-    assert isinstance(address, Address)
-    assert isinstance(address.base, Symbol)
+    if not isinstance(address, Address) or not isinstance(address.base, Symbol):
+        fail(of.op, f"{of.opcode}: expected the name of a parameter, got {operand_text(address)}")
     name = address.base.name
     pointer = of.symbols.pointers.get(name)
     type = of.words[-1]

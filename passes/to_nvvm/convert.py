@@ -41,14 +41,14 @@ from ...dialect.mlir.nvvm_types import NvvmTargetAttr
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Variable
-from ...dialect.ptx.types import RegisterType, VarOp, bits_of
+from ...dialect.ptx.types import VarOp, bits_of
 from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
 from .arithmetic import CONVERTERS
 from .blocks import Node, Registers, flattened, split
 from .instruction import PtxInstruction, Symbols
 from .nvvm_operations import convert as to_nvvm
-from .values import POINTERS, SPACES, Builder, integer, register_type
+from .values import POINTERS, SPACES, Builder, declared_type, integer, register_type
 
 
 def convert(instruction: PtxInstruction) -> str:
@@ -106,8 +106,7 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
 
 
 def _register_kind(value: SSAValue) -> Attribute:
-    assert isinstance(value.type, RegisterType)
-    return register_type(value.type.type.data)
+    return register_type(declared_type(value))
 
 
 class _Function:

@@ -16,11 +16,11 @@ from ...dialect.ptx.instruction import InstOp, read_form
 from ...dialect.ptx.instructions import find
 from ...dialect.ptx.text.operands import operand_text
 from ...dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Pair, Register, Symbol, Vector
-from ...dialect.ptx.types import REGISTER_BITS, RegisterType
+from ...dialect.ptx.types import REGISTER_BITS
 from ...dialect.ptx.verifier import fitting
 from ..diagnostics import fail
 from .blocks import Registers
-from .values import Builder, register_type, struct, value_type, width
+from .values import Builder, declared_type, register_type, struct, value_type, width
 
 LETTERS = {"pred": "b", 8: "c", 16: "h", 32: "r", 64: "l", 128: "q", "f32": "f", "f64": "d"}
 """How inline PTX is told the type of a register."""
@@ -44,7 +44,7 @@ class PtxInstruction:
         self.build = Builder(block)
         self.opcode, form, guard = op.spelling()
         self.values = op.operands[bool(guard) :]
-        kinds = [value.type.type.data for value in self.values if isinstance(value.type, RegisterType)]
+        kinds = list(map(declared_type, self.values))
         self.operands, type_of = read_form(self.opcode, form, kinds)
         found = fitting(self.opcode, self.operands, type_of)
         if isinstance(found, str) or not found:
@@ -66,12 +66,16 @@ class PtxInstruction:
         name = operand.name[1:]
         return self.values[int(name)] if name.isdigit() else None
 
-    def type_of(self, operand: Register) -> str:
+    def declared(self, operand: Operand) -> SSAValue:
+        """The `ptx.reg` of an operand, which must have one."""
+        register = self.register(operand) if isinstance(operand, Register) else None
+        if register is None:
+            fail(self.op, f"{self.opcode}: expected a register, got {operand_text(operand)}")
+        return register
+
+    def type_of(self, operand: Operand) -> str:
         """The declared type of a register."""
-        register = self.register(operand)
-        assert register is not None
-        assert isinstance(register.type, RegisterType)
-        return register.type.type.data
+        return declared_type(self.declared(operand))
 
     def read(self, operand: Operand, kind: Attribute) -> SSAValue:
         """What an operand holds, as a value of a type."""
@@ -122,11 +126,10 @@ class PtxInstruction:
     def address(self, i: int) -> SSAValue:
         """The address that the i-th operand is, with its offset, as a number."""
         operand = self.operands[i]
-        assert isinstance(operand, Address)
+        if not isinstance(operand, Address):
+            fail(self.op, f"{self.opcode}: expected an address, got {operand_text(operand)}")
         if isinstance(operand.base, Register):
-            register = self.register(operand.base)
-            assert register is not None
-            base = self.registers.read(register)
+            base = self.registers.read(self.declared(operand.base))
         elif isinstance(operand.base, Symbol):
             shared = self.symbols.spaces.get(operand.base.name, "").startswith("shared")
             base = self.symbol(operand.base.name, 32 if shared else 64)
@@ -151,11 +154,8 @@ class PtxInstruction:
         """Gives a register a value; what is discarded is `_`."""
         if isinstance(operand, Symbol) and operand.name == "_":
             return
-        register = self.register(operand) if isinstance(operand, Register) else None
-        if register is None:
-            fail(self.op, f"{self.opcode}: expected a register, got {operand_text(operand)}")
-        assert isinstance(register.type, RegisterType)
-        self.registers.write(register, self.build.cast(value, register_type(register.type.type.data)))
+        register = self.declared(operand)
+        self.registers.write(register, self.build.cast(value, register_type(declared_type(register))))
 
     def set(self, value: SSAValue) -> None:
         """Gives the first operand its value."""
@@ -237,16 +237,12 @@ class _Inline:
         letter = self._letter(register)
         self.results.append((register, register_type(self.of.type_of(register)), letter))
         if slot is not None and slot.accumulates:
-            declared = self.of.register(register)
-            assert declared is not None
-            self.arguments.append(self.of.registers.read(declared))
+            self.arguments.append(self.of.registers.read(self.of.declared(register)))
             self.constraints.append(str(place))
         return f"${place}"
 
     def _argument(self, register: Register, count: int) -> int:
-        declared = self.of.register(register)
-        assert declared is not None
-        return self._value(self.of.registers.read(declared), self._letter(register), count)
+        return self._value(self.of.registers.read(self.of.declared(register)), self._letter(register), count)
 
     def _value(self, value: SSAValue, letter: str, count: int) -> int:
         self.arguments.append(value)

@@ -170,11 +170,10 @@ class _Match:
         return kind
 
     def _tensor(self, place: TextPlace, operand: Operand) -> bool:
-        if not isinstance(operand, Indexed) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
+        if not isinstance(operand, Indexed) or len(operand.items) != 2:
             return False
         of, (base, coordinates) = self.of, operand.items
-        assert isinstance(coordinates, Vector)
-        if not isinstance(base, Register):
+        if not isinstance(base, Register) or not isinstance(coordinates, Vector):
             return False
         self.operands[place.name] = lambda: [of.build.pointer(of.read(base, IntegerType(64)), "")]
         self.operands[place.more] = lambda: [of.read(item, IntegerType(32)) for item in coordinates.items]

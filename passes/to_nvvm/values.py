@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import pack
+from typing import cast
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import (
@@ -27,7 +28,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.llvm import CASTS, ExtractElementOp
-from ...dialect.ptx.types import bits_of
+from ...dialect.ptx.types import RegisterType, bits_of
 
 FLOATS: dict[str, AnyFloat] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": Float32Type(), "f64": Float64Type()}
 
@@ -87,9 +88,8 @@ class Builder:
             number = int(value) & (1 << bits) - 1
             number -= (1 << bits) if bits > 1 and number >> (bits - 1) else 0
             return self.add(llvm.ConstantOp(IntegerAttr(number, kind), kind))
-        assert isinstance(kind, Float32Type | Float64Type)
         if math.isfinite(value) and float(f"{value:.6e}") == value:
-            return self.add(llvm.ConstantOp(FloatAttr(float(value), kind), kind))
+            return self.add(llvm.ConstantOp(FloatAttr(float(value), cast("Float32Type | Float64Type", kind)), kind))
         size, code = (32, "<f") if isinstance(kind, Float32Type) else (64, "<d")
         number = int.from_bytes(pack(code, value), "little")
         return self.cast(self.constant(number, IntegerType(size)), kind)
@@ -126,10 +126,10 @@ class Builder:
         if isa(container.type, VectorType[Attribute]):
             places = (self.constant(i, IntegerType(32)) for i in range(count))
             return [self.add(ExtractElementOp(container, place)) for place in places]
-        assert isinstance(container.type, llvm.LLVMStructType)
+        kinds = cast("llvm.LLVMStructType", container.type).types
         return [
             self.add(llvm.ExtractValueOp(DenseArrayBase.from_list(i64, [i]), container, kind))
-            for i, kind in enumerate(container.type.types)
+            for i, kind in enumerate(kinds)
         ]
 
     def vector(self, values: Sequence[SSAValue]) -> SSAValue:
@@ -149,6 +149,11 @@ class Builder:
     def intrinsic(self, name: str, arguments: Sequence[SSAValue], kind: Attribute) -> SSAValue:
         """What a function of LLVM gives that has no operation of its own."""
         return self.add(llvm.CallIntrinsicOp(f"llvm.{name}", arguments, [kind]))
+
+
+def declared_type(register: SSAValue) -> str:
+    """The type that a `ptx.reg` is declared with; `ptx.inst` takes no other values."""
+    return cast("RegisterType", register.type).type.data
 
 
 def struct(kinds: Sequence[Attribute]) -> llvm.LLVMStructType:

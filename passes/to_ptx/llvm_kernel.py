@@ -122,7 +122,7 @@ class LlvmKernel:
         self.counts[type] = number + 1
         return HeldRegister(type, number)
 
-    def fresh(self, kind: Attribute) -> Words:
+    def fresh(self, kind: Attribute) -> list[HeldRegister]:
         """Registers for a value."""
         types = types_of(kind)
         if not types:
@@ -176,7 +176,6 @@ class LlvmKernel:
     def compute(self, opcode: str, kind: Attribute, *operands: KernelOperand) -> HeldRegister:
         """The register that an instruction sets."""
         (result,) = self.fresh(kind)
-        assert isinstance(result, HeldRegister)
         self.emit(opcode, result, *operands)
         return result
 
@@ -217,7 +216,7 @@ class LlvmKernel:
         blocks = list(self.function.body.blocks)
         for block in blocks[1:]:
             for argument in block.args:
-                self.values[argument] = self.fresh(argument.type)
+                self.values[argument] = [*self.fresh(argument.type)]
         for i, block in enumerate(blocks):
             if i:
                 self.label(self.labels[block])

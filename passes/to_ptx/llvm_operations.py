@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from xdsl.dialects import gpu, llvm
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType, i1, i32, i64
@@ -18,11 +19,28 @@ from ..diagnostics import fail
 from . import nvvm_operations
 from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
 
+HandlerT = TypeVar("HandlerT", bound=Callable[[LlvmKernel, Any], None])
+
+_OPERATIONS: dict[str, Callable[[LlvmKernel, Any], None]] = {}
+"""What lowers operations, by their names."""
+
+
+def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
+    """Registers a function as what lowers operations of these types."""
+
+    def register(handle: HandlerT) -> HandlerT:
+        _OPERATIONS.update({kind.name: handle for kind in kinds})
+        return handle
+
+    return register
+
 
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
     """Adds the instructions of an operation; `following` is the block behind its own."""
     if isinstance(op, NvvmOp):
         return nvvm_operations.lower(kernel, op)
+    if isinstance(op, llvm.CondBrOp):
+        return _conditional(kernel, op, following)
     if op.name in _JUMPS:
         return _JUMPS[op.name](kernel, op, following)
     make = _OPERATIONS.get(op.name)
@@ -38,8 +56,7 @@ def _branch(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
     kernel.jump(op.successors[0], op.operands, following)
 
 
-def _conditional(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
-    assert isinstance(op, llvm.CondBrOp)
+def _conditional(kernel: LlvmKernel, op: llvm.CondBrOp, following: Block | None) -> None:
     condition = kernel.held(op.cond)
     taken, passed = op.then_block, list(op.then_arguments)
     if passed:
@@ -58,7 +75,7 @@ def _return(kernel: LlvmKernel, op: Operation, _: Block | None) -> None:
 
 
 _JUMPS: dict[str, Callable[[LlvmKernel, Operation, Block | None], None]] = {
-    "llvm.br": _branch, "llvm.cond_br": _conditional, "llvm.return": _return,
+    "llvm.br": _branch, "llvm.return": _return,
 }  # fmt: skip
 
 
@@ -97,8 +114,8 @@ def _funnel(kernel: LlvmKernel, op: Operation) -> None:
     kernel.give(op, kernel.compute(f"shf.{way}.wrap.b32", i32, low, high, amount))
 
 
-def _compare(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.ICmpOp | llvm.FCmpOp)
+@_lowers(llvm.ICmpOp, llvm.FCmpOp)
+def _compare(kernel: LlvmKernel, op: llvm.ICmpOp | llvm.FCmpOp) -> None:
     number, bits = op.predicate.value.data, bits_of(op.lhs.type)
     if isinstance(op, llvm.ICmpOp):
         word = str(llvm.ICmpPredicateFlag.from_int(number))
@@ -129,8 +146,8 @@ def _select(kernel: LlvmKernel, op: Operation) -> None:
 # Constants, conversions, addresses.
 
 
-def _constant(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.ConstantOp)
+@_lowers(llvm.ConstantOp)
+def _constant(kernel: LlvmKernel, op: llvm.ConstantOp) -> None:
     if not isa(op.value, IntegerAttr | FloatAttr):
         fail(op, f"expected a number, got {op.value}")
     kernel.give(op, literal(op.value, op.result.type))
@@ -202,8 +219,8 @@ def _to_space(kernel: LlvmKernel, op: Operation) -> None:
     kernel.give(op, _resized(kernel, address, i64, kind))
 
 
-def _address_of(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.AddressOfOp)
+@_lowers(llvm.AddressOfOp)
+def _address_of(kernel: LlvmKernel, op: llvm.AddressOfOp) -> None:
     name, kind = op.global_name.root_reference.data, op.results[0].type
     if name not in kernel.symbols:
         fail(op, f"there is no variable '{name}' in the module")
@@ -217,8 +234,8 @@ def _size(kind: Attribute) -> int:
     return bits_of(kind) // 8
 
 
-def _element_pointer(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.GEPOp)
+@_lowers(llvm.GEPOp)
+def _element_pointer(kernel: LlvmKernel, op: llvm.GEPOp) -> None:
     kind, place, dynamic = op.elem_type, kernel.held(op.ptr), iter(op.ssa_indices)
     pointer = op.ptr.type
     for i, index in enumerate(op.rawConstantIndices.get_values()):
@@ -264,16 +281,16 @@ def _access(kernel: LlvmKernel, op: Operation, kind: Attribute, pointer: SSAValu
     return f"{f'.{space}' if space else ''}{vector}.{unit}", types
 
 
-def _load(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.LoadOp)
+@_lowers(llvm.LoadOp)
+def _load(kernel: LlvmKernel, op: llvm.LoadOp) -> None:
     text, types = _access(kernel, op, op.dereferenced_value.type, op.ptr)
     made = [kernel.register(type) for type in types]
     kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], AddressOf(kernel.held(op.ptr)))
     kernel.give(op, *made)
 
 
-def _store(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.StoreOp)
+@_lowers(llvm.StoreOp)
+def _store(kernel: LlvmKernel, op: llvm.StoreOp) -> None:
     text, types = _access(kernel, op, op.value.type, op.ptr)
     words = kernel.words(op.value)
     kernel.emit(f"st{text}", AddressOf(kernel.held(op.ptr)), words if len(types) > 1 else kernel.held(op.value))
@@ -282,14 +299,14 @@ def _store(kernel: LlvmKernel, op: Operation) -> None:
 # Structs and vectors.
 
 
-def _extract(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.ExtractValueOp)
+@_lowers(llvm.ExtractValueOp)
+def _extract(kernel: LlvmKernel, op: llvm.ExtractValueOp) -> None:
     first, count = _part(op, op.container.type, op.position.get_values())
     kernel.give(op, *kernel.words(op.container)[first : first + count])
 
 
-def _insert(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.InsertValueOp)
+@_lowers(llvm.InsertValueOp)
+def _insert(kernel: LlvmKernel, op: llvm.InsertValueOp) -> None:
     first, count = _part(op, op.container.type, op.position.get_values())
     words = list(kernel.words(op.container))
     words[first : first + count] = kernel.words(op.value)
@@ -331,8 +348,8 @@ def _element(kernel: LlvmKernel, op: Operation) -> None:
 _INTRINSICS = {"ff2f16x2.rn": "cvt.rn.f16x2.f32", "ff2bf16x2.rn": "cvt.rn.bf16x2.f32"}
 
 
-def _intrinsic(kernel: LlvmKernel, op: Operation) -> None:
-    assert isinstance(op, llvm.CallIntrinsicOp)
+@_lowers(llvm.CallIntrinsicOp)
+def _intrinsic(kernel: LlvmKernel, op: llvm.CallIntrinsicOp) -> None:
     name = op.intrin.data.removeprefix("llvm.nvvm.")
     if name in _INTRINSICS:
         opcode = _INTRINSICS[name]
@@ -345,14 +362,14 @@ def _intrinsic(kernel: LlvmKernel, op: Operation) -> None:
     kernel.give(op, kernel.compute(opcode, op.results[0].type, *(kernel.word(value) for value in op.args)))
 
 
-def _inline(kernel: LlvmKernel, op: Operation) -> None:
+@_lowers(llvm.InlineAsmOp)
+def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
     """One instruction of inline PTX, whose registers are those of the operation."""
-    assert isinstance(op, llvm.InlineAsmOp)
     match = re.fullmatch(r"\s*([a-z][\w.:]*)(?:\s+([^;]*))?;\s*", op.asm_string.data)
     if match is None:
         fail(op, "inline PTX is lowered where it is one instruction")
     results = [] if op.res is None else kernel.fresh(op.res.type)
-    words: Words = [*results]
+    words = [*results]
     tied = [int(c) for c in op.constraints.data.split(",") if c.isdigit()]
     inputs = [kernel.held(value) for value in op.operands_]
     for place, register in zip(tied, inputs, strict=False):
@@ -361,9 +378,9 @@ def _inline(kernel: LlvmKernel, op: Operation) -> None:
     registers: list[HeldRegister] = []
 
     def number(found: re.Match[str]) -> str:
-        word = words[int(found[1])]
-        assert isinstance(word, HeldRegister)
-        registers.append(word)
+        if int(found[1]) >= len(words):
+            fail(op, f"inline PTX names ${found[1]}, and there are {len(words)} registers")
+        registers.append(words[int(found[1])])
         return "?"
 
     form = re.sub(r"\$(\d+)", number, match[2] or "")
@@ -372,18 +389,14 @@ def _inline(kernel: LlvmKernel, op: Operation) -> None:
         kernel.give(op, *results)
 
 
-_OPERATIONS: dict[str, Callable[[LlvmKernel, Operation], None]] = {
+_OPERATIONS.update({
     **{f"llvm.{name}": _arithmetic for name in _BINARY},
     **{f"llvm.{name}": _resize for name in ("trunc", "zext", "sext", "ptrtoint", "inttoptr")},
     **{f"llvm.{name}": _float_cast for name in _FLOAT_CASTS},
     **{f"llvm.mlir.{name}": _undefined for name in ("undef", "poison", "zero")},
-    "llvm.intr.fshr": _funnel, "llvm.intr.fshl": _funnel, "llvm.icmp": _compare, "llvm.fcmp": _compare,
-    "llvm.select": _select, "llvm.mlir.constant": _constant, "llvm.bitcast": _bitcast,
-    "llvm.addrspacecast": _to_space, "llvm.mlir.addressof": _address_of, "llvm.getelementptr": _element_pointer,
-    "llvm.load": _load, "llvm.store": _store, "llvm.extractvalue": _extract, "llvm.insertvalue": _insert,
-    "llvm.extractelement": _element, "llvm.insertelement": _element, "llvm.call_intrinsic": _intrinsic,
-    "llvm.inline_asm": _inline,
-}  # fmt: skip
+    "llvm.intr.fshr": _funnel, "llvm.intr.fshl": _funnel, "llvm.select": _select, "llvm.bitcast": _bitcast,
+    "llvm.addrspacecast": _to_space, "llvm.extractelement": _element, "llvm.insertelement": _element,
+})  # fmt: skip
 
 
 def of_module(module: gpu.ModuleOp, target: Target) -> ptx.ModuleOp:

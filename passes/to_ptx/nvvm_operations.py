@@ -105,7 +105,7 @@ class _Line:
                 return self.result if place.name in self.results else [kernel.held(each) for each in values]
             case "elected":
                 (elected,) = self.result
-                return ResultAndPredicate("_", elected) if isinstance(elected, HeldRegister) else None
+                return ResultAndPredicate("_", elected)
             case _ if place.name in self.results:
                 first, *valid = self.result or [place.more]
                 return ResultAndPredicate(first, valid[0]) if valid and isinstance(valid[0], HeldRegister) else first

@@ -178,6 +178,8 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
          "expected a number"),
         ("%b = llvm.mlir.addressof @nothing : !llvm.ptr<3>\nllvm.return", "sm_80", "there is no variable 'nothing'"),
         ('llvm.inline_asm "{ mov.b32 a, 1; }", "" : () -> ()\nllvm.return', "sm_80", "where it is one instruction"),
+        ('llvm.inline_asm "bar.sync $1;", "" : () -> ()\nllvm.return', "sm_80",
+         "inline PTX names $1, and there are 0 registers"),
         ("%n = llvm.mlir.constant(1 : i32) : i32\n%x = llvm.alloca %n x i32 : (i32) -> !llvm.ptr\nllvm.return", "sm_80",
          "llvm.alloca is not lowered to PTX inside a kernel"),
     ],
