@@ -120,6 +120,11 @@ class SizesAttr(ParametrizedAttribute):
         text = ", ".join(f"{name} = {value.data}" for name, value in pairs if isa(value, IntAttr))
         printer.print_string(f"<{text}>")
 
+    def __str__(self) -> str:
+        """As opcodes spell them: `m16n8k16`."""
+        pairs = zip(self.sizes(), self.parameters, strict=True)
+        return "".join(f"{name}{value.data}" for name, value in pairs if isa(value, IntAttr))
+
 
 @irdl_attr_definition
 class ShapeAttr(SizesAttr):
@@ -131,9 +136,6 @@ class ShapeAttr(SizesAttr):
     n: IntAttr
     k: IntAttr
 
-    def __str__(self) -> str:
-        return f"m{self.m.data}n{self.n.data}k{self.k.data}"
-
 
 @irdl_attr_definition
 class MatrixShapeAttr(SizesAttr):
@@ -143,9 +145,6 @@ class MatrixShapeAttr(SizesAttr):
 
     m: IntAttr
     n: IntAttr
-
-    def __str__(self) -> str:
-        return f"m{self.m.data}n{self.n.data}"
 
 
 @irdl_attr_definition

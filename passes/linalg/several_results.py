@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -86,8 +85,3 @@ def _needed(value: SSAValue) -> Collection[SSAValue]:
             owner = each.owner
             rest += [] if isinstance(each, BlockArgument) or not isinstance(owner, Operation) else owner.operands
     return needed
-
-
-def has_several(op: Operation) -> bool:
-    """Whether an operation of `linalg` on tensors has several results."""
-    return isinstance(op, GenericOp) and len(op.results) > 1 and isinstance(op.results[0].type, TensorType)

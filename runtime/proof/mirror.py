@@ -225,7 +225,6 @@ CONTROL: Mapping[str, tuple[int, ...]] = {
 """Operands, by their place, that say how much or how, of instructions whose other registers are addresses or data."""
 
 ALL_CONTROL = ("cp.async.bulk", "tensor.load", "tensor.store", "st.bulk", "cp.reduce.async.bulk")
-PRODUCT_CONTROL = ("e", "a_desc", "scale_d")
 
 
 def operands_of(decoded: Decoded) -> Operands:

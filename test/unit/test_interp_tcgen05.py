@@ -105,10 +105,9 @@ class Product:
 
     def _copy(self, rows: NDArray[np.uint8], p: TensorProduct) -> None:
         """A in tensor memory: on the lanes of its rows, twice where D is in two parts."""
-        spread = rows if p.a.bits >= 8 or p.kind.startswith("mxf4") else None
-        if spread is None:
-            raise NotImplementedError(p.a)
-        for number, part in enumerate(np.split(spread, self.ctas)):
+        if p.a.bits < 8 and not p.kind.startswith("mxf4"):
+            raise ValueError(f"{p.a.name} in bytes of its own is only multiplied from shared memory here")
+        for number, part in enumerate(np.split(rows, self.ctas)):
             lanes = np.zeros((128, part.shape[1]), np.uint8)
             for r, row in enumerate(part):
                 for copy in range(128):
