@@ -200,11 +200,9 @@ def _collapsed(movement: Movement, op: Reshape) -> Split | None:
     for group, members in runs:
         if [place for place, _ in members] != [d for d in groups_of(op)[group] if shape[d] != 1]:
             return None
-    ends = [*(members[0][1] for _, members in runs[1:]), len(movement.along)]
-    starts = [0, *ends[:-1]]
     if not runs:
         return None
-    groups = [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
+    groups = around([members[0][1] for _, members in runs], len(movement.along))
     sizes = [prod(shape_of(movement.source)[d] for d in group) for group in groups]
     return groups, [group for group, _ in runs], sizes
 

@@ -77,9 +77,10 @@ class SourceLines:
             for statement in statements(function.body or ()):
                 if isinstance(statement, Directive) and (match := _LOC.match(statement.text)):
                     found.append((statement.line, _place(match, files, names, outer)))
-        known = [(line, place) for line, place in found if any(place for _, place in found)]
-        known.sort(key=lambda item: item[0])
-        return [line for line, _ in known], [place for _, place in known]
+        if not any(place for _, place in found):
+            return [], []
+        found.sort(key=lambda item: item[0])
+        return [line for line, _ in found], [place for _, place in found]
 
     def _functions(self) -> Iterator[Function]:
         return (item for item in self._module.items if isinstance(item, Function))
