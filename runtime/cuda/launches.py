@@ -20,6 +20,7 @@ from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, alignment, check_alignment, pack
 from ..base.errors import ArgumentError, CudaError
 from ..base.launch import Launch, Mapped, Passed, Shifted, Word
+from .direct import Direct, LaunchConfig, direct
 from .driver import Gpu, LoadedKernel, call, encode_tensor_map, encoded_map, explain
 
 PROMOTION = 128
@@ -48,6 +49,7 @@ class _Map:
     gpu: Gpu
     place: Mapped
     encoded: Any
+    pointer: int
     address: int
 
     def point(self, addresses: Sequence[int]) -> None:
@@ -57,10 +59,21 @@ class _Map:
             CudaError: if the driver refuses that.
         """
         address = addresses[self.place.position] + self.place.bytes
-        if address != self.address:
+        if address == self.address:
+            return
+        functions = direct(self.gpu.driver)
+        if functions is None or functions.move(self.pointer, address):
             code = self.gpu.driver.cuTensorMapReplaceAddress(self.encoded, address)
             call(f"moving a tensor map to {address:#x}", (*code, None))
-            self.address = address
+        self.address = address
+
+
+class DirectLaunch(NamedTuple):
+    """What the driver's own function takes of a launch beside its parameters: the sizes, with their address."""
+
+    config: LaunchConfig
+    kernel: int
+    address: int
 
 
 @dataclass(frozen=True)
@@ -75,9 +88,14 @@ class _Enqueue:
     pointers: tuple[_Pointer, ...]
     maps: tuple[_Map, ...]
     config: Any = None
+    packed: DirectLaunch | None = None
 
-    def __call__(self, driver: Any, stream: int) -> Any:
+    def __call__(self, driver: Any, functions: Direct | None, stream: int) -> Any:
         """Enqueues it; what the driver says."""
+        if functions is not None and self.packed is not None:
+            config, handle, address = self.packed
+            config.stream = stream
+            return functions.launch(address, handle, self.parameters, None)
         launch, handle = self.launch, self.kernel.handle
         if self.config is None:
             grid, block = launch.grid, launch.block
@@ -106,7 +124,7 @@ class Launches:
         self._pointers = tuple(one for item in self.queue for one in item.pointers)
         self._maps = tuple(one for item in self.queue for one in item.maps)
         self._addresses: Sequence[int] = ()
-        self._context = int(gpu.context)
+        self._context, self._direct = int(gpu.context), direct(gpu.driver)
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Enqueue the launches on a CUDA stream handle, on arrays at these addresses, which are 0 for other values.
@@ -115,18 +133,17 @@ class Launches:
             ArgumentError: for an address that is not aligned as a kernel wants it to be.
             CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
         """
-        driver = self.gpu.driver
-        current = int(driver.cuCtxGetCurrent()[1]) == self._context
-        if not current:
+        driver, functions = self.gpu.driver, self._direct
+        context = int(driver.cuCtxGetCurrent()[1]) if functions is None else functions.context()
+        if not (current := context == self._context):
             driver.cuCtxPushCurrent(self.gpu.context)
         try:
             with self._lock:
                 if addresses != self._addresses:
                     self._point(addresses)
                 for item in self.queue:
-                    code = item(driver, stream)
-                    if int(code) != 0:
-                        raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
+                    if code := item(driver, functions, stream):
+                        raise CudaError(f"launching {_describe(item)} failed: {explain(driver.CUresult(code))}")
         finally:
             if not current:
                 driver.cuCtxPopCurrent()
@@ -192,9 +209,10 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
         if isinstance(passed, Mapped):
             fields = replace(passed.fields, address=address_of(values[passed.position]) + passed.bytes)
             encoded = encoded_map(kernel.gpu, fields, PROMOTION)
-            maps.append(_Map(kernel.gpu, passed, encoded, fields.address))
+            pointer = int(encoded.getPtr())
+            maps.append(_Map(kernel.gpu, passed, encoded, pointer, fields.address))
             storage.append(encoded)
-            words.append(int(encoded.getPtr()))
+            words.append(pointer)
             continue
         place = passed if isinstance(passed, Shifted) else None if isinstance(passed, Word) else Shifted(passed, 0)
         if place is not None and isinstance(values[place.position], Argument):
@@ -207,7 +225,18 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
         words.append(ctypes.addressof(word))
     table = (ctypes.c_void_p * max(1, len(words)))(*words)
     config = _configuration(kernel, function, launch)
-    return _Enqueue(kernel, launch, ctypes.addressof(table), (storage, table), tuple(pointers), tuple(maps), config)
+    packed = None if direct(kernel.gpu.driver) is None else _packed(kernel, launch, config)
+    kept = (storage, table)
+    return _Enqueue(kernel, launch, ctypes.addressof(table), kept, tuple(pointers), tuple(maps), config, packed)
+
+
+def _packed(kernel: LoadedKernel, launch: Launch, config: Any) -> DirectLaunch:
+    """A launch as the driver's own function takes it; `config` is kept by the caller."""
+    if config is not None:
+        packed = LaunchConfig.from_address(int(config.getPtr()))
+    else:
+        packed = LaunchConfig((ctypes.c_uint * 6)(*launch.grid, *launch.block), launch.shared)
+    return DirectLaunch(packed, int(kernel.handle), ctypes.addressof(packed))
 
 
 def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[LaunchValue]) -> bytes:

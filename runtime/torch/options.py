@@ -6,8 +6,9 @@ import difflib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,18 +39,18 @@ def place_of(node: Node) -> str:
 @dataclass(frozen=True)
 class CompiledPart:
     """Operations of a graph that became kernels, by the names of their nodes and their operators. `kernels` are the
-    launches of a call with their schedules."""
+    launches of a call with their schedules, `measured` the times for which they were chosen, if they were measured."""
 
     nodes: tuple[str, ...]
     operators: tuple[str, ...]
     mlir: str
     kernels: tuple[str, ...]
+    measured: str = ""
 
     def __str__(self) -> str:
         listed = " -> ".join(self.operators)
-        return "\n".join(
-            [f"  compiled {', '.join(self.nodes)}: {listed}", *(f"    {kernel}" for kernel in self.kernels)]
-        )
+        details = [*self.kernels, *([self.measured] if self.measured else [])]
+        return "\n".join([f"  compiled {', '.join(self.nodes)}: {listed}", *(f"    {line}" for line in details)])
 
 
 @dataclass(frozen=True)
@@ -91,30 +92,38 @@ class Explanation:
 
 RESTS = ("eager", "inductor")
 
+MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""The modes of `torch.compile` that say how inductor compiles."""
+
 
 @dataclass(frozen=True)
 class BackendOptions:
     """What `torch.compile(..., options={...})` takes.
 
     `explain` prints what was compiled of each graph and why the rest was not, or is called with an `Explanation`.
-    `rest` is who runs what is not compiled: "eager" or "inductor". `target` is the target of kernels, by default that
-    of the GPU that tensors lie on, and sm_90a on the CPU. `tf32` lets products of f32 drop 13 bits of each operand; by
-    default as `torch.set_float32_matmul_precision` says. `tuned` and `schedule` are those of `runtime.compile`.
+    `rest` is who runs what is not compiled: "eager" or "inductor"; by default inductor for tensors on a GPU where
+    triton is installed. `mode` is inductor's, as `torch.compile` takes it where there are no options. `target` is the
+    target of kernels, by default that of the GPU that tensors lie on, and sm_90a on the CPU. `tf32` lets products of
+    f32 drop 13 bits of each operand; by default as `torch.set_float32_matmul_precision` says. `tuned` and `schedule`
+    are those of `runtime.compile`.
 
     Raises:
         ArgumentError: for a value that an option does not take.
     """
 
     explain: bool | Callable[[Explanation], object] = False
-    rest: str = "eager"
+    rest: str | None = None
+    mode: str | None = None
     target: str | None = None
     tf32: bool | None = None
     tuned: str | None = None
     schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        if self.rest not in RESTS:
+        if self.rest not in (None, *RESTS):
             raise ArgumentError(f"option 'rest': expected {' or '.join(RESTS)}, got {self.rest!r}")
+        if self.mode not in (None, *MODES):
+            raise ArgumentError(f"option 'mode': expected {', '.join(MODES)}, got {self.mode!r}")
         if self.target is not None:
             try:
                 target(self.target)
@@ -134,6 +143,11 @@ class BackendOptions:
             raise ArgumentError(f"option 'tuned': {self.tuned}: no such file; `warploom tune` writes such files")
         if not isinstance(self.explain, bool) and not callable(cast("object", self.explain)):
             raise ArgumentError(f"option 'explain': expected True, False or a function, got {self.explain!r}")
+
+    def rest_for(self, examples: Sequence[Any]) -> str:
+        """Who runs what is not compiled of a graph with these inputs."""
+        on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in examples)
+        return self.rest or ("inductor" if on_gpu and find_spec("triton") is not None else "eager")
 
     @property
     def drops_bits(self) -> bool:

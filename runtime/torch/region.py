@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -118,6 +119,10 @@ class ImportedRegion:
     dtype: torch.dtype
     metadata: Mapping[int, torch.dtype]
 
+    def sizes(self, shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+        """The sizes of the result, for those of the inputs."""
+        return tuple(p if isinstance(p, int) else shapes[p[0]][p[1]] for p in self.shape)
+
 
 def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     """Nodes of a graph, in order, as a function of the values of others; it returns the last one's.
@@ -148,8 +153,8 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     return ImportedRegion(module, orders, shape, result.dtype, metadata)
 
 
-NAME_LENGTH = 64
-"""Characters of a kernel's name."""
+NAME_LENGTH, HASH_LENGTH = 64, 10
+"""Characters of a kernel's name, and of the hash behind that of a part."""
 
 
 def name_of(nodes: Sequence[Node]) -> str:
@@ -221,46 +226,68 @@ def target_of(device: torch.device, options: BackendOptions) -> str:
 
 class Region(torch.nn.Module):
     """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
-    current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph."""
+    current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph. `name` says
+    what it computes, and ends with a hash of its code and target."""
 
     def __init__(self, written: ImportedRegion, kernel: Kernel) -> None:
         super().__init__()
         self.written, self.kernel = written, kernel
+        text = f"{written.module}{written.orders}{written.metadata}{kernel.target}{kernel.schedules}"
+        self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
         self._metadata = CutlassMetadata()
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._launches: dict[CallKey, tuple[Launches, Plan, tuple[int, ...]]] = {}
+        self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         key = key_of(inputs)
-        if key is None or (packed := self._launches.get(key[0])) is None:
-            return self._first(inputs, key)
-        launches, plan, sizes = packed
         device = inputs[0].device
+        if key is None or (packed := self._launches.get(key[0])) is None:
+            sizes = self.written.sizes([x.shape for x in inputs])
+            out = torch.empty(sizes, dtype=self.written.dtype, device=device)
+            if (first := self._first(inputs, out)) is not None and key is not None:
+                if len(self._launches) >= REMEMBERED:
+                    self._launches.clear()
+                self._launches[key[0]] = *first, sizes
+            return out
+        launches, plan, sizes = packed
         out = torch.empty(sizes, dtype=self.written.dtype, device=device)
-        memory = [_scratch(buffer, device) for buffer in plan.scratch]
-        launches([*key[1], out.data_ptr(), *(t.data_ptr() for t in memory)], current_stream(device.index or 0))
+        self._enqueue(launches, plan, [*key[1], out.data_ptr()], device)
         return out
 
-    def _first(self, inputs: Sequence[torch.Tensor], key: tuple[CallKey, list[int]] | None) -> torch.Tensor:
-        """A call with tensors that lie as in no call before; on a GPU its launches are kept for those that lie alike,
-        unless tensors are copied."""
-        device = inputs[0].device
+    def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
+        """Computes the result in a tensor, of inputs that lie in the memory orders of the part."""
+        key = tuple([x.shape for x in inputs]) if self.kernel.plan.dynamic else None
+        addresses, bits = list[int](), 0
+        for tensor in (*inputs, out):
+            address = tensor.data_ptr()
+            addresses.append(address)
+            bits |= address
+        ready = self._prepared.get(key)
+        if ready is None or bits % ALIGNMENT:
+            if (first := self._first(inputs, out)) is not None:
+                self._prepared[key] = first
+            return
+        self._enqueue(*ready, addresses, out.device)
+
+    def _enqueue(self, launches: Launches, plan: Plan, addresses: list[int], device: torch.device) -> None:
+        memory = [_scratch(buffer, device) for buffer in plan.scratch] if plan.scratch else ()
+        launches([*addresses, *(t.data_ptr() for t in memory)], current_stream(device.index or 0))
+
+    def _first(self, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> tuple[Launches, Plan] | None:
+        """A call with tensors that lie as in no call before; on a GPU its launches, for those that lie alike, unless
+        tensors were copied."""
+        if not out.numel():
+            return None
         tensors = list(inputs)
         for number, dtype in self.written.metadata.items():
             tensors[number] = self._metadata.words(inputs[number], dtype)
         placed = [_placed(t, order) for t, order in zip(tensors, self.written.orders, strict=True)]
-        sizes = (p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.written.shape)
-        out = torch.empty(tuple(sizes), dtype=self.written.dtype, device=device)
-        if out.numel():
-            values = [*(_argument(t, shape) for t, shape in placed), _argument(out, tuple(out.shape))]
-            plan = self._plan(values)
-            launches = run(self.kernel, plan, values, device)
-            copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
-            if launches is not None and key is not None and not copied:
-                if len(self._launches) >= REMEMBERED:
-                    self._launches.clear()
-                self._launches[key[0]] = launches, plan, tuple(out.shape)
-        return out
+        values = [*(_argument(t, shape) for t, shape in placed), _argument(out, tuple(out.shape))]
+        plan = self._plan(values)
+        launches = run(self.kernel, plan, values, out.device)
+        copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
+        return None if launches is None or copied else (launches, plan)
 
     def _plan(self, values: Sequence[Argument]) -> Plan:
         if not self.kernel.plan.dynamic:

@@ -67,7 +67,7 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
     sizes = shape_of(tensor)
     strides = tuple(map(size_of, tensor.stride()))
     moving = [d for d in range(len(sizes)) if sizes[d] != 1 and strides[d] != 0]
-    order = tuple(sorted(moving, key=lambda d: -_hint(tensor.stride()[d])))
+    order = tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d])))
     in_order = order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
     if in_order or not _without_gaps(order, sizes, strides):
         return row_major(len(sizes))
@@ -90,7 +90,7 @@ def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence
     return True
 
 
-def _hint(size: Any) -> int:
+def hint(size: Any) -> int:
     """A size, or an example of it.
 
     Raises:
@@ -327,11 +327,13 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
-def sink_views(graph: Graph, mode: Any) -> None:
-    """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors."""
+def sink_views(graph: Graph, mode: Any, *, unfold: bool) -> None:
+    """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors. With
+    `unfold`, batches that were made one are several again."""
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target is aten.bmm.default:
-            _unfold(graph, node, mode)
+            if unfold:
+                _unfold(graph, node, mode)
         elif node.op == "call_function" and is_pointwise(node.target):
             _sink(graph, node, mode)
         elif node.op == "call_function" and node.target in RESHAPES:

@@ -1,0 +1,171 @@
+"""Which nodes of a graph are compiled together, and why others are left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Graph, Node
+
+from .builder import CONVERSIONS, is_pointwise, obstacle
+from .products import PRODUCTS
+from .scalars import ELEMENTS, shape_of
+from .torch_api import aten
+from .views import is_row_major, is_tensor
+
+# Which nodes of a graph are compiled together: a product, pointwise operations on its result alone, and before it the
+# conversion of 8-bit weights that it alone multiplies.
+
+NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
+"""Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
+
+STORED = frozenset({torch.int8, torch.uint8})
+MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
+"""Types of weights in memory that a kernel converts while it loads them, and those that it converts them to."""
+
+MOST = 48
+"""Nodes that a cluster has at most."""
+
+TURNS = frozenset({aten.t.default, aten.permute.default, aten.transpose.int, aten.numpy_T.default})
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes in the order of the graph; the last one's result is used elsewhere. `weights` are those of them that
+    convert an operand of the product."""
+
+    nodes: tuple[Node, ...]
+    weights: tuple[Node, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Nodes whose tensors the cluster reads."""
+        operands = (x for node in self.nodes for x in node.all_input_nodes if is_tensor(x) and x not in self.nodes)
+        return tuple(dict.fromkeys(operands))
+
+    @property
+    def product(self) -> Cluster:
+        """The product alone."""
+        return Cluster((next(filter(is_product, self.nodes)),))
+
+    @property
+    def last(self) -> Node:
+        return self.nodes[-1]
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node multiplies matrices."""
+    return node.op == "call_function" and node.target in PRODUCTS
+
+
+def clusters(graph: Graph) -> Iterator[Cluster]:
+    """The clusters of a graph, each with as many nodes as it can have; none has a node of another."""
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    taken: set[Node] = set()
+    for node in graph.nodes:
+        if is_product(node) and node not in taken:
+            members = _grown(node, taken, order)
+            taken |= members
+            yield Cluster(tuple(sorted(members, key=order.__getitem__)))
+
+
+def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
+    """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
+    (product,) = cluster.product.nodes
+    conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
+    weights = tuple(dict.fromkeys(conversions))
+    return Cluster((*weights, *cluster.nodes), weights)
+
+
+def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
+    """What makes floats of 8-bit integers for one node alone: a conversion, with arithmetic and turns behind it."""
+    if node.op != "call_function" or not is_tensor(node) or len(node.users) != 1 or node in taken:
+        return []
+    operands = [x for x in node.all_input_nodes if is_tensor(x)]
+    if node.target in CONVERSIONS:
+        (source,) = operands
+        kinds = source.meta["val"].dtype, node.meta["val"].dtype
+        return [node] if kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node) else []
+    if node.target in TURNS:
+        before = _converting(operands[0], taken)
+    elif is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device) and not obstacle(node):
+        same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]
+        before = [n for x in same for n in _converting(x, taken)]
+    else:
+        return []
+    return [*before, node] if before else []
+
+
+def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[Node]:
+    """The product and the most pointwise operations behind it of which only the last one's result is used elsewhere."""
+    members, closed = {product}, {product}
+    queue = sorted(product.users, key=order.__getitem__)
+    while queue and len(members) < MOST:
+        node = queue.pop(0)
+        if node in members or node in taken or not follows(node, product):
+            continue
+        members |= {node, *_operand_chain(node, members | taken)}
+        queue = sorted({*queue, *node.users}, key=order.__getitem__)
+        if [x for x in members if not members.issuperset(x.users)] == [node]:
+            closed = set(members)
+    return closed
+
+
+def follows(node: Node, product: Node) -> bool:
+    """Whether a node computes each element of its result where a product computes one."""
+    result, other = node.meta.get("val"), product.meta["val"]
+    if node.op != "call_function" or not is_pointwise(node.target) or not isinstance(result, torch.Tensor):
+        return False
+    if shape_of(result) != shape_of(other) or result.dtype not in ELEMENTS or result.dtype in NARROW:
+        return False
+    place = result.device == other.device and is_row_major(result)
+    return place and _takes_tensors_on(node, other.device) and not obstacle(node)
+
+
+def why_left(node: Node, rest: str) -> str:
+    """Why a node is in no cluster."""
+    if is_product(node):
+        return "its result has no elements"
+    if not is_pointwise(node.target):
+        return reason_for(node.target, rest)
+    dtype = node.meta["val"].dtype
+    if dtype in NARROW:
+        return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
+    if rest == "inductor":
+        return "pointwise work between products, which inductor fuses"
+    return obstacle(node) or "it follows no product that is compiled"
+
+
+OTHERS: Mapping[str, str] = {
+    "conv": "a convolution",
+    "_scaled_dot_product": "attention as one operation",
+    "_grouped_mm": "products of groups",
+    "_scaled_grouped_mm": "products of groups",
+}
+"""Work for tensor cores that graphs keep, by how the names of its operations begin."""
+
+
+def reason_for(target: object, rest: str) -> str:
+    """Why an operation that is neither a product nor pointwise is left."""
+    name = str(target).removeprefix("aten.")
+    for start, what in OTHERS.items():
+        if name.startswith(start):
+            return f"{what} has no form here; written as products of matrices it is compiled"
+    if rest == "inductor":
+        return "neither a product of matrices nor pointwise: inductor's kernels"
+    return "it is neither a product of matrices nor a pointwise operation"
+
+
+def _takes_tensors_on(node: Node, device: torch.device) -> bool:
+    """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
+    return all(is_tensor(x) and x.meta["val"].device == device for x in node.all_input_nodes)
+
+
+def _operand_chain(node: Node, others: set[Node]) -> Sequence[Node]:
+    """Pointwise operations that only another operand of a node takes."""
+    chain: list[Node] = []
+    for operand in node.all_input_nodes:
+        if operand not in others and len(operand.users) == 1 and follows(operand, node):
+            chain += [operand, *_operand_chain(operand, others)]
+    return chain

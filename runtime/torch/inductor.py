@@ -1,0 +1,104 @@
+"""Graphs that inductor compiles, with calls of our kernels among its own: `torch.ops.warploom.region`.
+
+inductor plans the memory of the graph, fuses what is between the products, writes one flat program of all launches,
+and captures it in CUDA graphs where that is asked for. A compiled part is one call in that program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from .products import LIBRARY, warploom
+from .region import Region
+from .torch_api import library
+from .views import MemoryOrder
+
+LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+
+REGIONS: dict[str, Region] = {}
+"""The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
+that code which inductor keeps on disk calls the same part in another process."""
+
+
+def call_of(graph: Graph, region: Region, inputs: Sequence[Node]) -> Node:
+    """A call of a compiled part among the nodes of a graph."""
+    _lowered()
+    REGIONS[region.name] = region
+    kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
+    setattr(kernels, region.name, region.into)
+    return graph.call_function(warploom.region.default, (list(inputs), region.name))
+
+
+def compile_whole(
+    module: GraphModule,
+    examples: Sequence[Any],
+    replace: Callable[[GraphModule, Sequence[Any], str], None],
+    mode: str | None,
+) -> Callable[..., Any]:
+    """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
+    it is told whether it is the forward, the backward or the inference graph."""
+    inductor: Any = import_module("torch._inductor")
+    compiler: Any = import_module("torch._inductor.compile_fx")
+    functorch: Any = import_module("torch._functorch.config")
+
+    def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
+        name = "inference" if settings.get("is_inference") else "forward"
+        replace(graph, inputs, "backward" if settings.get("is_backward") else name)
+        return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+
+    patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
+    # inductor's cache of graphs is asked behind `replace`; the one of autograd would leave out `replace`.
+    with functorch.patch(enable_autograd_cache=False):
+        return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches or None)
+
+
+@cache
+def _lowered() -> None:
+    """Tells inductor how a call of a compiled part is written; once."""
+    lowering: Any = import_module("torch._inductor.lowering")
+    lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
+
+
+def _call(inputs: Sequence[Any], name: str) -> Any:
+    """The call in inductor's IR: operands lie in memory as the kernel takes them, and the result is a buffer that
+    inductor allocates."""
+    ir: Any = import_module("torch._inductor.ir")
+    virtualized: Any = import_module("torch._inductor.virtualized")
+    region = REGIONS[name]
+    operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.written.orders, strict=True)]
+    like = virtualized.V.graph.current_node.meta["val"]
+    sizes, strides = (ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride()))
+    layout = ir.FixedLayout(like.device, like.dtype, sizes, strides)
+    kernel = ir.ExternKernelOut(layout=layout, inputs=operands, python_kernel_name=f"extern_kernels.{name}")
+    return ir.TensorBox.create(kernel)
+
+
+def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
+    """An operand in an order of memory; inductor lets what computes it write it so, or copies it."""
+    sizes = value.get_size()
+    strides: list[Any] = [1 if size == 1 else 0 for size in sizes]
+    step: Any = 1
+    for d in reversed(order.order):
+        strides[d] = step
+        step = step * sizes[d]
+    kernel = ir.ExternKernel
+    return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
+
+
+def _compute(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
+    return REGIONS[name](*inputs)
+
+
+def _like(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
+    written = REGIONS[name].written
+    return inputs[0].new_empty(written.sizes([x.shape for x in inputs]), dtype=written.dtype)
+
+
+library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
+library.register_fake("warploom::region", _like)
