@@ -109,6 +109,10 @@ class Side(NamedTuple):
         return memory_of(self.value).get_shape()[self.loops.index(loop)]
 
 
+INSTRUCTION_ROWS = 16
+"""Rows of A in an instruction, at least."""
+
+
 class LoopKinds(NamedTuple):
     """The loops of a product: those of A and C alone, of B and C alone, of A and B alone, and the others of C."""
 
@@ -262,17 +266,24 @@ def _place(own: Sequence[int], c: Side) -> int:
 
 def _chosen(a: Side, b: Side, c: Side, loops: LoopKinds) -> tuple[tuple[int | None, int | None], int]:
     """m, n, None for a vector's, and k: the first in whose rows or columns the elements of all operands are neighbours,
-    those of A and B best along k."""
+    those of A and B best along k, and whose rows and columns fill those of an instruction."""
 
-    def worth(choice: tuple[int | None, int | None, int]) -> tuple[int, int, int]:
+    def worth(choice: tuple[int | None, int | None, int]) -> tuple[int, int, int, int]:
         m, n, k = choice
         pairs = ((a, m, k), (b, n, k), (c, m, n))
         lie = sum(1 in (side.step(first), side.step(second)) for side, first, second in pairs)
-        return lie, sum(side.step(k) == 1 for side in (a, b)), a.size(k)
+        filled = sum(_filled(side, loop) for side, loop in ((a, m), (b, n)))
+        return lie, sum(side.step(k) == 1 for side in (a, b)), a.size(k), filled
 
     first, second = (own[::-1] or [None] for own in loops.own)
     m, n, k = max(combinations(first, second, sorted(loops.summed)), key=worth)
     return (m, n), k
+
+
+def _filled(side: Side, loop: int | None) -> int:
+    """How many rows of an instruction the indices of a loop fill."""
+    size = 1 if loop is None else side.size(loop)
+    return INSTRUCTION_ROWS if size < 0 else min(size, INSTRUCTION_ROWS)
 
 
 def _check_neighbours(name: str, side: Side, pair: tuple[int | None, int | None], loops: LoopKinds) -> None:

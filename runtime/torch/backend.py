@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from ..base.errors import ArgumentError, WarploomError
 from ..kernel.kernel import Kernel
+from .attention import is_attention
 from .choice import OURS, judged
 from .clusters import Cluster, clusters, why_left, with_weights
 from .inductor import call_of, compile_whole
@@ -148,7 +149,7 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
         _compiled(product, replace(options, schedule={}))
     except (UnsupportedError, WarploomError):
         return
-    (node,) = product.nodes
+    node = product.nodes[0]
     fields = ", ".join(f"{name}={value}" for name, value in options.schedule.items())
     place = f" ({at})" if (at := place_of(node)) else ""
     reason = reasons[node].removeprefix("schedule: ")
@@ -160,6 +161,8 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion
     check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
     kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
+    if is_attention(cluster.nodes[0]) and len(kernel.schedules) > 1:
+        raise UnsupportedError("the compiler does not fuse this attention to one kernel")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return written, kernel

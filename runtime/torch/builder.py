@@ -195,11 +195,14 @@ class FunctionBuilder(Builder):
         shape: tuple[Size, ...],
         dtype: torch.dtype,
         attributes: Mapping[str, Attribute],
+        order: Sequence[int] | None = None,
     ) -> Value:
-        """The product of two operands, summed over the last loop; the result of this shape has the others."""
-        out = self.filled(shape, dtype, 0)
+        """The product of two operands, summed over the last loop; the result of this shape has the others, in memory in
+        an order, by default their own."""
         inputs, rank = [operand.value.tensor for operand in operands], len(shape)
-        along = (*(operand.loops for operand in operands), range(rank))
+        placed = range(rank) if order is None else order
+        out = self.filled(tuple(shape[d] for d in placed), dtype, 0)
+        along = (*(operand.loops for operand in operands), placed)
         maps = ArrayAttr(AffineMapAttr(map_along(rank + 1, loops)) for loops in along)
         op = kind.build(
             operands=[inputs, [out.tensor]],
@@ -208,7 +211,8 @@ class FunctionBuilder(Builder):
             result_types=[[out.tensor.type]],
             regions=[kind.get_hidden_region(inputs, [out.tensor])],
         )
-        return replace(out, tensor=self.insert(op).results[0])
+        dims = tuple(list(placed).index(d) for d in range(rank))
+        return replace(out, tensor=self.insert(op).results[0], dims=dims, shape=shape)
 
     def dense(self, value: Value) -> Value:
         """The value as a tensor of its own shape, copied where it is another one's in another order."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.fx import Graph, Node
 
+from .attention import FORMS, is_attention
 from .builder import CONVERSIONS, is_pointwise, obstacle
 from .products import PRODUCTS
 from .scalars import ELEMENTS, shape_of
@@ -46,7 +48,9 @@ class Cluster:
 
     @property
     def product(self) -> Cluster:
-        """The product alone."""
+        """The product alone, or the attention."""
+        if is_attention(self.nodes[0]):
+            return self
         return Cluster((next(filter(is_product, self.nodes)),))
 
     @property
@@ -64,15 +68,28 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
     order = {node: number for number, node in enumerate(graph.nodes)}
     taken: set[Node] = set()
     for node in graph.nodes:
-        if is_product(node) and node not in taken:
+        if is_attention(node) and (result := _result_alone(node)) is not None:
+            taken |= {node, result}
+            yield Cluster((node, result) if result is not node else (node,))
+        elif is_product(node) and node not in taken:
             members = _grown(node, taken, order)
             taken |= members
             yield Cluster(tuple(sorted(members, key=order.__getitem__)))
 
 
+def _result_alone(node: Node) -> Node | None:
+    """The result of an attention, if none of its others is used."""
+    if is_tensor(node):
+        return node
+    users = list(node.users)
+    return users[0] if len(users) == 1 and users[0].target is operator.getitem and users[0].args[1] == 0 else None
+
+
 def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
-    (product,) = cluster.product.nodes
+    product, *others = cluster.product.nodes
+    if others or is_attention(product):
+        return cluster
     conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
     weights = tuple(dict.fromkeys(conversions))
     return Cluster((*weights, *cluster.nodes), weights)
@@ -137,9 +154,10 @@ def why_left(node: Node, rest: str) -> str:
     return obstacle(node) or "it follows no product that is compiled"
 
 
+KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"
+
 OTHERS: Mapping[str, str] = {
     "conv": "a convolution",
-    "_scaled_dot_product": "attention as one operation",
     "_grouped_mm": "products of groups",
     "_scaled_grouped_mm": "products of groups",
 }
@@ -148,6 +166,8 @@ OTHERS: Mapping[str, str] = {
 
 def reason_for(target: object, rest: str) -> str:
     """Why an operation that is neither a product nor pointwise is left."""
+    if target in FORMS:
+        return KEPT
     name = str(target).removeprefix("aten.")
     for start, what in OTHERS.items():
         if name.startswith(start):

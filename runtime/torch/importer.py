@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
+from .attention import FORMS, argument, attend, is_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .options import place_of
 from .products import PRODUCTS
@@ -187,7 +188,13 @@ class Importer:
         """
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
+        if is_attention(node):
+            self.values[node] = self._attention(node)
+            return
         if is_size(node):
+            return
+        if node.target is operator.getitem and is_attention(source := cast("Node", node.args[0])):
+            self.values[node] = self.values[source]
             return
         if node.target is operator.getitem:
             self.values[node] = self._part(*node.args)
@@ -197,6 +204,18 @@ class Importer:
             self._lower(node, args, kwargs)
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
+
+    def _attention(self, node: Node) -> Value:
+        """The first result of an operation that is attention."""
+        form, like = FORMS[node.target], next(iter(leaves(node.meta["val"])))
+        if argument(node, "dropout_p", None, 0.0):
+            raise UnsupportedError("dropout is not lowered")
+        mask = argument(node, "attn_mask", form.mask, argument(node, "attn_bias", form.mask))
+        operands = [self.values[x] for x in cast("list[Node]", [*node.args[:3], *([] if mask is None else [mask])])]
+        return attend(
+            self.builder, like, *operands[:3], operands[3] if mask is not None else None,
+            causal=bool(argument(node, "is_causal", form.causal, False)), scale=argument(node, "scale", None),
+        )  # fmt: skip
 
     def _part(self, source: Any, index: Any) -> Value:
         """One of the results of an operation that has several."""

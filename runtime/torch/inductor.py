@@ -81,12 +81,7 @@ def _call(inputs: Sequence[Any], name: str) -> Any:
 
 def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
     """An operand in an order of memory; inductor lets what computes it write it so, or copies it."""
-    sizes = value.get_size()
-    strides: list[Any] = [1 if size == 1 else 0 for size in sizes]
-    step: Any = 1
-    for d in reversed(order.order):
-        strides[d] = step
-        step = step * sizes[d]
+    strides = order.strides(value.get_size())
     kernel = ir.ExternKernel
     return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
 
@@ -97,7 +92,8 @@ def _compute(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
 
 def _like(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
     written = REGIONS[name].written
-    return inputs[0].new_empty(written.sizes([x.shape for x in inputs]), dtype=written.dtype)
+    sizes = written.sizes([x.shape for x in inputs])
+    return inputs[0].new_empty_strided(sizes, written.order.strides(sizes), dtype=written.dtype)
 
 
 library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)

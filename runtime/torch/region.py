@@ -23,11 +23,12 @@ from ..base.launch import Plan, ScratchBuffer
 from ..kernel.calls import REMEMBERED, CallKey, key_of
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
+from .attention import is_attention
 from .importer import Importer
 from .options import BackendOptions
 from .scalars import TYPE_NAMES, Size, UnsupportedError, shape_of
 from .torch_api import SPARSE_ELEMENTS, aten, from_numpy, metadata_shape
-from .views import MemoryOrder, order_of
+from .views import MemoryOrder, order_of, reordered, row_major
 
 if TYPE_CHECKING:
     from ..cuda.launches import Launches
@@ -110,12 +111,13 @@ SizeSource: TypeAlias = int | tuple[int, int]
 @dataclass(frozen=True)
 class ImportedRegion:
     """A part of a graph as a module of one function: the memory order of each input, where the sizes of the result come
-    from, and the type of its elements. `metadata` are the inputs that lie as CUTLASS has them, with the type of the
-    sparse matrix."""
+    from, its memory order, and the type of its elements. `metadata` are the inputs that lie as CUTLASS has them, with
+    the type of the sparse matrix."""
 
     module: ModuleOp
     orders: tuple[MemoryOrder, ...]
     shape: tuple[SizeSource, ...]
+    order: MemoryOrder
     dtype: torch.dtype
     metadata: Mapping[int, torch.dtype]
 
@@ -147,10 +149,13 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     for node in nodes:
         importer.run(node)
     result = nodes[-1].meta["val"]
+    order = order_of(result)
+    if order != row_major(order.rank):
+        importer.values[nodes[-1]] = reordered(importer.values[nodes[-1]], order.order)
     module = importer.module(name_of(nodes), [nodes[-1]])
     fuse_elementwise(module)
     shape = tuple(_place(size, examples) for size in shape_of(result))
-    return ImportedRegion(module, orders, shape, result.dtype, metadata)
+    return ImportedRegion(module, orders, shape, order, result.dtype, metadata)
 
 
 NAME_LENGTH, HASH_LENGTH = 64, 10
@@ -160,6 +165,8 @@ NAME_LENGTH, HASH_LENGTH = 64, 10
 def name_of(nodes: Sequence[Node]) -> str:
     """What profilers call the kernel of these nodes: its operations in order and the type of its result, such as
     `addmm_gelu_bfloat16`. Equal parts of a graph have one kernel, so that it does not say which part it is."""
+    if is_attention(nodes[0]):
+        return f"attention_{str(nodes[-1].meta['val'].dtype).removeprefix('torch.')}"
     names = (str(node.target).removeprefix("aten.").removeprefix("warploom.").partition(".")[0] for node in nodes)
     operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
     dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")
@@ -232,7 +239,7 @@ class Region(torch.nn.Module):
     def __init__(self, written: ImportedRegion, kernel: Kernel) -> None:
         super().__init__()
         self.written, self.kernel = written, kernel
-        text = f"{written.module}{written.orders}{written.metadata}{kernel.target}{kernel.schedules}"
+        text = f"{written.module}{written.orders}{written.order}{written.metadata}{kernel.target}{kernel.schedules}"
         self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
         self._metadata = CutlassMetadata()
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
@@ -243,17 +250,20 @@ class Region(torch.nn.Module):
         key = key_of(inputs)
         device = inputs[0].device
         if key is None or (packed := self._launches.get(key[0])) is None:
-            sizes = self.written.sizes([x.shape for x in inputs])
-            out = torch.empty(sizes, dtype=self.written.dtype, device=device)
+            out = self._empty(self.written.sizes([x.shape for x in inputs]), device)
             if (first := self._first(inputs, out)) is not None and key is not None:
                 if len(self._launches) >= REMEMBERED:
                     self._launches.clear()
-                self._launches[key[0]] = *first, sizes
+                self._launches[key[0]] = *first, tuple(out.shape)
             return out
         launches, plan, sizes = packed
-        out = torch.empty(sizes, dtype=self.written.dtype, device=device)
+        out = self._empty(sizes, device)
         self._enqueue(launches, plan, [*key[1], out.data_ptr()], device)
         return out
+
+    def _empty(self, sizes: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        strides = self.written.order.strides(sizes)
+        return torch.empty_strided(sizes, strides, dtype=self.written.dtype, device=device)
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
         """Computes the result in a tensor, of inputs that lie in the memory orders of the part."""
@@ -283,7 +293,8 @@ class Region(torch.nn.Module):
         for number, dtype in self.written.metadata.items():
             tensors[number] = self._metadata.words(inputs[number], dtype)
         placed = [_placed(t, order) for t, order in zip(tensors, self.written.orders, strict=True)]
-        values = [*(_argument(t, shape) for t, shape in placed), _argument(out, tuple(out.shape))]
+        memory = self.written.order.shape(tuple(out.shape))
+        values = [*(_argument(t, shape) for t, shape in placed), _argument(out, memory)]
         plan = self._plan(values)
         launches = run(self.kernel, plan, values, out.device)
         copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))

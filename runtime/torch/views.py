@@ -37,6 +37,15 @@ class MemoryOrder:
         """The sizes of the memory, for those of the tensor."""
         return tuple(sizes[d] for d in self.order)
 
+    def strides(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
+        """The strides of a tensor of these sizes that lies like this."""
+        strides: list[Any] = [1 if size == 1 else 0 for size in sizes]
+        step: Any = 1
+        for d in reversed(self.order):
+            strides[d] = step
+            step = step * sizes[d]
+        return tuple(strides)
+
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether the elements of a tensor lie like this."""
         expected = 1
@@ -107,7 +116,7 @@ def hint(size: Any) -> int:
 
 def _permute(builder: FunctionBuilder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
     positions = [d % len(value.shape) for d in order]
-    return _reordered(value, positions)
+    return reordered(value, positions)
 
 
 def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first: int, second: int) -> Value:
@@ -115,14 +124,15 @@ def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first
     order = list(range(rank))
     if rank:
         order[first % rank], order[second % rank] = order[second % rank], order[first % rank]
-    return _reordered(value, order)
+    return reordered(value, order)
 
 
 def _turned(builder: FunctionBuilder, like: torch.Tensor, value: Value) -> Value:
-    return _reordered(value, range(len(value.shape))[::-1])
+    return reordered(value, range(len(value.shape))[::-1])
 
 
-def _reordered(value: Value, order: Sequence[int]) -> Value:
+def reordered(value: Value, order: Sequence[int]) -> Value:
+    """The value with its dimensions in an order; it loses those that are not in it, which have one element."""
     dims, shape = tuple(value.dims[d] for d in order), tuple(value.shape[d] for d in order)
     return replace(value, dims=dims, shape=shape)
 
@@ -156,7 +166,7 @@ def _squeeze(
     asked = range(rank) if where is None else [where] if isinstance(where, int) else where
     dropped = {d % rank for d in asked if rank and value.shape[d % rank] == 1}
     kept = [d for d in range(rank) if d not in dropped]
-    return _reordered(value, kept)
+    return reordered(value, kept)
 
 
 def _reshape(builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
