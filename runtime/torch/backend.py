@@ -17,7 +17,7 @@ from ..base.errors import ArgumentError, WarploomError
 from ..kernel.kernel import Kernel
 from .attention import is_attention
 from .choice import OURS, judged
-from .clusters import Cluster, clusters, why_left, with_weights
+from .clusters import Cluster, clusters, narrowed, why_left, with_weights
 from .inductor import call_of, compile_whole
 from .mutations import reinplace
 from .options import BackendOptions, CompiledPart, Explanation, LeftPart, place_of, read
@@ -113,7 +113,8 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     reasons: dict[Node, str] = {}
     grown = list(clusters(module.graph))
     taken = {node for cluster in grown for node in cluster.nodes}
-    for number, cluster in enumerate(grown):
+    for number, widest in enumerate(grown):
+        cluster = narrowed(widest) if rest == "inductor" else widest
         for part in dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)):
             try:
                 written, kernel = _compiled(part, options)

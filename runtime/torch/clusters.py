@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.fx import Graph, Node
@@ -75,6 +75,17 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
             members = _grown(node, taken, order)
             taken |= members
             yield Cluster(tuple(sorted(members, key=order.__getitem__)))
+
+
+def narrowed(cluster: Cluster) -> Cluster:
+    """The cluster without a conversion to a wider type at its end, which what reads the result can do."""
+    nodes, last = cluster.nodes, cluster.last
+    while len(nodes) > 1 and last.target in CONVERSIONS and not is_attention(nodes[0]):
+        (source,) = last.all_input_nodes
+        if source is not nodes[-2] or source.meta["val"].dtype.itemsize >= last.meta["val"].dtype.itemsize:
+            break
+        nodes, last = nodes[:-1], source
+    return replace(cluster, nodes=nodes)
 
 
 def _result_alone(node: Node) -> Node | None:

@@ -211,11 +211,11 @@ class Importer:
         if argument(node, "dropout_p", None, 0.0):
             raise UnsupportedError("dropout is not lowered")
         mask = argument(node, "attn_mask", form.mask, argument(node, "attn_bias", form.mask))
-        operands = [self.values[x] for x in cast("list[Node]", [*node.args[:3], *([] if mask is None else [mask])])]
-        return attend(
-            self.builder, like, *operands[:3], operands[3] if mask is not None else None,
-            causal=bool(argument(node, "is_causal", form.causal, False)), scale=argument(node, "scale", None),
-        )  # fmt: skip
+        q, k, v = (self.values[cast("Node", x)] for x in node.args[:3])
+        causal = bool(argument(node, "is_causal", form.causal, False))
+        masked = None if mask is None else self.values[mask]
+        scale = argument(node, "scale", None)
+        return attend(self.builder, like, q, k, v, masked, causal=causal, scale=scale)
 
     def _part(self, source: Any, index: Any) -> Value:
         """One of the results of an operation that has several."""
