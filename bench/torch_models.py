@@ -108,6 +108,14 @@ class Gated(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
+def grouped(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """Products of groups of rows, each with its weights; torch has them for bf16 alone."""
+    if rows.dtype == torch.bfloat16:
+        return torch._grouped_mm(rows, weights, offs=ends)
+    parts = rows.tensor_split(ends[:-1].cpu().long())
+    return torch.cat([part @ weight for part, weight in zip(parts, weights, strict=True)])
+
+
 class Experts(nn.Module):
     """The two best of several SwiGLU for each token, sorted by expert, by products of groups."""
 
@@ -124,8 +132,8 @@ class Experts(nn.Module):
         order = chosen.flatten().argsort()
         ends = torch.bincount(chosen.flatten(), minlength=self.experts).cumsum(0).to(torch.int32)
         rows = tokens[order // 2]
-        gate, up = torch._grouped_mm(rows, self.both, offs=ends).chunk(2, -1)
-        found = torch._grouped_mm(functional.silu(gate) * up, self.down, offs=ends)
+        gate, up = grouped(rows, self.both, ends).chunk(2, -1)
+        found = grouped(functional.silu(gate) * up, self.down, ends)
         found = found * weights.flatten()[order].unsqueeze(-1)
         return torch.zeros_like(tokens).index_add(0, order // 2, found).view(x.shape)
 
@@ -274,6 +282,10 @@ def _vit(small: bool) -> nn.Module:
     )
 
 
+def _patches(small: bool) -> list[Tensor]:
+    return [torch.randn(1, 5, 32) if small else torch.randn(32, 197, 1024)]
+
+
 def _images(small: bool) -> list[Tensor]:
     return [torch.randn(1 if small else 64, 3, 32 if small else 224, 32 if small else 224)]
 
@@ -285,11 +297,11 @@ ROWS = {
     ),
     "llama-decode": Row(
         lambda small: Decoder(SMALL, 1, 8, (2, 8)) if small else Decoder(LLAMA, 2, 2048, (16, 2048)),
-        lambda small: [torch.randn(2, 1, 32) if small else torch.randn(16, 1, 4096), torch.tensor([7 if small else 2047])],
+        lambda small: [torch.randn(*(2, 1, 32) if small else (16, 1, 4096)), torch.tensor([7 if small else 2047])],
         graphs=True,
     ),
-    "vit": Row(_vit, lambda small: [torch.randn(1, 5, 32) if small else torch.randn(32, 197, 1024)]),
-    "vit-train": Row(_vit, lambda small: [torch.randn(1, 5, 32) if small else torch.randn(32, 197, 1024)], training=True),
+    "vit": Row(_vit, _patches),
+    "vit-train": Row(_vit, _patches, training=True),
     "gpt2-train": Row(
         lambda small: Gpt2(32, 2, 1, 8, 100) if small else Gpt2(1024, 16, 4, 1024),
         lambda small: [torch.randint(0, 100, (1, 8)) if small else torch.randint(0, 50257, (8, 1024))],

@@ -87,7 +87,8 @@ def attend(
     keys, values = (reordered(x, [*(d for d in (0, 1) if d in loops), 2, 3]) for x in (k, v))
     first = builder.operand(rows, (*range(rank), rank + 1), extents)
     second = builder.operand(keys, (*of_k, rank, rank + 1), extents)
-    scores = builder.product(ContractOp, (first, second), extents[:-1], torch.float32, {})
+    wide = torch.float64 if like.dtype == torch.float64 else torch.float32
+    scores = builder.product(ContractOp, (first, second), extents[:-1], wide, {})
     factor = q.shape[3] ** -0.5 if scale is None else scale
     weights = _softmax(builder, _masked(builder, scores, _mask(builder, mask, sizes, loops), loops, causal, factor), v)
     extents = (*outer, v.shape[3], k.shape[2])
@@ -171,14 +172,14 @@ def _masked(
             if mask is not None and mask.dtype == torch.bool:
                 score = RULES["where"](inside, [other, score, -math.inf])
             else:
-                score = RULES["add"](inside, [score, inside.convert(other, torch.float32)])
+                score = RULES["add"](inside, [score, inside.convert(other, scores.dtype)])
         if causal and ROW in loops:
             row, column = (inside.insert(IndexOp(d)).result for d in (loops.index(ROW), len(loops)))
             after = ElementValue(inside.insert(arith.CmpiOp(column, row, "sgt")).result)
             score = RULES["where"](inside, [after, -math.inf, score])
         return score
 
-    return builder.generic([scores, *([] if mask is None else [mask])], scores.shape, torch.float32, body)
+    return builder.generic([scores, *([] if mask is None else [mask])], scores.shape, scores.dtype, body)
 
 
 def _softmax(builder: FunctionBuilder, scores: Value, like: Value) -> Value:
@@ -194,7 +195,7 @@ def _softmax(builder: FunctionBuilder, scores: Value, like: Value) -> Value:
     def exponential(body: Body, x: Sequence[ElementValue]) -> ElementValue:
         return RULES["exp"](body, [RULES["sub"](body, list(x))])
 
-    above = builder.generic([scores, largest], scores.shape, torch.float32, exponential)
+    above = builder.generic([scores, largest], scores.shape, scores.dtype, exponential)
     total = reduced("add", above, 0.0)
-    quotient = builder.generic([above, total], scores.shape, torch.float32, lambda body, x: RULES["div"](body, list(x)))
+    quotient = builder.generic([above, total], scores.shape, scores.dtype, lambda body, x: RULES["div"](body, list(x)))
     return builder.converted(quotient, like.dtype)

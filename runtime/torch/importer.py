@@ -259,8 +259,14 @@ COMPOSITE = (
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
-WHOLE = (aten.matmul.default, aten.mv.default, aten.dot.default, aten.addmv.default)
-"""Products that torch would write as copies and others, or as sums."""
+WHOLE = (
+    aten.matmul.default,
+    aten.mv.default,
+    aten.dot.default,
+    aten.addmv.default,
+    aten.scaled_dot_product_attention.default,
+)
+"""Products and attention, which torch would write as copies and others, or as sums."""
 
 
 def torch_to_linalg(

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from torch.fx import Node
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith
+from xdsl.dialects import math as math_ops
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.utils import FastMathFlag
 
 from ...dialect.sparsity.matrix import metadata_words
 from ...passes.linalg.fuse_elementwise import fuse_elementwise
@@ -153,9 +157,22 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     if order != row_major(order.rank):
         importer.values[nodes[-1]] = reordered(importer.values[nodes[-1]], order.order)
     module = importer.module(name_of(nodes), [nodes[-1]])
+    if result.dtype in NARROW:
+        approximate(module)
     fuse_elementwise(module)
     shape = tuple(_place(size, examples) for size in shape_of(result))
     return ImportedRegion(module, orders, shape, order, result.dtype, metadata)
+
+
+NARROW = (torch.bfloat16, torch.float16)
+"""Results whose rounding hides what approximate instructions lose: 2^-21 of a result, and numbers below 2^-126."""
+
+
+def approximate(module: ModuleOp) -> None:
+    """Allows the approximate instructions of the GPU for exponentials and quotients in f32."""
+    for op in module.walk():
+        if isinstance(op, math_ops.ExpOp | arith.DivfOp) and op.results[0].type == f32:
+            op.properties["fastmath"] = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 NAME_LENGTH, HASH_LENGTH = 64, 10

@@ -168,7 +168,8 @@ class Block(torch.nn.Module):
 
     def forward(self, x: Any) -> Any:
         q, k, v = (y.unflatten(2, (2, 8)).transpose(1, 2) for y in self.attention(self.norm(x)).split(16, dim=-1))
-        return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + y.transpose(1, 2).flatten(2)
 
 
 @pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
