@@ -150,7 +150,7 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
         _compiled(product, replace(options, schedule={}))
     except (UnsupportedError, WarploomError):
         return
-    node = product.nodes[0]
+    node = product.core
     fields = ", ".join(f"{name}={value}" for name, value in options.schedule.items())
     place = f" ({at})" if (at := place_of(node)) else ""
     reason = reasons[node].removeprefix("schedule: ")
@@ -162,7 +162,7 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion
     check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
     kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
-    if is_attention(cluster.nodes[0]) and len(kernel.schedules) > 1:
+    if is_attention(cluster.core) and len(kernel.schedules) > 1:
         raise UnsupportedError("the compiler does not fuse this attention to one kernel")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
@@ -180,13 +180,14 @@ def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -
     call.meta = dict(cluster.last.meta)
     cluster.last.replace_all_uses_with(call)
     for node in reversed(cluster.nodes):
-        module.graph.erase_node(node)
+        if not node.users:
+            module.graph.erase_node(node)
 
 
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:
     described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
-    names = tuple(node.name for node in cluster.nodes)
-    operators = tuple(str(node.target) for node in cluster.nodes)
+    nodes = [node for node in cluster.nodes if node is cluster.last or _computes(node)]
+    names, operators = tuple(node.name for node in nodes), tuple(str(node.target) for node in nodes)
     return CompiledPart(names, operators, str(written.module), described, measured)
 
 

@@ -82,8 +82,8 @@ def _judged(cluster: Cluster, region: Region, rest: float) -> Judgement:
 
 def _saved(cluster: Cluster) -> tuple[float, int]:
     """Bytes that inductor moves in addition when a cluster is its own, and kernels that it launches."""
-    product, *others = cluster.product.nodes
-    if others or len(cluster.nodes) == 1:
+    product = cluster.core
+    if cluster.product.nodes == cluster.nodes:
         return 0.0, 0
     intermediate, result = _bytes(product), _bytes(cluster.last)
     users = _users(cluster.last)
@@ -115,7 +115,7 @@ def _is_fused(node: Node) -> bool:
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
     """Microseconds of our kernel, and of torch's for the product alone."""
-    product = cluster.product.nodes[0]
+    product = cluster.core
     dispatch: Any = import_module("torch.utils._python_dispatch")
     device = cluster.last.meta["val"].device
     plain = torch.autocast("cuda", enabled=False)

@@ -14,7 +14,7 @@ from .builder import CONVERSIONS, is_pointwise, obstacle
 from .products import PRODUCTS
 from .scalars import ELEMENTS, shape_of
 from .torch_api import aten
-from .views import is_row_major, is_tensor
+from .views import SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor
 
 # Which nodes of a graph are compiled together: a product, pointwise operations on its result alone, and before it the
 # conversion of 8-bit weights that it alone multiplies.
@@ -47,11 +47,14 @@ class Cluster:
         return tuple(dict.fromkeys(operands))
 
     @property
+    def core(self) -> Node:
+        """The node that multiplies: a product, or an attention."""
+        return next(node for node in self.nodes if is_product(node) or is_attention(node))
+
+    @property
     def product(self) -> Cluster:
-        """The product alone, or the attention."""
-        if is_attention(self.nodes[0]):
-            return self
-        return Cluster((next(filter(is_product, self.nodes)),))
+        """The product alone; an attention as it is."""
+        return self if is_attention(self.core) else Cluster((self.core,))
 
     @property
     def last(self) -> Node:
@@ -70,7 +73,8 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
     for node in graph.nodes:
         if is_attention(node) and (result := _result_alone(node)) is not None:
             taken |= {node, result}
-            yield Cluster((node, result) if result is not node else (node,))
+            seen = {view for operand in node.all_input_nodes for view in _parted(operand)}
+            yield Cluster(tuple(sorted({*seen, node, result}, key=order.__getitem__)))
         elif is_product(node) and node not in taken:
             members = _grown(node, taken, order)
             taken |= members
@@ -80,12 +84,27 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
 def narrowed(cluster: Cluster) -> Cluster:
     """The cluster without a conversion to a wider type at its end, which what reads the result can do."""
     nodes, last = cluster.nodes, cluster.last
-    while len(nodes) > 1 and last.target in CONVERSIONS and not is_attention(nodes[0]):
+    while len(nodes) > 1 and last.target in CONVERSIONS and not is_attention(cluster.core):
         (source,) = last.all_input_nodes
         if source is not nodes[-2] or source.meta["val"].dtype.itemsize >= last.meta["val"].dtype.itemsize:
             break
         nodes, last = nodes[:-1], source
     return replace(cluster, nodes=nodes)
+
+
+def _parted(node: Node) -> list[Node]:
+    """The views through which a node is a part of a tensor whose rows lie apart, for a kernel to read them there."""
+    views: list[Node] = []
+    if not is_tensor(node) or has_no_gaps(node.meta["val"]):
+        return views
+    while node.target in VIEWS or (node.target is operator.getitem and _source(node).target in SPLITS):
+        views += [node] if node.target in VIEWS else [node, _source(node)]
+        node = _source(views[-1])
+    return views if node.op != "get_attr" and is_tensor(node) and has_no_gaps(node.meta["val"]) else []
+
+
+def _source(node: Node) -> Node:
+    return node.all_input_nodes[0]
 
 
 def _result_alone(node: Node) -> Node | None:
@@ -98,8 +117,8 @@ def _result_alone(node: Node) -> Node | None:
 
 def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
-    product, *others = cluster.product.nodes
-    if others or is_attention(product):
+    product = cluster.core
+    if is_attention(product):
         return cluster
     conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
     weights = tuple(dict.fromkeys(conversions))

@@ -182,7 +182,7 @@ NAME_LENGTH, HASH_LENGTH = 64, 10
 def name_of(nodes: Sequence[Node]) -> str:
     """What profilers call the kernel of these nodes: its operations in order and the type of its result, such as
     `addmm_gelu_bfloat16`. Equal parts of a graph have one kernel, so that it does not say which part it is."""
-    if is_attention(nodes[0]):
+    if any(map(is_attention, nodes)):
         return f"attention_{str(nodes[-1].meta['val'].dtype).removeprefix('torch.')}"
     names = (str(node.target).removeprefix("aten.").removeprefix("warploom.").partition(".")[0] for node in nodes)
     operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)

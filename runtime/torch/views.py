@@ -83,6 +83,14 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
     return MemoryOrder(order, len(sizes))
 
 
+def has_no_gaps(tensor: torch.Tensor) -> bool:
+    """Whether a kernel takes a tensor of a graph as it lies."""
+    order = order_of(tensor)
+    sizes, strides = shape_of(tensor), tuple(map(size_of, tensor.stride()))
+    pairs = zip(sizes, order.strides(sizes), strides, strict=True)
+    return all(size == 1 or expected == step for size, expected, step in pairs)
+
+
 def is_row_major(tensor: torch.Tensor) -> bool:
     """Whether a tensor of a graph is contiguous."""
     sizes = shape_of(tensor)
