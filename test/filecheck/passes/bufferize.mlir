@@ -27,3 +27,17 @@ func.func @cleared(%A: tensor<4x?xf16>, %B: tensor<?x6xf16>) -> tensor<4x6xf32> 
   %r = linalg.matmul ins(%A, %B : tensor<4x?xf16>, tensor<?x6xf16>) outs(%f : tensor<4x6xf32>) -> tensor<4x6xf32>
   return %r : tensor<4x6xf32>
 }
+
+// A part of a tensor keeps its strides and its place in other shapes.
+// CHECK:      func.func @reshaped(%x: memref<5x3x8xf16>
+// CHECK:        %[[PART:.*]] = memref.subview %x[0, 1, 0] [5, 1, 8] {{.*}} to memref<5x1x8xf16, strided<[24, 8, 1], offset: 8>>
+// CHECK:        %[[ROWS:.*]] = memref.collapse_shape %[[PART]] {{.*}} into memref<5x8xf16, strided<[24, 1], offset: 8>>
+// CHECK:        memref.expand_shape %[[ROWS]] {{.*}} into memref<5x2x4xf16, strided<[24, 4, 1], offset: 8>>
+func.func @reshaped(%x: tensor<5x3x8xf16>) -> tensor<5x2x4xf16> {
+  %part = tensor.extract_slice %x[0, 1, 0] [5, 1, 8] [1, 1, 1] : tensor<5x3x8xf16> to tensor<5x1x8xf16>
+  %rows = tensor.collapse_shape %part [[0, 1], [2]] : tensor<5x1x8xf16> into tensor<5x8xf16>
+  %split = tensor.expand_shape %rows [[0], [1, 2]] output_shape [5, 2, 4] : tensor<5x8xf16> into tensor<5x2x4xf16>
+  %e = tensor.empty() : tensor<5x2x4xf16>
+  %r = linalg.copy ins(%split : tensor<5x2x4xf16>) outs(%e : tensor<5x2x4xf16>) -> tensor<5x2x4xf16>
+  return %r : tensor<5x2x4xf16>
+}
