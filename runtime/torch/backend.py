@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from ..base.errors import ArgumentError, WarploomError
 from ..kernel.kernel import Kernel
 from .attention import is_attention
+from .channels import pixels_as_products
 from .choice import OURS, judged
 from .clusters import Cluster, clusters, narrowed, why_left, with_weights
 from .inductor import call_of, compile_whole
@@ -74,22 +75,25 @@ def warploom(
 
 def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, options: BackendOptions) -> None:
     """Puts calls of compiled parts into a graph that inductor is about to compile."""
-    sink(module, examples, unfold=False)
+    sink(module, examples, name, unfold=False)
     _report(replace_clusters(module, name, options, "inductor"), options)
     module.recompile()
 
 
-def sink(module: GraphModule, examples: Sequence[Any], *, unfold: bool) -> None:
-    """Moves views behind what follows them, where torch knows the shapes of the graph."""
+def sink(module: GraphModule, examples: Sequence[Any], name: str, *, unfold: bool) -> None:
+    """Moves views behind what follows them, where torch knows the shapes of the graph; in inference, convolutions of
+    single pixels become products before."""
     guards: Any = import_module("torch._guards")
     if (mode := guards.detect_fake_mode(examples)) is not None:
+        if name == "inference":
+            pixels_as_products(module.graph, mode)
         sink_views(module.graph, mode, unfold=unfold)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
     """A graph of ATen operations as a function that takes a list of its inputs; the rest of it is eager."""
     fx: Any = import_module("torch.fx.graph")
-    sink(module, examples, unfold=True)
+    sink(module, examples, name, unfold=True)
     _report(replace_clusters(module, name, options, "eager"), options)
     # Takes a list and empties it, so that a tensor is freed behind its last use.
     module.graph.set_codegen(fx._BoxedCodeGen())

@@ -353,7 +353,7 @@ def sink_views(graph: Graph, mode: Any, *, unfold: bool) -> None:
             if unfold:
                 _unfold(graph, node, mode)
         elif node.op == "call_function" and is_pointwise(node.target):
-            _sink(graph, node, mode)
+            sink_view(graph, node, mode)
         elif node.op == "call_function" and node.target in RESHAPES:
             _shorten(node)
     graph.eliminate_dead_code()
@@ -369,7 +369,7 @@ def _shorten(node: Node) -> None:
             return
 
 
-def _sink(graph: Graph, node: Node, mode: Any) -> None:
+def sink_view(graph: Graph, node: Node, mode: Any) -> None:
     operands: list[Any] = [x for x in node.args if is_tensor(x)]
     if not isinstance(node.meta.get("val"), torch.Tensor) or any(is_tensor(x) for x in node.kwargs.values()):
         return
@@ -385,8 +385,8 @@ def _sink(graph: Graph, node: Node, mode: Any) -> None:
     with graph.inserting_before(node):
         moved = {x: _moved(graph, x, base, outer, size, mode) for x in operands}
         args = tuple(moved.get(x, x) if isinstance(x, Node) else x for x in node.args)
-        computed = _called(graph, node.target, args, dict(node.kwargs), mode)
-        back = _called(graph, aten.view.default, (computed, view.args[1]), {}, mode)
+        computed = called(graph, node.target, args, dict(node.kwargs), mode)
+        back = called(graph, aten.view.default, (computed, view.args[1]), {}, mode)
     for fresh in (computed, back):
         fresh.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": fresh.meta["val"]}
     node.replace_all_uses_with(back)
@@ -425,10 +425,10 @@ def _moved(graph: Graph, node: Node, base: Node, outer: tuple[Size, ...], size: 
     inner = _shape(base)
     if node.target in RESHAPES and _shape(source := node.all_input_nodes[0]) == inner:
         return source
-    return _called(graph, aten.reshape.default, (node, size), {}, mode)
+    return called(graph, aten.reshape.default, (node, size), {}, mode)
 
 
-def _called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any) -> Node:
+def called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any) -> Node:
     """A new node, with an example of what it computes."""
     node = graph.call_function(target, args, kwargs)
     examples = [_examples(x) for x in args]
@@ -477,4 +477,4 @@ def _unfolded(node: Any) -> Node | None:
     return source
 
 
-__all__ = ["RESHAPES", "is_tensor", "sink_views"]
+__all__ = ["RESHAPES", "is_tensor", "sink_view", "sink_views"]
