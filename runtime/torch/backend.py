@@ -20,7 +20,6 @@ from .channels import pixels_as_products
 from .choice import OURS, judged
 from .clusters import Cluster, clusters, narrowed, why_left, with_weights
 from .inductor import call_of, compile_whole
-from .mutations import reinplace
 from .options import BackendOptions, CompiledPart, Explanation, LeftPart, place_of, read
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, Region, check_precision, kernel_for, write
@@ -75,25 +74,25 @@ def warploom(
 
 def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, options: BackendOptions) -> None:
     """Puts calls of compiled parts into a graph that inductor is about to compile."""
-    sink(module, examples, name, unfold=False)
+    sink(module, examples, name)
     _report(replace_clusters(module, name, options, "inductor"), options)
     module.recompile()
 
 
-def sink(module: GraphModule, examples: Sequence[Any], name: str, *, unfold: bool) -> None:
+def sink(module: GraphModule, examples: Sequence[Any], name: str) -> None:
     """Moves views behind what follows them, where torch knows the shapes of the graph; in inference, convolutions of
     single pixels become products before."""
     guards: Any = import_module("torch._guards")
     if (mode := guards.detect_fake_mode(examples)) is not None:
         if name == "inference":
             pixels_as_products(module.graph, mode)
-        sink_views(module.graph, mode, unfold=unfold)
+        sink_views(module.graph, mode)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
     """A graph of ATen operations as a function that takes a list of its inputs; the rest of it is eager."""
     fx: Any = import_module("torch.fx.graph")
-    sink(module, examples, name, unfold=True)
+    sink(module, examples, name)
     _report(replace_clusters(module, name, options, "eager"), options)
     # Takes a list and empties it, so that a tensor is freed behind its last use.
     module.graph.set_codegen(fx._BoxedCodeGen())
@@ -136,8 +135,6 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
         else:
             _check_schedule(cluster.product, options, reasons)
     module.graph.eliminate_dead_code()
-    if rest == "eager":
-        reinplace(module.graph)
     left = [_left(node, reasons, rest) for node in module.graph.nodes if _computes(node)]
     return Explanation(name, tuple(compiled), tuple(left), rest)
 
@@ -190,7 +187,7 @@ def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -
 
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:
     described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
-    nodes = [node for node in cluster.nodes if node is cluster.last or _computes(node)]
+    nodes = (cluster.core,) if is_attention(cluster.core) else cluster.nodes
     names, operators = tuple(node.name for node in nodes), tuple(str(node.target) for node in nodes)
     return CompiledPart(names, operators, str(written.module), described, measured)
 

@@ -24,7 +24,6 @@ from ..arguments.arrays import Argument, current_stream
 from ..arguments.sparse import operand_of
 from ..base.errors import CompileError
 from ..base.launch import Plan, ScratchBuffer
-from ..kernel.calls import REMEMBERED, CallKey, key_of
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .attention import is_attention
@@ -260,27 +259,17 @@ class Region(torch.nn.Module):
         self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
         self._metadata = CutlassMetadata()
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
-        self._launches: dict[CallKey, tuple[Launches, Plan, tuple[int, ...]]] = {}
         self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        key = key_of(inputs)
-        device = inputs[0].device
-        if key is None or (packed := self._launches.get(key[0])) is None:
-            out = self._empty(self.written.sizes([x.shape for x in inputs]), device)
-            if (first := self._first(inputs, out)) is not None and key is not None:
-                if len(self._launches) >= REMEMBERED:
-                    self._launches.clear()
-                self._launches[key[0]] = *first, tuple(out.shape)
-            return out
-        launches, plan, sizes = packed
-        out = self._empty(sizes, device)
-        self._enqueue(launches, plan, [*key[1], out.data_ptr()], device)
-        return out
-
-    def _empty(self, sizes: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        sizes = self.written.sizes([x.shape for x in inputs])
         strides = self.written.order.strides(sizes)
-        return torch.empty_strided(sizes, strides, dtype=self.written.dtype, device=device)
+        out = torch.empty_strided(sizes, strides, dtype=self.written.dtype, device=inputs[0].device)
+        if all(order.holds(x) for order, x in zip(self.written.orders, inputs, strict=True)):
+            self.into(*inputs, out=out)
+        else:
+            self._first(inputs, out)
+        return out
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
         """Computes the result in a tensor, of inputs that lie in the memory orders of the part."""
@@ -295,11 +284,10 @@ class Region(torch.nn.Module):
             if (first := self._first(inputs, out)) is not None:
                 self._prepared[key] = first
             return
-        self._enqueue(*ready, addresses, out.device)
-
-    def _enqueue(self, launches: Launches, plan: Plan, addresses: list[int], device: torch.device) -> None:
-        memory = [_scratch(buffer, device) for buffer in plan.scratch] if plan.scratch else ()
-        launches([*addresses, *(t.data_ptr() for t in memory)], current_stream(device.index or 0))
+        launches, plan = ready
+        memory = [_scratch(buffer, out.device) for buffer in plan.scratch]
+        addresses += [t.data_ptr() for t in memory]
+        launches(addresses, current_stream(out.get_device()))
 
     def _first(self, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> tuple[Launches, Plan] | None:
         """A call with tensors that lie as in no call before; on a GPU its launches, for those that lie alike, unless

@@ -334,8 +334,7 @@ VIEWS: Mapping[object, Lowering] = {
 #
 #     view(addmm(...), (b, s, n)) -> gelu         becomes         addmm(...) -> gelu -> view(..., (b, s, n))
 #
-# so that it can be computed where the product is. A product of batches that torch made one, with copies of what is
-# broadcast, becomes one of all its batches again.
+# so that it can be computed where the product is.
 
 RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
 
@@ -345,14 +344,10 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
-def sink_views(graph: Graph, mode: Any, *, unfold: bool) -> None:
-    """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors. With
-    `unfold`, batches that were made one are several again."""
+def sink_views(graph: Graph, mode: Any) -> None:
+    """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors."""
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target is aten.bmm.default:
-            if unfold:
-                _unfold(graph, node, mode)
-        elif node.op == "call_function" and is_pointwise(node.target):
+        if node.op == "call_function" and is_pointwise(node.target):
             sink_view(graph, node, mode)
         elif node.op == "call_function" and node.target in RESHAPES:
             _shorten(node)
@@ -441,40 +436,6 @@ def _examples(argument: Any) -> Any:
     if isinstance(argument, Node):
         return argument.meta["val"]
     return list(map(_examples, cast("list[Any]", argument))) if isinstance(argument, list) else argument
-
-
-def _unfold(graph: Graph, node: Node, mode: Any) -> None:
-    """`view(bmm(view(expand(a)), view(expand(b))))` as the product of a and b."""
-    user = next(iter(node.users)) if len(node.users) == 1 else None
-    if user is None or user.target not in RESHAPES:
-        return
-    result, a, b = _shape(user), _unfolded(node.args[0]), _unfolded(node.args[1])
-    if a is None or b is None or len(result) < 4 or result[-2:] != _shape(node)[-2:]:
-        return
-    batches = [_shape(x)[:-2] for x in (a, b)]
-    if any(len(batch) > len(result) - 2 for batch in batches):
-        return
-    with graph.inserting_before(user):
-        product = graph.call_function(aten.matmul.default, (a, b))
-    with mode:
-        example = torch.matmul(a.meta["val"], b.meta["val"])
-    if shape_of(example) != result:
-        graph.erase_node(product)
-        return
-    product.meta = {**user.meta, "val": example}
-    user.replace_all_uses_with(product)
-
-
-def _unfolded(node: Any) -> Node | None:
-    """What an operand of a product was before its batches were made one; None if they never were more."""
-    if node.target not in RESHAPES:
-        return None
-    source = node.args[0]
-    if _shape(source)[-2:] != _shape(node)[-2:]:
-        return None
-    while source.target in (aten.clone.default, aten.expand.default):
-        source = source.args[0]
-    return source
 
 
 __all__ = ["RESHAPES", "is_tensor", "sink_view", "sink_views"]
