@@ -152,9 +152,9 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
     for node in nodes:
         importer.run(node)
     result = nodes[-1].meta["val"]
-    order = order_of(result)
-    if order != row_major(order.rank):
-        importer.values[nodes[-1]] = reordered(importer.values[nodes[-1]], order.order)
+    order, value = order_of(result), importer.values[nodes[-1]]
+    plainly = order == row_major(order.rank)
+    importer.values[nodes[-1]] = importer.builder.dense(value) if plainly else reordered(value, order.order)
     module = importer.module(name_of(nodes), [nodes[-1]])
     if result.dtype in NARROW:
         approximate(module)

@@ -151,7 +151,7 @@ def test_elements_that_kernels_lack_are_left() -> None:
 @pytest.mark.parametrize(
     ("function", "shapes", "part"),
     [
-        (lambda a, b: torch.relu(a @ b), ((2, 1, 5, 16), (3, 16, 8)), ("matmul", "relu")),
+        (lambda a, b: torch.relu(a @ b), ((2, 1, 5, 16), (3, 16, 8)), ("bmm", "relu")),
         (lambda a, b: a.transpose(1, 2) @ b.transpose(1, 2), ((2, 16, 5), (2, 8, 16)), ("bmm",)),
         (lambda a, b: a[:, ::2] @ b[1:].t(), ((5, 16), (9, 8)), ("mm",)),
         (lambda a, b: a[0] @ b, ((2, 3, 9), (9, 8)), ("mm",)),
