@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import (
     AffineDimExpr,
     AffineMap,
@@ -21,10 +21,12 @@ from xdsl.ir.affine import (
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.isa import wgmma
+from ...dialect.isa.form import having
 from ...dialect.mlir.affine import is_plain, loops_of, map_along, windows
 from ...dialect.mlir.bodies import Factor, Weighted, factors, weighted
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.views import WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
@@ -78,6 +80,10 @@ def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, in
 # Which operation that sums is a product of matrices, and which of its loops are which.
 
 
+IMAGE_BITS = 16
+"""Bits of elements of images that tensor copies read in im2col mode."""
+
+
 class Contraction(NamedTuple):
     """C += A * B over loops in the order batch, others that are summed over, m, n, k. `operands` are A, B and C, `maps`
     theirs, `inputs` the numbers of A and B among the inputs; `unsigned` says whose integers are extended with zeros,
@@ -126,6 +132,14 @@ class LoopKinds(NamedTuple):
         return LoopKinds((of_a, of_b), summed, [loop for loop in c.loops if loop not in (*of_a, *of_b)])
 
 
+def multiplies_images(op: Operation, a: SSAValue, b: SSAValue) -> bool:
+    """Whether warpgroups multiply elements of A and B, of 16 bits, of which they take any layout."""
+    target, elements = target_of(op), [element_row(memory_of(value).element_type) for value in (a, b)]
+    if target is None or any(element is None or element.bits != IMAGE_BITS for element in elements):
+        return False
+    return any(row.runs_on(target) for row in having(wgmma.rows, a=elements[0], b=elements[1]))
+
+
 class SeparateProductsError(Exception):
     """Neighbours in memory of an operand are of products of their own."""
 
@@ -161,8 +175,11 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
         _refuse(op, f"expected every dimension of the output to run along a loop of its own, got {maps[-1]}")
     c = Side(op.outputs[0], loops_of(maps[-1]), Factor(len(maps) - 1))
     a, b = _repeated(op, [_side(op, factor, maps) for factor in body.factors], c)
-    a, b = _joined(op, a, b, c)
     loops = LoopKinds.of(a, b, c)
+    convolves = isinstance(a.value.owner, WindowOp) and len(loops.own[1]) == 1 and not loops.shared
+    if not convolves or not multiplies_images(op, a.value, b.value):
+        a, b = _joined(op, a, b, c)
+        loops = LoopKinds.of(a, b, c)
     if not loops.summed:
         _refuse(op, "nothing is summed over, the output has every loop of the inputs")
     if _place(loops.own[1], c) < _place(loops.own[0], c):

@@ -32,6 +32,7 @@ from ...dialect.warp.assumptions import AssumeDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
@@ -55,7 +56,7 @@ VIEWING = (
 )
 """Operations of which a call knows what they make seen."""
 
-VIEWS = (*VIEWING, memref.ReinterpretCastOp)
+VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp)
 
 
 def root(value: SSAValue) -> SSAValue:

@@ -20,6 +20,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import StoredIntegers, strides_of
 from ..diagnostics import fail
@@ -210,6 +211,11 @@ class Product:
         first = len(self.batch) + len(self.summed)
         beside = range(len(self.batch), first) if axis == "k" else ()
         return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
+
+    @property
+    def convolves(self) -> bool:
+        """Whether A are the matrices of images, which tensor copies alone read."""
+        return isinstance(self.a.value.owner, Im2colOp)
 
     @property
     def matrices(self) -> int:

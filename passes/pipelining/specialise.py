@@ -46,6 +46,7 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..builder import Index, IndexBuilder
@@ -317,6 +318,9 @@ class Specialiser:
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):
             if isinstance(op, CopyOp | gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY):
+                Rewriter.erase_op(op)
+        for op in list(self.loop.body.block.ops):
+            if isinstance(op, MatrixOp) and not op.matrix.uses:
                 Rewriter.erase_op(op)
 
 

@@ -168,7 +168,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
     """
     if not any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
-    if product.summed:
+    if product.summed and not product.convolves:
         return "it is summed over several loops"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
         return reason
@@ -242,6 +242,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     """
     if why_not(product, target, role):
         return False
+    if product.convolves:
+        return role == PLAIN
     transpose = _transposed(product, role)
     if role == PLAIN:
         if needs.promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
