@@ -122,7 +122,8 @@ class TensorLoadOp(IRDLOperation):
         )
 
     assembly_format = (
-        "$map `[` $coordinates `]` (`offsets` `[` $offsets^ `]`)? `to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
+        "$map `[` $coordinates `]` (`offsets` `[` $offsets^ `]`)? "
+        "`to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
         "attr-dict `:` type($map) `to` type($tile) `,` type($barriers)"
     )
 

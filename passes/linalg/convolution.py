@@ -38,7 +38,6 @@ from .contraction import multiplies_images
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, pitch, root, users_of
 
-
 NO_TAP = -1, 1, 1
 """The loop, step and size of taps along a dimension that has one alone."""
 
@@ -81,7 +80,7 @@ class Filter(NamedTuple):
         )
         if any(len(each) != 1 for each in pixels) or any(len(each) > 1 for each in taps):
             _decline(f"expected a loop of pixels and one of taps along each dimension, got {window.along}")
-        return Filter(next(iter(first)), [each for each, in pixels], [each[0] if each else NO_TAP for each in taps])
+        return Filter(next(iter(first)), [each for (each,) in pixels], [each[0] if each else NO_TAP for each in taps])
 
     @property
     def rows(self) -> tuple[int, ...]:

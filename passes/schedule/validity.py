@@ -143,6 +143,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     if schedule.together > 1:
         check_warpgroup(schedule, product, target)
         return
+    if product.convolves:
+        raise ScheduleError(f"mma = {schedule.mma}: tensor copies read images for warpgroups; use m64nNk16")
     acc = schedule.accumulate
     rows = [r for r in needs.rows_of(product) if r.d.name == acc and r.runs_on(target)]
     row = next((r for r in rows if r.shape == schedule.mma), None)

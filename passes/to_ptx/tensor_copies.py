@@ -49,7 +49,8 @@ def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
     if ctas:
         opcode = f"{opcode}.multicast::cluster"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, place, box, barrier, *([offsets] if offsets else []), *ctas, guard=one_thread(lowering, op, op.by))
+    others = (*([offsets] if offsets else ()), *ctas)
+    lowering.emitter.emit(opcode, place, box, barrier, *others, guard=one_thread(lowering, op, op.by))
 
 
 def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
