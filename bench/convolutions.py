@@ -232,7 +232,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     for given in schedules(layer) if search else [{}]:
         if (kernel := compiled(layer, given)) is not None:
             graph = ours(kernel)
-            tried.append((*graphs.microseconds([graph], 3), str(given or "default"), graph, kernel))
+            tried.append((graphs.microseconds([graph], 3)[0], str(given or "default"), graph, kernel))
     tried.sort(key=lambda one: one[0])
     if search:
         print(f"  {layer.name}: {'; '.join(f'{time:.1f} {given}' for time, given, *_ in tried[:6])}")

@@ -84,7 +84,7 @@ class TensorLoadOp(IRDLOperation):
     In im2col mode the coordinates are those of the first channel of the pixel at which the filter's corner is, and
     `offsets` are the place of the pixel in the filter::
 
-        warp.tensor_load %map[%n, %y, %x, %k] offsets [%r, %s] to %As[%stage, %zero, %zero], %full[%stage] : ...
+        warp.tensor_load %map[%n, %y, %x, %k] offsets[%r, %s] to %As[%stage, %zero, %zero], %full[%stage] : ...
 
     Source: PTX ISA 9.7.9.25.5.2.
     """

@@ -103,7 +103,7 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
         with parser.in_angle_brackets():
             shape, element_type = parser.parse_ranked_shape()
-            numbers = dict.fromkeys(("swizzle", "im2col"), 0)
+            numbers: dict[str, int] = {"swizzle": 0, "im2col": 0}
             while parser.parse_optional_punctuation(","):
                 word = parser.parse_optional_keyword_in((*numbers,))
                 if word is None:

@@ -133,9 +133,11 @@ class LoopKinds(NamedTuple):
 
 
 def multiplies_images(op: Operation, a: SSAValue, b: SSAValue) -> bool:
-    """Whether warpgroups multiply elements of A and B, of 16 bits, of which they take any layout."""
-    target, elements = target_of(op), [element_row(memory_of(value).element_type) for value in (a, b)]
-    if target is None or any(element is None or element.bits != IMAGE_BITS for element in elements):
+    """Whether warpgroups multiply elements of A and B, of known sizes and 16 bits, of which they take any layout."""
+    target, kinds = target_of(op), [memory_of(value) for value in (a, b)]
+    elements = [element_row(kind.element_type) for kind in kinds]
+    known = all(kind.has_static_shape() for kind in kinds)
+    if target is None or not known or any(element is None or element.bits != IMAGE_BITS for element in elements):
         return False
     return any(row.runs_on(target) for row in having(wgmma.rows, a=elements[0], b=elements[1]))
 

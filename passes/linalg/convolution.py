@@ -184,9 +184,8 @@ class Flattened:
         plain = max(*taps, *steps) == 1 and not any(low) and kind.get_shape()[1:-1] == pixels
         if plain and self._is_compact(memory, places):
             return self.builder.insert(collapse(memory, [places, [last]])).result
-        if max(steps) > MOST_STEP or max((size - 1) * by for size, by in zip(taps, dilations, strict=True)) > (
-            most := most_offset(rank)
-        ):
+        most, offsets = most_offset(rank), [(size - 1) * by for size, by in zip(taps, dilations, strict=True)]
+        if max(steps) > MOST_STEP or max(offsets) > most:
             _decline(f"a copy steps over at most {MOST_STEP} pixels, {most} in the filter")
         if problem := made.box(UNIT, UNIT).reversed().problem(kind.get_shape()[::-1]):
             _decline(problem)
