@@ -14,15 +14,18 @@ from xdsl.dialects.builtin import (
     IntAttr,
     MemRefType,
     StridedLayoutAttr,
+    UnitAttr,
     i8,
     i64,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
+    ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -36,6 +39,7 @@ from ..isa.tensor_map import ELEMENTS, MOST_RANK, PixelBox, TensorMapError, Tens
 from ..isa.types import ElementType
 from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
+from .op_shapes import flag
 from .views import strides_of
 
 
@@ -177,7 +181,12 @@ class Im2colOp(IRDLOperation):
             : memref<64x56x56x128xbf16> -> memref<3x3x50176x128xbf16, strided<[7168, 128, 256, 1]>>
 
     Row (n, y, x) of the matrix of tap (r, s) has the channels of pixel (y * step + r * dilation - low, ...) of image n,
-    or zeros where there is no such pixel. If there is one tap, the result is its matrix. The strides of the result are
+    or zeros where there is no such pixel. If there is one tap, the result is its matrix. With `joined`, the matrices of
+    all taps lie side by side as one::
+
+        %A = warp.im2col %x ... {joined} : memref<64x56x56x128xbf16> -> memref<50176x1152xbf16, strided<[256, 1]>>
+
+    The strides of the result are
     those between the pixels of one row of the result. Only tensor copies in im2col mode read the matrix (PTX ISA
     5.5.4).
     """
@@ -190,9 +199,11 @@ class Im2colOp(IRDLOperation):
     steps = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
     low = prop_def(DenseArrayBase.constr(i64))
+    joined = opt_prop_def(UnitAttr)
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$memory `taps` $taps `pixels` $pixels `steps` $steps `dilations` $dilations `low` $low attr-dict"
         " `:` type($memory) `->` type($matrix)"
@@ -206,13 +217,15 @@ class Im2colOp(IRDLOperation):
         steps: Sequence[int],
         dilations: Sequence[int],
         low: Sequence[int],
+        *,
+        joined: bool = False,
     ):
         numbers = {"taps": taps, "pixels": pixels, "steps": steps, "dilations": dilations, "low": low}
         properties = {name: DenseArrayBase.from_list(i64, list(values)) for name, values in numbers.items()}
         super().__init__(
             operands=[memory],
-            properties=properties,
-            result_types=[im2col_type(memory_of(memory), *(taps, pixels, steps, dilations))],
+            properties={**properties, "joined": flag(joined)},
+            result_types=[im2col_type(memory_of(memory), *(taps, pixels, steps, dilations), joined=joined)],
         )
 
     @property
@@ -234,13 +247,19 @@ class Im2colOp(IRDLOperation):
             raise VerifyException(f"expected images of known size with 1 to 3 dimensions of pixels, got {memory}")
         if any(len(each) != memory.get_num_dims() - 2 for each in numbers):
             raise VerifyException(f"expected {memory.get_num_dims() - 2} taps, pixels, steps, dilations and low")
-        expected = im2col_type(memory, *numbers[:-1])
+        expected = im2col_type(memory, *numbers[:-1], joined=self.joined is not None)
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
 
 
 def im2col_type(
-    memory: Memory, taps: Sequence[int], pixels: Sequence[int], steps: Sequence[int], dilations: Sequence[int]
+    memory: Memory,
+    taps: Sequence[int],
+    pixels: Sequence[int],
+    steps: Sequence[int],
+    dilations: Sequence[int],
+    *,
+    joined: bool,
 ) -> MemRefType[Attribute]:
     """The type of the matrices of images, one for each tap.
 
@@ -252,6 +271,8 @@ def im2col_type(
     if not known or len(known) < len(shape):
         raise VerifyException(f"expected images with known strides, got {memory}")
     by_tap = [dilation * stride for dilation, stride in zip(dilations, known[1:-1], strict=False)]
-    sizes, along = ([*taps], by_tap) if prod(taps) > 1 else ([], [])
+    apart = prod(taps) > 1 and not joined
+    sizes, along = ([*taps], by_tap) if apart else ([], [])
+    columns = shape[-1] if apart else prod(taps) * shape[-1]
     layout = StridedLayoutAttr([*along, steps[-1] * known[-2], known[-1]], memory.get_offset())
-    return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), shape[-1]], layout, memory.memory_space)
+    return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), columns], layout, memory.memory_space)

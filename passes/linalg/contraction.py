@@ -178,7 +178,10 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     c = Side(op.outputs[0], loops_of(maps[-1]), Factor(len(maps) - 1))
     a, b = _repeated(op, [_side(op, factor, maps) for factor in body.factors], c)
     loops = LoopKinds.of(a, b, c)
-    convolves = isinstance(a.value.owner, WindowOp) and len(loops.own[1]) == 1 and not loops.shared
+    windows_of = [isinstance(side.value.owner, WindowOp) for side in (b, a)]
+    convolves = not loops.shared and any(
+        window and len(own) == 1 for window, own in zip(windows_of, loops.own, strict=True)
+    )
     if not convolves or not multiplies_images(op, a.value, b.value):
         a, b = _joined(op, a, b, c)
         loops = LoopKinds.of(a, b, c)

@@ -27,7 +27,7 @@ from ...dialect.isa.tensor_map import MOST_RANK, MOST_STEP, most_offset
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of, map_along, windows
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import IndexOp, K, M, PointwiseOp
+from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
@@ -37,6 +37,9 @@ from ..patterns import PatternPass
 from .contraction import multiplies_images
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, pitch, root, users_of
+
+PANEL = 64
+"""Channels that the matrices of taps must have a multiple of to lie side by side: of a box, which is of one tap."""
 
 NO_TAP = -1, 1, 1
 """The loop, step and size of taps along a dimension that has one alone."""
@@ -52,45 +55,55 @@ def _decline(reason: str) -> NoReturn:
 
 class Filter(NamedTuple):
     """How a window goes through images: the loop of images; along each dimension of pixels the loop of pixels and that
-    of taps, each with its step in the images and its size."""
+    of taps, each with its step in the images and its size; the loop of channels.
+
+    Pixels and images are those of the result or, where the filter is the result, those that are summed over."""
 
     image: int
     pixels: list[tuple[int, int, int]]
     taps: list[tuple[int, int, int]]
 
+    channel: int
+
     @staticmethod
-    def of(op: MatmulOp, window: WindowOp) -> Filter:
-        """How the A of a product does.
+    def of(op: MatmulOp, window: WindowOp, side: int) -> Filter:
+        """How the A, or the B, of a product does.
 
         Raises:
             NotFlatError: if it does otherwise.
         """
-        forms, loops = windows(window.along), loops_of(op.maps[0])
+        forms, loops = windows(window.along), loops_of(op.maps[side])
         sizes = dict(zip(loops, memory_of(window.result).get_shape(), strict=True))
-        written, k = set(loops_of(op.maps[2])), op.outer + K
         if forms is None or not 3 <= len(forms) <= MOST_RANK or any(offset for _, offset in forms):
             _decline(f"expected images, pixels and channels, got {window.along}")
         along = [{loops[place]: factor for place, factor in by.items()} for by, _ in forms]
         first, *middle, last = along
-        if list(last.items()) != [(k, 1)] or list(first.values()) != [1] or not written.issuperset(first):
+        if [*first.values(), *last.values()] != [1, 1]:
             _decline(f"expected images first and channels last, got {window.along}")
+        (image,), (channel,), written = first, last, set(loops_of(op.maps[2]))
         pixels, taps = (
-            [[(loop, by[loop], sizes[loop]) for loop in by if (loop in written) == kept] for by in middle]
-            for kept in (True, False)
-        )
+            [[(loop, by[loop], sizes[loop]) for loop in by if ((loop in written) == (image in written)) == whole]
+             for by in middle]
+            for whole in (True, False)
+        )  # fmt: skip
         if any(len(each) != 1 for each in pixels) or any(len(each) > 1 for each in taps):
             _decline(f"expected a loop of pixels and one of taps along each dimension, got {window.along}")
-        return Filter(next(iter(first)), [each for (each,) in pixels], [each[0] if each else NO_TAP for each in taps])
+        return Filter(image, [each for (each,) in pixels], [each[0] if each else NO_TAP for each in taps], channel)
 
     @property
     def rows(self) -> tuple[int, ...]:
         """The loops that become the rows of one matrix."""
         return self.image, *(loop for loop, _, _ in self.pixels)
 
-    def made(self, images: SSAValue, low: Sequence[int]) -> Im2colOp:
-        """The matrices of images that begin so far behind the first tap."""
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The loops of its columns, of all taps side by side."""
+        return *(loop for loop, _, _ in self.taps if loop >= 0), self.channel
+
+    def made(self, images: SSAValue, low: Sequence[int], *, joined: bool) -> Im2colOp:
+        """The matrices of images that begin so far behind the first tap, or one of them all."""
         (_, steps, pixels), (_, dilations, taps) = zip(*self.pixels, strict=True), zip(*self.taps, strict=True)
-        return Im2colOp(images, taps, pixels, steps, dilations, low)
+        return Im2colOp(images, taps, pixels, steps, dilations, low, joined=joined)
 
 
 class Padded(NamedTuple):
@@ -154,19 +167,25 @@ class Flattened:
         NotFlatError: if an operand does not lie so.
     """
 
-    def __init__(self, op: MatmulOp, window: WindowOp) -> None:
-        self.op, self.window, self.filter = op, window, Filter.of(op, window)
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
+        self.op, self.window, self.side, self.filter = op, window, side, Filter.of(op, window, side)
         self.builder = Builder(InsertPoint.before(op))
         self.padded = Padded.of(window.memory, op)
         self.made = dict[SSAValue, SSAValue]()
-        rows, taps = self.filter.rows, [loop for loop, _, _ in self.filter.taps if loop >= 0]
-        if rows[-1] != op.outer + M:
-            _decline(f"expected rows of A along the last dimension of pixels, got {op.maps[0]}")
-        kept = [loop for loop in range(op.batch) if loop not in rows]
-        if sorted(taps) != list(range(op.batch, op.outer)) or kept:
+        (*_, row), columns, (m, n, k) = self.filter.rows, self.filter.columns, range(op.outer, op.outer + 3)
+        channels = memory_of(window.memory).get_shape()[-1]
+        self.joined = channels % PANEL == 0 or prod(size for _, _, size in self.filter.taps) == 1
+        self.groups = (self.filter.rows, columns) if self.joined else (self.filter.rows,)
+        self.taps = [] if self.joined else list(columns[:-1])
+        own, other = (m, n) if side == 0 else (n, m)
+        if columns[-1] == k and (side, self.filter.image in loops_of(op.maps[2])) == (0, True):
+            order = [*self.taps, row, other, k]
+        elif columns[-1] == own and self.joined and self.filter.image not in loops_of(op.maps[2]):
+            order = [own, other, row] if side == 0 else [other, own, row]
+        else:
+            _decline(f"expected channels of the images along k, or pixels and {PANEL} channels, got {op.maps[side]}")
+        if len({*self.filter.rows, *columns, other}) != op.outer + 3:
             _decline("it is a batch, or summed over more than the taps of a filter")
-        self.taps = taps if prod(size for _, _, size in self.filter.taps) > 1 else []
-        order = [*self.taps, op.outer + M, *(op.outer + loop for loop in range(1, 3))]
         self.numbers: Mapping[int, int] = {loop: number for number, loop in enumerate(order)}
 
     def along(self, loops: Sequence[int]) -> AffineMap:
@@ -175,9 +194,10 @@ class Flattened:
         return map_along(len(self.numbers), [self.numbers[loop] for loop in kept])
 
     def images(self) -> SSAValue:
-        """A: the matrices of the images or, if each pixel is read once, the images as a matrix."""
+        """The matrices of the images or, if each pixel is read once, the images as a matrix."""
         memory = self.window.memory if self.padded is None else self.padded.copy.inputs[0]
-        made = self.filter.made(memory, self.padded.low if self.padded else [0] * len(self.filter.taps))
+        made = self.filter.made(memory, self.padded.low if self.padded else [0] * len(self.filter.taps),
+                                joined=self.joined)  # fmt: skip
         made.verify()
         kind, (taps, pixels, steps, dilations, low) = memory_of(memory), made.numbers
         *places, last = range(rank := kind.get_num_dims())
@@ -193,30 +213,20 @@ class Flattened:
             _decline(f"expected channels that lie side by side, in rows that are multiples of {UNIT} bytes, got {kind}")
         return self.builder.insert(made).matrix
 
-    def weights(self) -> SSAValue:
-        """B, without the dimensions of a filter of one tap."""
-        b, loops = self.op.b, loops_of(self.op.maps[1])
-        if all(loop in self.numbers for loop in loops):
-            return b
-        groups: list[list[int]] = [[]]
-        for at, loop in enumerate(loops):
-            groups[-1].append(at)
-            if loop in self.numbers:
-                groups.append([])
-        if groups.pop():
-            _decline("the taps of the filter lie behind its channels")
-        return self.builder.insert(collapse(b, groups)).result
-
     def as_rows(self, value: SSAValue, loops: Sequence[int]) -> SSAValue:
-        """Memory along these loops with all pixels as one dimension."""
-        rows = self.filter.rows
-        if set(rows).isdisjoint(loops):
+        """Memory along these loops, with all pixels as one dimension, and all columns."""
+        groups = [[at] for at in range(len(loops))]
+        for group in self.groups:
+            places = [loops.index(loop) for loop in group if loop in loops]
+            if not places:
+                continue
+            if len(places) < len(group) or not self._is_compact(value, places):
+                what = "pixels of all images" if group == self.filter.rows else "taps of the filter"
+                _decline(f"expected the {what} one after another, got {value.type}")
+            groups = [places if each[0] == places[0] else each for each in groups if each[0] not in places[1:]]
+        if len(groups) == len(loops):
             return value
-        places = [loops.index(loop) for loop in rows if loop in loops]
-        if len(places) < len(rows) or not self._is_compact(value, places):
-            _decline(f"expected the pixels of all images one after another, got {value.type}")
         if value not in self.made:
-            groups = [places if at == places[0] else [at] for at in range(len(loops)) if at not in places[1:]]
             self.made[value] = self.builder.insert(collapse(value, groups)).result
         return self.made[value]
 
@@ -238,7 +248,7 @@ class Flattened:
             return None
         body, inputs = before.body.clone(), list[tuple[SSAValue, AffineMap]]()
         for inner in [inner for inner in body.block.ops if isinstance(inner, IndexOp)]:
-            if inner.number not in self.numbers or inner.number in self.filter.rows:
+            if inner.number not in self.numbers or any(inner.number in group for group in self.groups):
                 _decline("its epilogue asks for the place of a pixel")
             Rewriter.replace_op(inner, IndexOp(self.numbers[inner.number]))
         for value, map_ in before.placed:
@@ -250,11 +260,14 @@ class Flattened:
 
     def build(self) -> MatmulOp:
         """The product over all pixels."""
-        op, written = self.op, loops_of(self.op.maps[2])
-        maps = [self.along([*self.taps, op.outer + M, op.outer + K]), *(self.along(loops_of(m)) for m in op.maps[1:])]
-        a, b, d = self.images(), self.weights(), self.as_rows(op.d, written)
-        start = op.init if op.c is None else self.as_rows(op.c, written)
-        return op.like(a=a, b=b, d=d, start=start, maps=maps, through=self.epilogue())
+        op, (map_a, map_b, map_d) = self.op, map(loops_of, self.op.maps)
+        images = self.images(), [*self.taps, self.filter.rows[-1], self.filter.channel]
+        sides = [(self.as_rows(value, loops), loops) for value, loops in ((op.a, map_a), (op.b, map_b))
+                 if value is not self.window.result]  # fmt: skip
+        (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
+        start = op.init if op.c is None else self.as_rows(op.c, map_d)
+        maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
+        return op.like(a=a, b=b, d=self.as_rows(op.d, map_d), start=start, maps=maps, through=self.epilogue())
 
 
 class FlattenPixels(RewritePattern):
@@ -262,20 +275,21 @@ class FlattenPixels(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        window = op.a.owner
+        side = next((side for side, value in enumerate(op.given) if isinstance(value.owner, WindowOp)), 0)
+        window = op.given[side].owner
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
         before = op.prev_op
         try:
-            flat = Flattened(op, window)
+            flat = Flattened(op, window, side)
             made = flat.build()
         except (NotFlatError, VerifyException) as error:
             while (unused := op.prev_op) is not None and unused is not before:
                 Rewriter.erase_op(unused)
             remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
             return
-        through, images = op.through, op.a
-        chose(op, Im2colPass.name, "copies read the pixels of its A out of images")
+        through, images = op.through, window.result
+        chose(op, Im2colPass.name, f"copies read the pixels of its {'AB'[side]} out of images")
         rewriter.replace(op, made, [])
         drop_forms([through])
         drop_unused(images)

@@ -214,8 +214,8 @@ class Product:
 
     @property
     def convolves(self) -> bool:
-        """Whether A are the matrices of images, which tensor copies alone read."""
-        return isinstance(self.a.value.owner, Im2colOp)
+        """Whether A or B are the matrices of images, which tensor copies alone read."""
+        return any(isinstance(operand.value.owner, Im2colOp) for operand in (self.a, self.b))
 
     @property
     def matrices(self) -> int:

@@ -47,6 +47,7 @@ from ..builder import Index, IndexBuilder
 from ..linalg import operand
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
+from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, Share, decline
 
@@ -192,7 +193,10 @@ class TensorCopy(NamedTuple):
 
 def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
     """The coordinates and offsets of a box in images, from its place in the matrices of the taps: tap, row, column."""
-    (*tap, rest, channel), (_, sizes, steps, dilations, low) = where, images.numbers
+    (*tap, rest, channel), (taps, sizes, steps, dilations, low) = where, images.numbers
+    if images.joined is not None:
+        channels = memory_of(images.memory).get_shape()[-1]
+        tap, channel = batch_index(index, taps, index.div(channel, channels)), index.rem(channel, channels)
     corner = list[Index]()
     for size, step, by in reversed([*zip(sizes, steps, low, strict=True)]):
         corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))

@@ -79,6 +79,9 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
+PARTS_OF_PIXELS = range(1, 17)
+"""The same of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter."""
+
 
 class GroupTile(NamedTuple):
     """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`; in
@@ -127,7 +130,7 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
                 yield tile
         return
     across_lines = _across_lines(product, packed)
-    for parts in PARTS:
+    for parts in PARTS_OF_PIXELS if product.convolves else PARTS:
         for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
             for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
                 tile = GroupTile(m, n, parts, cluster)

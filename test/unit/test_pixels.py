@@ -148,3 +148,36 @@ def test_tiles_by_clusters_in_turn() -> None:
 def test_fragments_read_no_images() -> None:
     with pytest.raises(CompileError, match="tensor copies read images for warpgroups; use m64nNk16"):
         compile(Case((1, 5, 5, 64), 64, (3, 3)).text(), target="sm_90a", cache=False, mma="m16n8k16")
+
+
+def test_the_gradient_of_a_filter_sums_over_pixels() -> None:
+    """Its columns are those of all taps: boxes of other taps, side by side in a tile."""
+    text = """
+#x = affine_map<(f, r, s, c, n, h, w) -> (n, h * 2 + r, w + s, c)>
+#g = affine_map<(f, r, s, c, n, h, w) -> (n, h, w, f)>
+#w = affine_map<(f, r, s, c, n, h, w) -> (f, r, s, c)>
+func.func @f(%X: memref<2x9x6x64xbf16>, %G: memref<2x4x5x72xbf16>, %W: memref<72x3x2x64xf32>) {
+  linalg.generic {indexing_maps = [#x, #g, #w],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%X, %G : memref<2x9x6x64xbf16>, memref<2x4x5x72xbf16>) outs(%W : memref<72x3x2x64xf32>) {
+  ^bb0(%x: bf16, %g: bf16, %old: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %g : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %old, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}"""
+    rng = np.random.default_rng()
+    x, g = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 9, 6, 64), (2, 4, 5, 72)))
+    w = rng.standard_normal((72, 3, 2, 64)).astype(np.float32)
+    exact, size = w.astype(np.float64), np.abs(w.astype(np.float64))
+    for r, s in product(range(3), range(2)):
+        seen = x[:, r : r + 7 : 2, s : s + 5].astype(np.float64)
+        exact[:, r, s] += np.einsum("nhwf,nhwc->fc", g.astype(np.float64), seen)
+        size[:, r, s] += np.einsum("nhwf,nhwc->fc", np.abs(g.astype(np.float64)), np.abs(seen))
+    kernel = compile(text, target="sm_90a", cache=False)
+    kernel(x, g, w, device="interp")
+    assert ".im2col." in kernel.ptx
+    assert (np.abs(w - exact) <= 2.0**-14 * size).all()
