@@ -6,6 +6,7 @@ Images and filters are bf16, channels last. cuDNN chooses its kernel (`torch.bac
 keeps what is below 0, so that it does less. Each time is the median over replays of a CUDA graph with calls on several
 sets of operands, which the L2 cache does not hold together; the graphs of both take turns. Results are compared with
 those of float32. `--search` tries further tiles and parts of K, and names the fastest; `--compile` only compiles.
+With `--by weights` it is gradients of filters, bf16 too, against cuDNN's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,38 @@ func.func @f(%X: {x}, %W: {w}) -> {y} {{
 }}
 """
 
+BY_WEIGHTS = """
+#x = affine_map<(f, r, s, c, n, h, w) -> (n, h * {stride} + r, w * {stride} + s, c)>
+#g = affine_map<(f, r, s, c, n, h, w) -> (n, h, w, f)>
+#w = affine_map<(f, r, s, c, n, h, w) -> (f, r, s, c)>
+#each = affine_map<(f, r, s, c) -> (f, r, s, c)>
+func.func @f(%X: {x}, %G: {y}) -> {w} {{
+  %low = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  {pad}
+  %empty = tensor.empty() : {wide}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {wide}) -> {wide}
+  %sums = linalg.generic {{indexing_maps = [#x, #g, #w], iterator_types = [
+      "parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}}
+      ins({read}, %G : {padded}, {y}) outs(%filled : {wide}) {{
+  ^bb0(%x: bf16, %g: bf16, %old: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %g : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %old, %2 : f32
+    linalg.yield %3 : f32
+  }} -> {wide}
+  %out = tensor.empty() : {w}
+  %y = linalg.generic {{indexing_maps = [#each, #each],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {wide}) outs(%out : {w}) {{
+  ^bb0(%s: f32, %old: bf16):
+    %t = arith.truncf %s : f32 to bf16
+    linalg.yield %t : bf16
+  }} -> {w}
+  return %y : {w}
+}}
+"""
+
 PAD = """%padded = tensor.pad %X low[0, {p}, {p}, 0] high[0, {p}, {p}, 0] {{
   ^bb0(%i: index, %j: index, %k: index, %l: index):
     tensor.yield %low : bf16
@@ -64,6 +97,7 @@ class Layer(NamedTuple):
     taps: int = 1
     stride: int = 1
     padding: int = 0
+    by: str = "images"
 
     @property
     def result(self) -> int:
@@ -86,7 +120,9 @@ class Layer(NamedTuple):
         pad = PAD.format(p=self.padding, x=x, padded=padded) if self.padding else ""
         w = f"tensor<{self.features}x{self.taps}x{self.taps}x{self.channels}xbf16>"
         read, sums = "%padded" if self.padding else "%X", y.replace("bf16", "f32")
-        return TEXT.format(x=x, w=w, y=y, pad=pad, padded=padded, read=read, sums=sums, stride=self.stride)
+        wide = w.replace("bf16", "f32")
+        given = {"x": x, "w": w, "y": y, "pad": pad, "padded": padded, "read": read, "sums": sums, "wide": wide}
+        return (BY_WEIGHTS if self.by == "weights" else TEXT).format(**given, stride=self.stride)
 
 
 def bottlenecks(images: int) -> Iterator[Layer]:
@@ -124,15 +160,18 @@ TILES = (
 def schedules(layer: Layer) -> list[dict[str, Any]]:
     """What a search tries: the default, then tiles that fit, and parts of K where tiles are few."""
     found: list[dict[str, Any]] = [{}]
-    rows = layer.images * layer.result**2
+    rows, columns = layer.images * layer.result**2, layer.features
+    depth = layer.channels * layer.taps**2
+    if layer.by == "weights":
+        rows, columns, depth = layer.features, depth, rows
     for m, n in TILES:
-        if n > layer.features or (layer.features % n and n > 128):
+        if n > columns or (columns % n and n > 128) or m > max(128, rows):
             continue
-        tiles = -(-rows // m) * -(-layer.features // n)
+        tiles = -(-rows // m) * -(-columns // n)
         tile = {"cta": (m, n, 64), "mma": f"m64n{n}k16"}
         found.append({**tile, "ctas": 132} if tiles > 132 else tile)
-        if tiles <= 66 and layer.channels * layer.taps**2 >= 1024:
-            found += [{**tile, "split_k": parts} for parts in (2, 4) if tiles * parts <= 132]
+        if tiles <= 66 and depth >= 1024:
+            found += [{**tile, "split_k": parts} for parts in {2, 132 // tiles} if depth >= 256 * parts]
     return found
 
 
@@ -207,27 +246,39 @@ class Graphs:
 
 def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     """Times a layer."""
-    conv, graphs = torch.nn.functional.conv2d, Graphs(torch)
-    options: dict[str, Any] = {"stride": layer.stride, "padding": layer.padding}
+    graphs = Graphs(torch)
     shapes = (layer.images, layer.channels, layer.size, layer.size), (
         layer.features, layer.channels, layer.taps, layer.taps), (
         layer.images, layer.features, layer.result, layer.result)  # fmt: skip
     elements = sum(a * b * c * d for a, b, c, d in shapes)
     sets: list[list[Any]] = []
     for _ in range(min(MOST_SETS, max(2, -(-ROTATED_BYTES // (2 * elements))))):
-        made = (torch.randn(shape, device="cuda").to(torch.bfloat16) for shape in shapes)
-        sets.append([each.to(memory_format=torch.channels_last) for each in made])
+        drawn = (torch.randn(shape, device="cuda").to(torch.bfloat16) for shape in shapes)
+        sets.append([each.to(memory_format=torch.channels_last) for each in drawn])
     torch.backends.cudnn.benchmark = False
     x, w, y = sets[0]
-    exact = conv(x.float(), w.float(), **options).relu()
+    options = {"stride": layer.stride, "padding": layer.padding}
+    conv = torch.nn.functional.conv2d
+
+    def gradient(x: Any, y: Any, w: Any) -> Any:
+        steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], 1, [False, True, False]]
+        return torch.ops.aten.convolution_backward(y, x, w, None, *steps)[1]
+
+    by_weights = layer.by == "weights"
+    made = w if by_weights else y
+    exact = gradient(x.float(), y.float(), w.float()) if by_weights else conv(x.float(), w.float(), **options).relu()
     torch.backends.cudnn.benchmark = True
 
     def ours(kernel: Any) -> tuple[Any, int]:
-        for each in sets:
-            each[2].fill_(float("nan"))
-        return graphs.of(lambda: [kernel.prepare(*(t.permute(0, 2, 3, 1) for t in each)) for each in sets])
+        for _, filter_, result in sets:
+            (filter_ if by_weights else result).fill_(float("nan"))
+        order = (0, 2, 1) if by_weights else (0, 1, 2)
+        return graphs.of(lambda: [kernel.prepare(*(each[i].permute(0, 2, 3, 1) for i in order)) for each in sets])
 
-    peer = graphs.of(lambda: [lambda each=each: conv(each[0], each[1], **options) for each in sets])
+    def theirs(x: Any, w: Any, y: Any) -> Callable[[], object]:
+        return lambda: gradient(x, y, w) if by_weights else conv(x, w, **options)
+
+    peer = graphs.of(lambda: [theirs(*each) for each in sets])
     tried: list[tuple[float, str, Any, Any]] = []
     for given in schedules(layer) if search else [{}]:
         if (kernel := compiled(layer, given)) is not None:
@@ -237,21 +288,22 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     if search:
         print(f"  {layer.name}: {'; '.join(f'{time:.1f} {given}' for time, given, *_ in tried[:6])}")
     _, _, best, kernel = tried[0]
-    mine, theirs = graphs.microseconds([best, peer])
-    error = float((y.float() - exact).norm() / exact.norm())
+    mine, cudnn = graphs.microseconds([best, peer])
+    error = float((made.float() - exact).norm() / exact.norm())
     if not error < LIMIT:
         raise ArithmeticError(f"relative error {error:.1e} with {kernel.schedule}")
-    return Row(layer.name, mine, theirs, theirs / mine, error, str(kernel.schedule[-1]))
+    return Row(layer.name, mine, cudnn, cudnn / mine, error, str(kernel.schedule[-1]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="layers whose names have this")
+    parser.add_argument("--by", choices=("images", "weights"), default="images")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--compile", type=int, default=0, metavar="PROCESSES", help="only compile")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    layers = [layer for layer in LAYERS if args.only in layer.name]
+    layers = [layer._replace(by=args.by) for layer in LAYERS if args.only in layer.name]
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:
