@@ -14,11 +14,13 @@ from math import prod
 from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
+from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -33,7 +35,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp, strides_of
 from ..diagnostics import chose, remark
-from ..patterns import PatternPass
+from ..patterns import apply_patterns
 from .contraction import multiplies_images
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, pitch, root, users_of
@@ -107,52 +109,69 @@ class Filter(NamedTuple):
 
 
 class Padded(NamedTuple):
-    """Images in larger memory of zeros: what fills that, what copies them there, and how far behind its start."""
+    """Images in larger memory of zeros: what fills that, the part that they are in, and how far behind its start; what
+    copies them there. Without such a copy they are written there, and one product reads them."""
 
-    memory: SSAValue
     fill: FillOp
-    copy: CopyOp
+    part: memref.SubviewOp
     low: tuple[int, ...]
+    copy: CopyOp | None
 
     @staticmethod
     def of(memory: SSAValue, reader: Operation) -> Padded | None:
         """The images that a product reads out of an allocation; None if it reads others."""
-        users = users_of(memory)
-        fill = next((op for op in users if isinstance(op, FillOp)), None)
-        copy = next((op for op in users if isinstance(op, CopyOp)), None)
-        others = users - {fill, copy}
-        if not isinstance(memory.owner, memref.AllocOp) or fill is None or copy is None:
+        users, parts = users_of(memory), [use.operation for use in memory.uses]
+        fill, *fills = [op for op in users if isinstance(op, FillOp) and op.outputs[0] == memory] or [None]
+        part, *parts = [op for op in parts if isinstance(op, memref.SubviewOp)] or [None]
+        if fill is None or part is None or fills or parts or not isinstance(memory.owner, memref.AllocOp):
             return None
-        view, block = copy.outputs[0].owner, reader.parent
-        same = {op.parent for op in users} == {block} and fill.is_before_in_block(copy)
-        if not same or not all(isinstance(op, MatmulOp) and root(op.d) != memory for op in others):
+        offsets, sizes, steps = ([*each.get_values()] for each in (
+            part.static_offsets, part.static_sizes, part.static_strides))  # fmt: skip
+        shape, around = memory_of(memory).get_shape(), [*offsets[:1], *offsets[-1:]]
+        inside = users_of(part.result)
+        readers = users - inside - {fill}
+        ordered = {op.parent for op in users} == {reader.parent} and all(map(fill.is_before_in_block, inside))
+        reads = all(isinstance(op, MatmulOp) and root(op.d) != memory for op in readers)
+        known = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
+        if not (ordered and reads and known and _is_zero(fill.inputs[0])) or (sizes[0], sizes[-1]) != (
+            shape[0], shape[-1]
+        ):  # fmt: skip
             return None
-        if not _is_zero(fill.inputs[0]) or fill.outputs[0] != memory or not isinstance(view, memref.SubviewOp):
-            return None
-        offsets, sizes, steps = (
-            list(each.get_values()) for each in (view.static_offsets, view.static_sizes, view.static_strides)
-        )
-        whole, source = memory_of(memory).get_shape(), memory_of(copy.inputs[0])
-        inner = [size for at, size in enumerate(whole) if at in (0, len(whole) - 1)] == [sizes[0], sizes[-1]]
-        known = view.source == memory and min(*offsets, *sizes) >= 0 and set(steps) == {1}
-        if not known or not inner or source.get_shape() != tuple(sizes) or strides_of(source) is None:
-            return None
-        op, images = copy.next_op, root(copy.inputs[0])
-        while op is not None and op is not reader:
-            found = touched(op)
-            if found is None or images in found[1]:
-                return None
-            op = op.next_op
-        return None if op is None else Padded(memory, fill, copy, tuple(offsets[1:-1]))
+        copy, low = next(iter(inside), None), tuple(offsets[1:-1])
+        if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
+            return Padded(fill, part, low, copy)
+        written = readers == {reader} and all(op.is_before_in_block(reader) for op in inside)
+        return Padded(fill, part, low, None) if written else None
 
-    def drop_unused(self) -> None:
-        """Erases the copy if nothing reads it any more."""
-        if users_of(self.memory) == {self.fill, self.copy}:
-            view = self.copy.outputs[0]
+    def images(self) -> SSAValue:
+        """The images in memory of their own."""
+        if self.copy is not None:
+            return self.copy.inputs[0]
+        kind = memory_of(self.part.result)
+        alone = MemRefType(kind.element_type, kind.get_shape(), memory_space=kind.memory_space)
+        return Builder(InsertPoint.before(self.part)).insert(memref.AllocOp([], [], alone)).memref
+
+    def drop_unused(self, images: SSAValue) -> None:
+        """Erases the larger memory if nothing reads it any more; what wrote images there writes these."""
+        if self.copy is None:
+            self.part.result.replace_all_uses_with(images)
+        elif users_of(self.part.source) != {self.fill, self.copy}:
+            return
+        else:
             Rewriter.erase_op(self.copy)
-            Rewriter.erase_op(self.fill)
-            drop_unused(view)
-            drop_unused(self.memory)
+        Rewriter.erase_op(self.fill)
+        drop_unused(self.part.result)
+
+
+def _stays(copy: CopyOp, reader: Operation) -> bool:
+    """Whether what is copied is the same where a reader of the copy stands."""
+    op, images = copy.next_op, root(copy.inputs[0])
+    while op is not None and op is not reader:
+        found = touched(op)
+        if found is None or images in found[1]:
+            return False
+        op = op.next_op
+    return op is not None
 
 
 def _is_zero(value: SSAValue) -> bool:
@@ -187,6 +206,7 @@ class Flattened:
         if len({*self.filter.rows, *columns, other}) != op.outer + 3:
             _decline("it is a batch, or summed over more than the taps of a filter")
         self.numbers: Mapping[int, int] = {loop: number for number, loop in enumerate(order)}
+        self.memory = window.memory if self.padded is None else self.padded.images()
 
     def along(self, loops: Sequence[int]) -> AffineMap:
         """The map of an operand along these loops of the old product, all pixels as one."""
@@ -195,7 +215,7 @@ class Flattened:
 
     def images(self) -> SSAValue:
         """The matrices of the images or, if each pixel is read once, the images as a matrix."""
-        memory = self.window.memory if self.padded is None else self.padded.copy.inputs[0]
+        memory = self.memory
         made = self.filter.made(memory, self.padded.low if self.padded else [0] * len(self.filter.taps),
                                 joined=self.joined)  # fmt: skip
         made.verify()
@@ -279,13 +299,15 @@ class FlattenPixels(RewritePattern):
         window = op.given[side].owner
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
-        before = op.prev_op
+        before, flat = op.prev_op, None
         try:
             flat = Flattened(op, window, side)
             made = flat.build()
         except (NotFlatError, VerifyException) as error:
             while (unused := op.prev_op) is not None and unused is not before:
                 Rewriter.erase_op(unused)
+            if flat is not None:
+                drop_unused(flat.memory)
             remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
             return
         through, images = op.through, window.result
@@ -294,13 +316,16 @@ class FlattenPixels(RewritePattern):
         drop_forms([through])
         drop_unused(images)
         if flat.padded is not None:
-            flat.padded.drop_unused()
+            flat.padded.drop_unused(flat.memory)
 
 
-class Im2colPass(PatternPass):
+class Im2colPass(ModulePass):
     """Makes one product over all pixels of a convolution that warpgroups multiply (sm_90a). Its A are matrices of
     `warp.im2col`, one for each tap of the filter. Zeros around the images need no memory."""
 
     name = "warp-im2col"
     needs = ("warp.window",)
-    patterns = (FlattenPixels,)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        # The last first: what a product writes may be what the next one reads, without the zeros around it.
+        apply_patterns([FlattenPixels()], op, reverse=True)

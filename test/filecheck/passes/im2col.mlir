@@ -31,12 +31,13 @@ func.func @padded(%X: tensor<2x7x7x64xbf16>, %W: tensor<3x3x64x96xbf16>) -> tens
   return %c : tensor<2x7x4x96xbf16>
 }
 
-// What writes the images behind the copy of them leaves the copy what it was.
+// Images that are written where zeros are around them are written to memory of their own instead: here the copy of what
+// is overwritten behind it, below what another product makes.
 // CHECK-LABEL: func.func @overwritten
-// CHECK:         memref.alloc() : memref<1x6x6x64xbf16>
-// CHECK:         linalg.copy
-// CHECK:         linalg.fill ins(%z : bf16) outs(%X
-// CHECK:         warp.im2col %{{.*}} low [0, 0] {joined} : memref<1x6x6x64xbf16>
+// CHECK:         %[[Q:\w+]] = memref.alloc() : memref<1x4x4x64xbf16>
+// CHECK-NEXT:    linalg.copy ins(%X : {{.*}}) outs(%[[Q]]
+// CHECK-NEXT:    linalg.fill ins(%z : bf16) outs(%X
+// CHECK-NEXT:    warp.im2col %[[Q]] {{.*}} low [1, 1] {joined} : memref<1x4x4x64xbf16>
 func.func @overwritten(%X: memref<1x4x4x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y: memref<1x4x4x64xbf16>) {
   %z = arith.constant 0.0 : bf16
   %P = memref.alloc() : memref<1x6x6x64xbf16>
@@ -45,6 +46,29 @@ func.func @overwritten(%X: memref<1x4x4x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y
   linalg.copy ins(%X : memref<1x4x4x64xbf16>) outs(%S : memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>)
   linalg.fill ins(%z : bf16) outs(%X : memref<1x4x4x64xbf16>)
   linalg.conv_2d_nhwc_hwcf ins(%P, %W : memref<1x6x6x64xbf16>, memref<3x3x64x64xbf16>) outs(%Y : memref<1x4x4x64xbf16>)
+  return
+}
+
+// CHECK-LABEL: func.func @chained
+// CHECK-NOT:     linalg
+// CHECK:         %[[Q:\w+]] = memref.alloc() : memref<1x4x4x64xbf16>
+// CHECK:         warp.im2col %X {{.*}} low [1, 1] {joined}
+// CHECK:         %[[D:\w+]] = memref.collapse_shape %[[Q]]
+// CHECK:         warp.matmul {{.*}} into %[[D]]
+// CHECK:         warp.im2col %[[Q]] {{.*}} low [1, 1] {joined}
+func.func @chained(%X: memref<1x4x4x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y: memref<1x4x4x64xbf16>) {
+  %z = arith.constant 0.0 : bf16
+  %P = memref.alloc() : memref<1x6x6x64xbf16>
+  linalg.fill ins(%z : bf16) outs(%P : memref<1x6x6x64xbf16>)
+  %S = memref.subview %P[0, 1, 1, 0] [1, 4, 4, 64] [1, 1, 1, 1] : memref<1x6x6x64xbf16> to memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>
+  linalg.copy ins(%X : memref<1x4x4x64xbf16>) outs(%S : memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>)
+  %Q = memref.alloc() : memref<1x6x6x64xbf16>
+  linalg.fill ins(%z : bf16) outs(%Q : memref<1x6x6x64xbf16>)
+  %T = memref.subview %Q[0, 1, 1, 0] [1, 4, 4, 64] [1, 1, 1, 1] : memref<1x6x6x64xbf16> to memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>
+  linalg.fill ins(%z : bf16) outs(%T : memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>)
+  linalg.conv_2d_nhwc_hwcf ins(%P, %W : memref<1x6x6x64xbf16>, memref<3x3x64x64xbf16>) outs(%T : memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>)
+  linalg.fill ins(%z : bf16) outs(%Y : memref<1x4x4x64xbf16>)
+  linalg.conv_2d_nhwc_hwcf ins(%Q, %W : memref<1x6x6x64xbf16>, memref<3x3x64x64xbf16>) outs(%Y : memref<1x4x4x64xbf16>)
   return
 }
 
