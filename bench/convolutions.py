@@ -6,7 +6,7 @@ Images and filters are bf16, channels last. cuDNN chooses its kernel (`torch.bac
 keeps what is below 0, so that it does less. Each time is the median over replays of a CUDA graph with calls on several
 sets of operands, which the L2 cache does not hold together; the graphs of both take turns. Results are compared with
 those of float32. `--search` tries further tiles and parts of K, and names the fastest; `--compile` only compiles.
-With `--by weights` it is gradients of filters, bf16 too, against cuDNN's.
+With `--by weights` it is gradients of filters, with `--by data` those of images in steps of 1, against cuDNN's.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ func.func @f(%X: {x}, %W: {w}) -> {y} {{
 }}
 """
 
-BY_WEIGHTS = """
-#x = affine_map<(f, r, s, c, n, h, w) -> (n, h * {stride} + r, w * {stride} + s, c)>
-#g = affine_map<(f, r, s, c, n, h, w) -> (n, h, w, f)>
-#w = affine_map<(f, r, s, c, n, h, w) -> (f, r, s, c)>
-#each = affine_map<(f, r, s, c) -> (f, r, s, c)>
-func.func @f(%X: {x}, %G: {y}) -> {w} {{
+GRADIENT = """
+#a = affine_map<({loops}) -> (n, {down}, {right}, {channels})>
+#b = affine_map<({loops}) -> ({beside})>
+#d = affine_map<({loops}) -> ({of})>
+#each = affine_map<(a, b, c, d) -> (a, b, c, d)>
+func.func @f(%X: {x}, %B: {b}) -> {d} {{
   %low = arith.constant 0.0 : bf16
   %zero = arith.constant 0.0 : f32
   {pad}
   %empty = tensor.empty() : {wide}
   %filled = linalg.fill ins(%zero : f32) outs(%empty : {wide}) -> {wide}
-  %sums = linalg.generic {{indexing_maps = [#x, #g, #w], iterator_types = [
+  %sums = linalg.generic {{indexing_maps = [#a, #b, #d], iterator_types = [
       "parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}}
-      ins({read}, %G : {padded}, {y}) outs(%filled : {wide}) {{
+      ins({read}, %B : {padded}, {b}) outs(%filled : {wide}) {{
   ^bb0(%x: bf16, %g: bf16, %old: f32):
     %0 = arith.extf %x : bf16 to f32
     %1 = arith.extf %g : bf16 to f32
@@ -69,14 +69,14 @@ func.func @f(%X: {x}, %G: {y}) -> {w} {{
     %3 = arith.addf %old, %2 : f32
     linalg.yield %3 : f32
   }} -> {wide}
-  %out = tensor.empty() : {w}
+  %out = tensor.empty() : {d}
   %y = linalg.generic {{indexing_maps = [#each, #each],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {wide}) outs(%out : {w}) {{
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {wide}) outs(%out : {d}) {{
   ^bb0(%s: f32, %old: bf16):
     %t = arith.truncf %s : f32 to bf16
     linalg.yield %t : bf16
-  }} -> {w}
-  return %y : {w}
+  }} -> {d}
+  return %y : {d}
 }}
 """
 
@@ -114,15 +114,30 @@ class Layer(NamedTuple):
         return 2 * self.images * self.result**2 * self.features * self.channels * self.taps**2
 
     def text(self) -> str:
-        size, whole = self.size, self.size + 2 * self.padding
-        x, padded = (f"tensor<{self.images}x{n}x{n}x{self.channels}xbf16>" for n in (size, whole))
+        x = f"tensor<{self.images}x{self.size}x{self.size}x{self.channels}xbf16>"
         y = f"tensor<{self.images}x{self.result}x{self.result}x{self.features}xbf16>"
-        pad = PAD.format(p=self.padding, x=x, padded=padded) if self.padding else ""
         w = f"tensor<{self.features}x{self.taps}x{self.taps}x{self.channels}xbf16>"
-        read, sums = "%padded" if self.padding else "%X", y.replace("bf16", "f32")
-        wide = w.replace("bf16", "f32")
-        given = {"x": x, "w": w, "y": y, "pad": pad, "padded": padded, "read": read, "sums": sums, "wide": wide}
-        return (BY_WEIGHTS if self.by == "weights" else TEXT).format(**given, stride=self.stride)
+        if self.by == "data":
+            # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
+            back = self.taps - 1
+            maps = {"loops": "n, h, w, c, r, s, f", "beside": "f, r, s, c", "of": "n, h, w, c", "channels": "f"}
+            steps = {"down": f"h - r + {back}", "right": f"w - s + {back}"}
+            return self._padded(GRADIENT, y, back - self.padding, b=w, d=x, **maps, **steps)
+        if self.by == "weights":
+            maps = {"loops": "f, r, s, c, n, h, w", "beside": "n, h, w, f", "of": "f, r, s, c", "channels": "c"}
+            steps = {"down": f"h * {self.stride} + r", "right": f"w * {self.stride} + s"}
+            return self._padded(GRADIENT, x, self.padding, b=y, d=w, **maps, **steps)
+        return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride))
+
+    def _padded(self, text: str, x: str, padding: int, **given: str) -> str:
+        """The text for images of a type with so many zeros around them."""
+        n, size, _, channels = x.removeprefix("tensor<").removesuffix("xbf16>").split("x")
+        whole = int(size) + 2 * padding
+        padded = f"tensor<{n}x{whole}x{whole}x{channels}xbf16>"
+        pad = PAD.format(p=padding, x=x, padded=padded) if padding else ""
+        wide = given.get("d", "").replace("bf16", "f32")
+        read = "%padded" if padding else "%X"
+        return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, **given)
 
 
 def bottlenecks(images: int) -> Iterator[Layer]:
@@ -164,6 +179,8 @@ def schedules(layer: Layer) -> list[dict[str, Any]]:
     depth = layer.channels * layer.taps**2
     if layer.by == "weights":
         rows, columns, depth = layer.features, depth, rows
+    if layer.by == "data":
+        rows, columns, depth = layer.images * layer.size**2, layer.channels, layer.features * layer.taps**2
     for m, n in TILES:
         if n > columns or (columns % n and n > 128) or m > max(128, rows):
             continue
@@ -256,29 +273,26 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
         drawn = (torch.randn(shape, device="cuda").to(torch.bfloat16) for shape in shapes)
         sets.append([each.to(memory_format=torch.channels_last) for each in drawn])
     torch.backends.cudnn.benchmark = False
-    x, w, y = sets[0]
-    options = {"stride": layer.stride, "padding": layer.padding}
-    conv = torch.nn.functional.conv2d
+    order = {"images": (0, 1, 2), "weights": (0, 2, 1), "data": (2, 1, 0)}[layer.by]
+    asked = [layer.by == "data", layer.by == "weights", False]
 
-    def gradient(x: Any, y: Any, w: Any) -> Any:
-        steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], 1, [False, True, False]]
-        return torch.ops.aten.convolution_backward(y, x, w, None, *steps)[1]
+    def peer(x: Any, w: Any, y: Any) -> Any:
+        if layer.by == "images":
+            return torch.nn.functional.conv2d(x, w, stride=layer.stride, padding=layer.padding)
+        steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], 1, asked]
+        return next(made for made in torch.ops.aten.convolution_backward(y, x, w, None, *steps) if made is not None)
 
-    by_weights = layer.by == "weights"
-    made = w if by_weights else y
-    exact = gradient(x.float(), y.float(), w.float()) if by_weights else conv(x.float(), w.float(), **options).relu()
+    made = sets[0][order[-1]]
+    exact = peer(*(each.float() for each in sets[0]))
+    exact = exact.relu() if layer.by == "images" else exact
     torch.backends.cudnn.benchmark = True
 
     def ours(kernel: Any) -> tuple[Any, int]:
-        for _, filter_, result in sets:
-            (filter_ if by_weights else result).fill_(float("nan"))
-        order = (0, 2, 1) if by_weights else (0, 1, 2)
+        for each in sets:
+            each[order[-1]].fill_(float("nan"))
         return graphs.of(lambda: [kernel.prepare(*(each[i].permute(0, 2, 3, 1) for i in order)) for each in sets])
 
-    def theirs(x: Any, w: Any, y: Any) -> Callable[[], object]:
-        return lambda: gradient(x, y, w) if by_weights else conv(x, w, **options)
-
-    peer = graphs.of(lambda: [theirs(*each) for each in sets])
+    theirs = graphs.of(lambda: [lambda each=each: peer(*each) for each in sets])
     tried: list[tuple[float, str, Any, Any]] = []
     for given in schedules(layer) if search else [{}]:
         if (kernel := compiled(layer, given)) is not None:
@@ -288,7 +302,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     if search:
         print(f"  {layer.name}: {'; '.join(f'{time:.1f} {given}' for time, given, *_ in tried[:6])}")
     _, _, best, kernel = tried[0]
-    mine, cudnn = graphs.microseconds([best, peer])
+    mine, cudnn = graphs.microseconds([best, theirs])
     error = float((made.float() - exact).norm() / exact.norm())
     if not error < LIMIT:
         raise ArithmeticError(f"relative error {error:.1e} with {kernel.schedule}")
@@ -298,12 +312,13 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="layers whose names have this")
-    parser.add_argument("--by", choices=("images", "weights"), default="images")
+    parser.add_argument("--by", choices=("images", "weights", "data"), default="images")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--compile", type=int, default=0, metavar="PROCESSES", help="only compile")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    layers = [layer._replace(by=args.by) for layer in LAYERS if args.only in layer.name]
+    layers = [layer._replace(by=args.by) for layer in LAYERS if args.only in layer.name
+              and (args.by != "data" or layer.stride == 1)]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:

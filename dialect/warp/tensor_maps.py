@@ -181,14 +181,13 @@ class Im2colOp(IRDLOperation):
             : memref<64x56x56x128xbf16> -> memref<3x3x50176x128xbf16, strided<[7168, 128, 256, 1]>>
 
     Row (n, y, x) of the matrix of tap (r, s) has the channels of pixel (y * step + r * dilation - low, ...) of image n,
-    or zeros where there is no such pixel. If there is one tap, the result is its matrix. With `joined`, the matrices of
-    all taps lie side by side as one::
+    or zeros where there is no such pixel; dilations below 0 run backwards. If there is one tap, the result is its
+    matrix. With `joined`, the matrices of all taps lie side by side as one::
 
         %A = warp.im2col %x ... {joined} : memref<64x56x56x128xbf16> -> memref<50176x1152xbf16, strided<[256, 1]>>
 
-    The strides of the result are
-    those between the pixels of one row of the result. Only tensor copies in im2col mode read the matrix (PTX ISA
-    5.5.4).
+    The strides of the result are those between the pixels of one row of the result. Only tensor copies in im2col mode
+    read the matrix (PTX ISA 5.5.4).
     """
 
     name = "warp.im2col"
@@ -236,10 +235,21 @@ class Im2colOp(IRDLOperation):
 
     def box(self, channels: int, pixels: int) -> PixelBox:
         """The box of copies of so many channels of so many pixels, slowest dimension first."""
-        _, every, steps, _, low = self.numbers
-        along = zip(memory_of(self.memory).get_shape()[1:-1], every, steps, low, strict=True)
-        upper = tuple((many - 1) * step - by - (size - 1) for size, many, step, by in along)
-        return PixelBox(tuple(-by for by in low), upper, channels, pixels)
+        (_, every, steps, _, _), lower = self.numbers, [-by for by in self.corner]
+        along = zip(memory_of(self.memory).get_shape()[1:-1], every, steps, lower, strict=True)
+        upper = tuple((many - 1) * step + first - (size - 1) for size, many, step, first in along)
+        return PixelBox(tuple(lower), upper, channels, pixels)
+
+    @property
+    def back(self) -> tuple[int, ...]:
+        """How far the last tap is before the first one, along dimensions in which taps run backwards."""
+        taps, _, _, dilations, _ = self.numbers
+        return tuple(max(0, (1 - many) * by) for many, by in zip(taps, dilations, strict=True))
+
+    @property
+    def corner(self) -> tuple[int, ...]:
+        """How far before the images the corner of the filter begins."""
+        return tuple(by + back for by, back in zip(self.numbers[-1], self.back, strict=True))
 
     def verify_(self) -> None:
         memory, numbers = memory_of(self.memory), self.numbers

@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import having
-from ...dialect.mlir.affine import is_plain, loops_of, map_along, windows
+from ...dialect.mlir.affine import is_plain, loops_of, map_along, runs_backwards, windows
 from ...dialect.mlir.bodies import Factor, Weighted, factors, weighted
 from ...dialect.nest import Nest
 from ...dialect.warp.attributes import element_row, memory_of, target_of
@@ -36,15 +36,20 @@ from .operand import collapse
 
 
 def along_loops(
-    op: LinalgStructuredOperation, value: SSAValue, map_: AffineMap, more: Sequence[int] = ()
+    op: LinalgStructuredOperation,
+    value: SSAValue,
+    map_: AffineMap,
+    more: Sequence[int] = (),
+    *,
+    backwards: bool = False,
 ) -> tuple[SSAValue, tuple[int, ...]]:
     """A window of an operand with a dimension for each loop of its map, and of `more`, along which it repeats; and
-    these loops, in order.
+    these loops, in order. It may run `backwards` along some.
 
     Raises a located diagnostic for a map that no strides follow, or a loop whose length no operand tells.
     """
     forms = windows(map_)
-    if forms is None:
+    if forms is None or (runs_backwards(map_) and not backwards):
         fail(op, f"expected every dimension of an input along a sum of loops times constants, got {map_}")
     loops = [*more, *sorted({loop for by, _ in forms for loop in by})]
     found = [_length(op, loop) for loop in loops]
@@ -230,7 +235,8 @@ def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMa
     value, map_ = op.inputs[factor.argument], maps[factor.argument]
     if is_plain(map_):
         return Side(value, loops_of(map_), factor)
-    return Side(*along_loops(op, value, map_), factor)
+    backwards = runs_backwards(map_) and multiplies_images(op, *op.inputs[:2])
+    return Side(*along_loops(op, value, map_, backwards=backwards), factor)
 
 
 def _repeated(op: LinalgStructuredOperation, sides: Sequence[Side], c: Side) -> tuple[Side, Side]:

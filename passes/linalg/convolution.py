@@ -27,14 +27,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.tensor_map import MOST_RANK, MOST_STEP, most_offset
 from ...dialect.isa.wgmma import UNIT
-from ...dialect.mlir.affine import loops_of, map_along, windows
+from ...dialect.mlir.affine import loops_of, map_along, runs_backwards, windows
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp, strides_of
-from ..diagnostics import chose, remark
+from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from .contraction import multiplies_images
 from .fuse_epilogue import touched
@@ -57,7 +57,7 @@ def _decline(reason: str) -> NoReturn:
 
 class Filter(NamedTuple):
     """How a window goes through images: the loop of images; along each dimension of pixels the loop of pixels and that
-    of taps, each with its step in the images and its size; the loop of channels.
+    of taps, each with its step in the images and its size; the loop of channels; the first pixel.
 
     Pixels and images are those of the result or, where the filter is the result, those that are summed over."""
 
@@ -66,6 +66,7 @@ class Filter(NamedTuple):
     taps: list[tuple[int, int, int]]
 
     channel: int
+    first: list[int]
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp, side: int) -> Filter:
@@ -76,7 +77,7 @@ class Filter(NamedTuple):
         """
         forms, loops = windows(window.along), loops_of(op.maps[side])
         sizes = dict(zip(loops, memory_of(window.result).get_shape(), strict=True))
-        if forms is None or not 3 <= len(forms) <= MOST_RANK or any(offset for _, offset in forms):
+        if forms is None or not 3 <= len(forms) <= MOST_RANK or forms[0][1] or forms[-1][1]:
             _decline(f"expected images, pixels and channels, got {window.along}")
         along = [{loops[place]: factor for place, factor in by.items()} for by, _ in forms]
         first, *middle, last = along
@@ -90,7 +91,9 @@ class Filter(NamedTuple):
         )  # fmt: skip
         if any(len(each) != 1 for each in pixels) or any(len(each) > 1 for each in taps):
             _decline(f"expected a loop of pixels and one of taps along each dimension, got {window.along}")
-        return Filter(image, [each for (each,) in pixels], [each[0] if each else NO_TAP for each in taps], channel)
+        first_taps = [offset for _, offset in forms[1:-1]]
+        taps = [each[0] if each else NO_TAP for each in taps]
+        return Filter(image, [each for (each,) in pixels], taps, channel, first_taps)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -105,6 +108,7 @@ class Filter(NamedTuple):
     def made(self, images: SSAValue, low: Sequence[int], *, joined: bool) -> Im2colOp:
         """The matrices of images that begin so far behind the first tap, or one of them all."""
         (_, steps, pixels), (_, dilations, taps) = zip(*self.pixels, strict=True), zip(*self.taps, strict=True)
+        low = [by - first for by, first in zip(low, self.first, strict=True)]
         return Im2colOp(images, taps, pixels, steps, dilations, low, joined=joined)
 
 
@@ -186,20 +190,20 @@ class Flattened:
         NotFlatError: if an operand does not lie so.
     """
 
-    def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int, *, joined: bool) -> None:
         self.op, self.window, self.side, self.filter = op, window, side, Filter.of(op, window, side)
         self.builder = Builder(InsertPoint.before(op))
         self.padded = Padded.of(window.memory, op)
         self.made = dict[SSAValue, SSAValue]()
         (*_, row), columns, (m, n, k) = self.filter.rows, self.filter.columns, range(op.outer, op.outer + 3)
-        channels = memory_of(window.memory).get_shape()[-1]
-        self.joined = channels % PANEL == 0 or prod(size for _, _, size in self.filter.taps) == 1
-        self.groups = (self.filter.rows, columns) if self.joined else (self.filter.rows,)
-        self.taps = [] if self.joined else list(columns[:-1])
+        self.units = columns[:-1] if prod(size for _, _, size in self.filter.taps) == 1 else ()
+        self.joined = joined and memory_of(window.memory).get_shape()[-1] % PANEL == 0
+        self.groups = (self.filter.rows, columns) if self.joined and not self.units else (self.filter.rows,)
+        self.taps = [] if self.joined or self.units else list(columns[:-1])
         own, other = (m, n) if side == 0 else (n, m)
         if columns[-1] == k and (side, self.filter.image in loops_of(op.maps[2])) == (0, True):
             order = [*self.taps, row, other, k]
-        elif columns[-1] == own and self.joined and self.filter.image not in loops_of(op.maps[2]):
+        elif columns[-1] == own and not self.taps and self.filter.image not in loops_of(op.maps[2]):
             order = [own, other, row] if side == 0 else [other, own, row]
         else:
             _decline(f"expected channels of the images along k, or pixels and {PANEL} channels, got {op.maps[side]}")
@@ -224,7 +228,7 @@ class Flattened:
         plain = max(*taps, *steps) == 1 and not any(low) and kind.get_shape()[1:-1] == pixels
         if plain and self._is_compact(memory, places):
             return self.builder.insert(collapse(memory, [places, [last]])).result
-        most, offsets = most_offset(rank), [(size - 1) * by for size, by in zip(taps, dilations, strict=True)]
+        most, offsets = most_offset(rank), [(size - 1) * abs(by) for size, by in zip(taps, dilations, strict=True)]
         if max(steps) > MOST_STEP or max(offsets) > most:
             _decline(f"a copy steps over at most {MOST_STEP} pixels, {most} in the filter")
         if problem := made.box(UNIT, UNIT).reversed().problem(kind.get_shape()[::-1]):
@@ -235,7 +239,7 @@ class Flattened:
 
     def as_rows(self, value: SSAValue, loops: Sequence[int]) -> SSAValue:
         """Memory along these loops, with all pixels as one dimension, and all columns."""
-        groups = [[at] for at in range(len(loops))]
+        groups = [[at] for at, loop in enumerate(loops) if loop not in self.units]
         for group in self.groups:
             places = [loops.index(loop) for loop in group if loop in loops]
             if not places:
@@ -244,6 +248,9 @@ class Flattened:
                 what = "pixels of all images" if group == self.filter.rows else "taps of the filter"
                 _decline(f"expected the {what} one after another, got {value.type}")
             groups = [places if each[0] == places[0] else each for each in groups if each[0] not in places[1:]]
+        # What stands before a dimension of one tap, or the first, has it too.
+        ends = [*(group[0] for group in groups[1:]), len(loops)]
+        groups = [[*range(begin, end)] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         if len(groups) == len(loops):
             return value
         if value not in self.made:
@@ -299,15 +306,11 @@ class FlattenPixels(RewritePattern):
         window = op.given[side].owner
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
-        before, flat = op.prev_op, None
         try:
-            flat = Flattened(op, window, side)
-            made = flat.build()
+            flat, made = self._flattened(op, window, side)
         except (NotFlatError, VerifyException) as error:
-            while (unused := op.prev_op) is not None and unused is not before:
-                Rewriter.erase_op(unused)
-            if flat is not None:
-                drop_unused(flat.memory)
+            if runs_backwards(window.along):
+                fail(op, f"only tensor copies read pixels backwards: {error}")
             remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
             return
         through, images = op.through, window.result
@@ -317,6 +320,27 @@ class FlattenPixels(RewritePattern):
         drop_unused(images)
         if flat.padded is not None:
             flat.padded.drop_unused(flat.memory)
+
+    @staticmethod
+    def _flattened(op: MatmulOp, window: WindowOp, side: int) -> tuple[Flattened, MatmulOp]:
+        """The product over all pixels, with the taps side by side, or else apart.
+
+        Raises:
+            NotFlatError: if it is neither; why not side by side.
+        """
+        before, errors = op.prev_op, list[Exception]()
+        for joined in (True, False):
+            flat = None
+            try:
+                flat = Flattened(op, window, side, joined=joined)
+                return flat, flat.build()
+            except (NotFlatError, VerifyException) as error:
+                errors.append(error)
+                while (unused := op.prev_op) is not None and unused is not before:
+                    Rewriter.erase_op(unused)
+                if flat is not None:
+                    drop_unused(flat.memory)
+        raise errors[0]
 
 
 class Im2colPass(ModulePass):

@@ -193,16 +193,20 @@ class TensorCopy(NamedTuple):
 
 def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
     """The coordinates and offsets of a box in images, from its place in the matrices of the taps: tap, row, column."""
-    (*tap, rest, channel), (taps, sizes, steps, dilations, low) = where, images.numbers
+    (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
     if images.joined is not None:
         channels = memory_of(images.memory).get_shape()[-1]
         tap, channel = batch_index(index, taps, index.div(channel, channels)), index.rem(channel, channels)
     corner = list[Index]()
-    for size, step, by in reversed([*zip(sizes, steps, low, strict=True)]):
+    for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
         corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))
         rest = index.div(rest, size)
     tap = tap or [0] * len(sizes)
-    offsets = [index.mul(place, dilation) for place, dilation in zip(tap, dilations, strict=True)]
+    # The first offset is that of the tap that lies first.
+    offsets = [
+        index.sub(back, index.mul(place, -by)) if back else index.mul(place, by)
+        for place, by, back in zip(tap, dilations, images.back, strict=True)
+    ]
     return [rest, *corner, channel], offsets
 
 

@@ -150,34 +150,57 @@ def test_fragments_read_no_images() -> None:
         compile(Case((1, 5, 5, 64), 64, (3, 3)).text(), target="sm_90a", cache=False, mma="m16n8k16")
 
 
-def test_the_gradient_of_a_filter_sums_over_pixels() -> None:
-    """Its columns are those of all taps: boxes of other taps, side by side in a tile."""
-    text = """
-#x = affine_map<(f, r, s, c, n, h, w) -> (n, h * 2 + r, w + s, c)>
-#g = affine_map<(f, r, s, c, n, h, w) -> (n, h, w, f)>
-#w = affine_map<(f, r, s, c, n, h, w) -> (f, r, s, c)>
-func.func @f(%X: memref<2x9x6x64xbf16>, %G: memref<2x4x5x72xbf16>, %W: memref<72x3x2x64xf32>) {
-  linalg.generic {indexing_maps = [#x, #g, #w],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
-      ins(%X, %G : memref<2x9x6x64xbf16>, memref<2x4x5x72xbf16>) outs(%W : memref<72x3x2x64xf32>) {
+def gradient(loops: str, maps: tuple[str, str, str], types: tuple[str, str, str]) -> str:
+    """A sum of products along maps over loops, of which the last three are summed over."""
+    a, b, d = (f"affine_map<({loops}) -> ({map_})>" for map_ in maps)
+    kinds = ", ".join(['"parallel"'] * 4 + ['"reduction"'] * 3)
+    return f"""func.func @f(%A: memref<{types[0]}>, %B: memref<{types[1]}>, %D: memref<{types[2]}>) {{
+  linalg.generic {{indexing_maps = [{a}, {b}, {d}], iterator_types = [{kinds}]}}
+      ins(%A, %B : memref<{types[0]}>, memref<{types[1]}>) outs(%D : memref<{types[2]}>) {{
   ^bb0(%x: bf16, %g: bf16, %old: f32):
     %0 = arith.extf %x : bf16 to f32
     %1 = arith.extf %g : bf16 to f32
     %2 = arith.mulf %0, %1 : f32
     %3 = arith.addf %old, %2 : f32
     linalg.yield %3 : f32
-  }
+  }}
   return
-}"""
+}}"""
+
+
+def run_gradient(text: str, a: NDArray[Any], b: NDArray[Any], exact: NDArray[Any], size: NDArray[Any]) -> None:
+    """Runs a gradient that is added to random sums, and holds it against float64; `size` bounds what is added."""
+    d = np.random.default_rng().standard_normal(exact.shape).astype(np.float32)
+    wanted = exact + d
+    kernel = compile(text, target="sm_90a", cache=False)
+    kernel(a, b, d, device="interp")
+    assert ".im2col." in kernel.ptx
+    assert (np.abs(d - wanted) <= 2.0**-14 * (size + 4)).all()
+
+
+def test_the_gradient_of_a_filter_sums_over_pixels() -> None:
+    """Its columns are those of all taps: boxes of other taps, side by side in a tile."""
+    maps = ("n, h * 2 + r, w + s, c", "n, h, w, f", "f, r, s, c")
+    types = ("2x9x6x64xbf16", "2x4x5x72xbf16", "72x3x2x64xf32")
     rng = np.random.default_rng()
     x, g = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 9, 6, 64), (2, 4, 5, 72)))
-    w = rng.standard_normal((72, 3, 2, 64)).astype(np.float32)
-    exact, size = w.astype(np.float64), np.abs(w.astype(np.float64))
+    exact, size = np.zeros((2, 72, 3, 2, 64))
     for r, s in product(range(3), range(2)):
-        seen = x[:, r : r + 7 : 2, s : s + 5].astype(np.float64)
-        exact[:, r, s] += np.einsum("nhwf,nhwc->fc", g.astype(np.float64), seen)
-        size[:, r, s] += np.einsum("nhwf,nhwc->fc", np.abs(g.astype(np.float64)), np.abs(seen))
-    kernel = compile(text, target="sm_90a", cache=False)
-    kernel(x, g, w, device="interp")
-    assert ".im2col." in kernel.ptx
-    assert (np.abs(w - exact) <= 2.0**-14 * size).all()
+        seen, of = x[:, r : r + 7 : 2, s : s + 5].astype(np.float64), g.astype(np.float64)
+        exact[:, r, s] = np.einsum("nhwf,nhwc->fc", of, seen)
+        size[:, r, s] = np.einsum("nhwf,nhwc->fc", np.abs(of), np.abs(seen))
+    run_gradient(gradient("f, r, s, c, n, h, w", maps, types), x, g, exact, size)
+
+
+def test_the_gradient_of_images_reads_pixels_backwards() -> None:
+    """From the filter as it is, each tap of which lies apart for its features."""
+    maps = ("n, h - r + 2, w - s * 2 + 2, f", "f, r, s, c", "n, h, w, c")
+    types = ("2x7x8x64xbf16", "64x3x2x40xbf16", "2x5x6x40xf32")
+    rng = np.random.default_rng()
+    g, w = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 7, 8, 64), (64, 3, 2, 40)))
+    exact, size = np.zeros((2, 2, 5, 6, 40))
+    for r, s in product(range(3), range(2)):
+        seen, of = g[:, 2 - r : 7 - r, 2 - 2 * s : 8 - 2 * s].astype(np.float64), w[:, r, s].astype(np.float64)
+        exact += seen @ of
+        size += np.abs(seen) @ np.abs(of)
+    run_gradient(gradient("n, h, w, c, r, s, f", maps, types), g, w, exact, size)
