@@ -233,6 +233,12 @@ class Im2colOp(IRDLOperation):
         every = (self.taps, self.pixels, self.steps, self.dilations, self.low)
         return [tuple(int(value) for value in values.iter_values()) for values in every]
 
+    @property
+    def key(self) -> str:
+        """The sizes of the images, the taps and the steps, as a product's name has them."""
+        sizes, (taps, _, steps, *_) = memory_of(self.memory).get_shape(), self.numbers
+        return " ".join("x".join(map(str, each)) for each in (sizes, taps, steps))
+
     def box(self, channels: int, pixels: int) -> PixelBox:
         """The box of copies of so many channels of so many pixels, slowest dimension first."""
         (_, every, steps, _, _), lower = self.numbers, [-by for by in self.corner]

@@ -215,7 +215,7 @@ class Product:
     @property
     def convolves(self) -> bool:
         """Whether A or B are the matrices of images, which tensor copies alone read."""
-        return any(isinstance(operand.value.owner, Im2colOp) for operand in (self.a, self.b))
+        return any(images_of(operand) for operand in (self.a, self.b))
 
     @property
     def matrices(self) -> int:
@@ -276,6 +276,12 @@ class Product:
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory and each number once."""
         return each_once(self.operands)
+
+
+def images_of(operand: MatrixOperand) -> Im2colOp | None:
+    """What makes the matrices of images that an operand is; None of another one."""
+    made = operand.value.owner
+    return made if isinstance(made, Im2colOp) else None
 
 
 def read(op: MatmulOp) -> Product:

@@ -23,7 +23,7 @@ from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
-from ..linalg.product import Product, block
+from ..linalg.product import Product, block, images_of
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
@@ -337,6 +337,7 @@ def key_of(product: Product) -> str:
     words = [f"{size} {multiplied(product)}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
+    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
     words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words
