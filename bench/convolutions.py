@@ -141,7 +141,8 @@ class Layer(NamedTuple):
 
 
 def bottlenecks(images: int) -> Iterator[Layer]:
-    """The distinct convolutions of ResNet-50 behind its first one."""
+    """The distinct convolutions of ResNet-50."""
+    yield Layer("r50", images, 3, 224, 64, 7, 2, 3)
     for size, width, before in ((56, 64, 64), (28, 128, 256), (14, 256, 512), (7, 512, 1024)):
         stride = 1 if before == width else 2
         wide, given = 4 * width, size * stride
@@ -156,7 +157,11 @@ def bottlenecks(images: int) -> Iterator[Layer]:
 
 LAYERS = [
     *bottlenecks(64),
+    Layer("next", 64, 3, 224, 96, 4, 4),
     *(Layer("next", 64, width, size, 2 * width, 2, 2) for width, size in ((96, 56), (192, 28), (384, 14))),
+    *(Layer("next", 64, *wide) for width, size in ((96, 56), (192, 28), (384, 14), (768, 7))
+      for wide in ((width, size, 4 * width), (4 * width, size, width))),
+    *(Layer("sdxl", 2, c, 128, f, 3, 1, 1) for c, f in ((4, 320), (320, 4))),
     *(Layer("sdxl", 2, c, size, f, 3, 1, 1) for c, size, f in (
         (320, 64, 320), (640, 32, 640), (320, 128, 320), (640, 128, 320), (960, 128, 320), (320, 64, 640),
         (640, 64, 640), (1280, 64, 640), (1920, 64, 640), (640, 32, 1280), (1280, 32, 1280), (1920, 32, 1280),
@@ -164,7 +169,7 @@ LAYERS = [
     *(Layer("sdxl", 2, c, size, c, 3, 2, 1) for c, size in ((320, 128), (640, 64))),
     *(Layer("sdxl", 2, c, size, f) for c, size, f in ((960, 128, 320), (320, 64, 640), (2560, 32, 1280))),
 ]  # fmt: skip
-"""Those of ResNet-50, of ConvNeXt-T between its stages, of SDXL's network at 1024x1024 pixels."""
+"""Those of ResNet-50, of ConvNeXt-T but for its 7x7 of single channels, of SDXL's network at 1024x1024 pixels."""
 
 TILES = (
     *((128, 256), (256, 128), (192, 128), (128, 192), (192, 160), (128, 160), (128, 128)),
@@ -187,6 +192,8 @@ def schedules(layer: Layer) -> list[dict[str, Any]]:
         tiles = -(-rows // m) * -(-columns // n)
         tile = {"cta": (m, n, 64), "mma": f"m64n{n}k16"}
         found.append({**tile, "ctas": 132} if tiles > 132 else tile)
+        if m >= 128 <= n:
+            found += [{**found[-1], "cluster": cluster} for cluster in ("2x1", "1x2")]
         if tiles <= 66 and depth >= 1024:
             found += [{**tile, "split_k": parts} for parts in {2, 132 // tiles} if depth >= 256 * parts]
     return found

@@ -19,7 +19,7 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -38,7 +38,10 @@ from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from .contraction import multiplies_images
 from .fuse_epilogue import touched
-from .operand import collapse, drop_unused, pitch, root, users_of
+from .operand import collapse, drop_unused, expand, pitch, root, users_of
+
+ALIGNED = 8
+"""Elements of 16 bits in the 16 bytes that places of a tensor map are multiples of."""
 
 PANEL = 64
 """Channels that the matrices of taps must have a multiple of to lie side by side: of a box, which is of one tap."""
@@ -297,6 +300,85 @@ class Flattened:
         return op.like(a=a, b=b, d=self.as_rows(op.d, map_d), start=start, maps=maps, through=self.epilogue())
 
 
+class Widened:
+    """The same product of images in which a pixel has the channels of all taps of a row beside its own.
+
+    Images of a few channels, such as three colours, are no rows that tensor copies read. Copied to pixels of `beside`
+    channels, a power of two, those of a row of taps are one stretch of memory, `along` elements, which begins at a
+    multiple of 16 bytes for each pixel of the result. Pixels that are seen so overlap.
+    """
+
+    def __init__(self, op: MatmulOp, window: WindowOp, filter_: Filter) -> None:
+        self.op, self.window, self.filter = op, window, filter_
+        self.builder = Builder(InsertPoint.before(op))
+        padded = Padded.of(window.memory, op)
+        self.padded = padded if padded is not None and padded.copy is not None else None
+        (self.pixel, self.step, self.width), (self.tap, _, taps) = filter_.pixels[-1], filter_.taps[-1]
+        channels = memory_of(window.memory).get_shape()[-1]
+        self.beside = next(each for each in (1, 2, 4, 8) if each >= channels and self.step * each % ALIGNED == 0)
+        self.along = -(-taps * self.beside // ALIGNED) * ALIGNED
+
+    @staticmethod
+    def of(op: MatmulOp, window: WindowOp) -> Widened | None:
+        """None for a product of other images, or by a filter whose channels do not lie beside its taps."""
+        filter_, loops = Filter.of(op, window, 0), loops_of(op.maps[1])
+        tap, dilation, _ = filter_.taps[-1]
+        beside = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
+        few = memory_of(window.memory).get_shape()[-1] < ALIGNED
+        return Widened(op, window, filter_) if few and beside and dilation == 1 and not any(filter_.first) else None
+
+    def replace(self) -> tuple[MatmulOp, WindowOp]:
+        """Puts the product in the place of the other one."""
+        images = self._images()
+        made = self.op.like(a=images.result, b=self._weights())
+        made.attributes |= self.op.attributes
+        through = self.op.through
+        Rewriter.replace_op(self.op, made, [])
+        drop_forms([through])
+        drop_unused(self.window.result)
+        if self.padded is not None:
+            self.padded.drop_unused(self.padded.images())
+        return made, images
+
+    def _images(self) -> WindowOp:
+        *outer, size, _ = memory_of(self.window.memory).get_shape()
+        needed = max(size * self.beside, (self.width - 1) * self.step * self.beside + self.along)
+        whole = -(-needed // ALIGNED) * ALIGNED // self.beside
+        source, low = (self.window.memory, ()) if self.padded is None else (self.padded.images(), self.padded.low)
+        copied, rank = self._among_zeros(source, [*outer, whole, self.beside], low), len(outer) + 2
+        rows = self.builder.insert(collapse(copied, [*([d] for d in range(rank - 2)), [rank - 2, rank - 1]])).result
+        *own, pixel, element = map(AffineDimExpr, range(rank))
+        over = AffineMap(rank, 0, (*own, pixel * (self.step * self.beside) + element))
+        seen = self.builder.insert(WindowOp(rows, over, [*outer, self.width, self.along])).result
+        loops, forms = loops_of(self.op.maps[0]), self.window.along
+        sizes = dict(zip(loops, memory_of(self.window.result).get_shape(), strict=True))
+        sizes |= {self.tap: 1, self.filter.channel: self.along}
+        pixel, tap = (AffineDimExpr(loops.index(loop)) for loop in (self.pixel, self.tap))
+        along = AffineMap(forms.num_dims, 0, (*forms.results[:-2], pixel + tap, forms.results[-1]))
+        return self.builder.insert(WindowOp(seen, along, [sizes[loop] for loop in loops]))
+
+    def _weights(self) -> SSAValue:
+        """The filter with one tap in a row, of all its channels."""
+        sizes, at = [*memory_of(self.op.b).get_shape()], loops_of(self.op.maps[1]).index(self.tap)
+        sizes[at : at + 2] = self.along // self.beside, self.beside
+        copied, places = self._among_zeros(self.op.b, sizes), [[d] for d in range(len(sizes))]
+        flat = self.builder.insert(collapse(copied, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
+        parts = [[size] for size in memory_of(flat).get_shape()]
+        return self.builder.insert(expand(flat, [*parts[:at], [1, *parts[at]], *parts[at + 1 :]])).result
+
+    def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
+        """A copy of memory in larger memory of zeros; of images, so many pixels behind its start."""
+        kind, first = memory_of(source), [0, *(low or [0] * (len(shape) - 2)), 0]
+        larger = self.builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
+        zero = FloatAttr(0.0, kind.element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [larger], []))
+        made = memref.SubviewOp.from_static_parameters(
+            larger, memory_of(larger), first, kind.get_shape(), [1] * len(shape)
+        )
+        self.builder.insert(CopyOp([source], [self.builder.insert(made).result], []))
+        return larger
+
+
 class FlattenPixels(RewritePattern):
     """Makes the pixels of all images the rows of one matrix, if warpgroups multiply it."""
 
@@ -307,6 +389,9 @@ class FlattenPixels(RewritePattern):
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
         try:
+            if side == 0 and (wider := Widened.of(op, window)) is not None:
+                op, window = wider.replace()
+                rewriter = PatternRewriter(op)
             flat, made = self._flattened(op, window, side)
         except (NotFlatError, VerifyException) as error:
             if runs_backwards(window.along):
