@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A launch of a kernel of a PTX module. An argument that is a string names an array of the question; every other
+    """A launch of a kernel of a PTX module. An argument that is a string names an array of the question; one that is a
+    function is called with the arrays by name, such as `lambda arrays: TensorMap(arrays["A"], (64, 64))`; every other
     is passed as it is."""
 
     module: PtxModule
@@ -52,7 +53,7 @@ class KernelLaunch:
 
         def run(arrays: Sequence[Array], observer: Observer, checks: Sequence[str]) -> object:
             known = dict(zip(names, arrays, strict=True))
-            passed = [known[arg] if isinstance(arg, str) else arg for arg in self.args]
+            passed = [known[arg] if isinstance(arg, str) else arg(known) if callable(arg) else arg for arg in self.args]
             everything = tuple(range(len(passed)))
             shape = None if self.cluster is None else dim3(self.cluster, "cluster")
             shared = self.module.shared.get(self.kernel, 0) if self.shared is None else self.shared
