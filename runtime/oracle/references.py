@@ -213,7 +213,8 @@ def _held(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
     value, own, dtype = _float64(exact), _float64(plain), plain.dtype
     if not is_float(dtype):
         return Expected(own, np.minimum(own, value), np.maximum(own, value), dtype, exact=True)
-    info: Any = ml_dtypes.finfo(dtype) if dtype.kind != "f" else np.finfo(dtype)
+    finfo: Any = np.finfo if dtype.kind == "f" else ml_dtypes.finfo
+    info: Any = finfo(dtype)
     with np.errstate(all="ignore"):
         off = np.sqrt(np.mean([(_float64(t) - value) ** 2 for t in trials], axis=0))
         error = np.abs(own - value)

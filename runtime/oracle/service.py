@@ -90,16 +90,21 @@ class Service:
         """Answers a request; a text is an error of who asks."""
         if request.kind == "load":
             return self._load(request.made)
-        call, candidate = request.call, self.candidate
-        if call is None or candidate is None:
+        if request.call is None or self.candidate is None:
             return Answer()
+        try:
+            answer = self._answer(self.candidate, request.call, request)
+        except WarploomError as error:
+            answer = Answer(findings=[_failed("call-failed", error)])
+        answer.findings += self._events()
+        return answer
+
+    def _answer(self, candidate: Candidate, call: Call, request: Request) -> Answer:
         if request.kind == "library":
             return Answer(findings=_library(candidate, call))
         if request.kind == "prove":
             return self._prove(candidate, call, request)
-        answer = self._inspect(candidate, call) if request.kind == "inspect" else self._call(candidate, call, request)
-        answer.findings += self._events()
-        return answer
+        return self._inspect(candidate, call) if request.kind == "inspect" else self._call(candidate, call, request)
 
     def _load(self, made: Made) -> Answer | str:
         try:
@@ -197,7 +202,10 @@ class Service:
         if launch is None:
             return Answer()
         arrays = {name: value for name, value in call.arguments.items() if is_ndarray(value)}
-        proof = prove(launch, request.text, arrays, function=request.function)
+        try:
+            proof = prove(launch, request.text, arrays, function=request.function)
+        except WarploomError as error:
+            return Answer(findings=[note("proof-undecided", str(error))])
         answer = Answer(proof=asdict(proof))
         if proof.outcome == "refuted":
             first = proof.differences[0]

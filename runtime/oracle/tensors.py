@@ -70,11 +70,8 @@ def flat(result: Any) -> list[Any]:
 
 def overwrite(old: Any, new: Any) -> bool:
     """Puts the elements of an argument into the memory of an earlier one; whether they fit."""
-    if is_ndarray(old) and is_ndarray(new) and old.shape == new.shape and old.dtype == new.dtype:
-        old[...] = new
-        return True
-    if hasattr(old, "copy_") and hasattr(new, "shape") and old.shape == new.shape and old.dtype == new.dtype:
-        import_module("torch")
-        old.detach().copy_(new)
-        return True
-    return False
+    if not hasattr(old, "dtype") or not hasattr(new, "dtype") or (old.shape, old.dtype) != (new.shape, new.dtype):
+        return False
+    target: Any = old.detach() if hasattr(old, "detach") else old
+    target[...] = new
+    return True

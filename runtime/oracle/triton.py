@@ -53,7 +53,7 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any)
     kernel = next(iter(module.kernels))
     passed = [bound[name] for name in names if name not in constant]
     passed += [0] * (len(module.kernels[kernel].parameters) - len(passed))
-    sizes = grid(bound) if callable(grid) else grid
+    sizes: Any = grid(bound) if callable(grid) else grid
     block = 32 * int(wanted.get("num_warps", 4))
     module.launch(kernel, tuple(sizes), block, passed, shared, device="interp", checks=tuple(CHECKS))
 

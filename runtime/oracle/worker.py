@@ -41,8 +41,8 @@ class Watch:
         if event in SOCKETS and not (event == "socket.bind" and args[0].family == socket.AF_UNIX):
             self.events["network"] = f"{event}: the candidate opens a network connection"
             raise PermissionError("a candidate has no network")
-        if event == "open" and self.forbidden and isinstance(args[0], str | os.PathLike):
-            name = str(args[0])
+        if event == "open" and self.forbidden and not isinstance(args[0], int):
+            name = os.fsdecode(args[0])
             if os.path.realpath(name) == self.forbidden:
                 self.events["reference-read"] = f"the candidate opens {name}"
 
@@ -100,6 +100,8 @@ def _main(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     watch = Watch(forbidden)
     sys.addaudithook(watch.audit)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)  # Threads of the process that this one was forked from are not here.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         serve, room = make(watch), LOADING
