@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -25,34 +25,19 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .op_shapes import BareWord
+from .op_shapes import BareWord, CountedType
 
 
 @irdl_attr_definition
-class RingType(ParametrizedAttribute, TypeAttribute):
+class RingType(CountedType):
     """A ring of stages of shared memory: `!warp.ring<4>`."""
 
     name = "warp.ring"
 
-    stages: IntAttr
-
-    def verify(self) -> None:
-        if self.stages.data < 1:
-            raise VerifyException(f"expected at least one stage, got {self.stages.data}")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            return [IntAttr(parser.parse_integer(allow_boolean=False))]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.stages.data))
+    COUNTED = "stage"
 
 
 @irdl_op_definition
@@ -91,7 +76,7 @@ class MakeRingOp(IRDLOperation):
     ):
         numbers = {"writers": writers, "readers": readers, "ahead": ahead}
         properties = {name: None if number is None else IntegerAttr(number, i64) for name, number in numbers.items()}
-        super().__init__(operands=[list(peers)], properties=properties, result_types=[RingType(IntAttr(stages))])
+        super().__init__(operands=[list(peers)], properties=properties, result_types=[RingType.new([IntAttr(stages)])])
 
     def verify_(self) -> None:
         given = tuple(number is not None for number in (self.writers, self.readers, self.ahead))

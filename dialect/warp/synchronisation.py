@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -20,14 +20,12 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
-from .op_shapes import BareWord, flag
+from .op_shapes import BareWord, CountedType, flag
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
 #
@@ -49,25 +47,12 @@ MOST_BYTES = MOST_ARRIVALS
 
 
 @irdl_attr_definition
-class BarriersType(ParametrizedAttribute, TypeAttribute):
+class BarriersType(CountedType):
     """An array of mbarrier objects in shared memory, such as one for each stage of a pipeline: `!warp.barriers<8>`."""
 
     name = "warp.barriers"
 
-    count: IntAttr
-
-    def verify(self) -> None:
-        if self.count.data < 1:
-            raise VerifyException(f"expected at least one barrier, got {self.count.data}")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            return [IntAttr(parser.parse_integer(allow_boolean=False))]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.count.data))
+    COUNTED = "barrier"
 
 
 class _Synchronises(IRDLOperation):
@@ -96,7 +81,7 @@ class MakeBarriersOp(IRDLOperation):
 
     def __init__(self, count: int, arrivals: int):
         super().__init__(
-            properties={"arrivals": IntegerAttr(arrivals, i64)}, result_types=[BarriersType(IntAttr(count))]
+            properties={"arrivals": IntegerAttr(arrivals, i64)}, result_types=[BarriersType.new([IntAttr(count)])]
         )
 
     def verify_(self) -> None:

@@ -254,7 +254,7 @@ class Ring(NamedTuple):
     @staticmethod
     def of(index: IndexBuilder, made: MakeRingOp) -> Ring:
         """The ring that an operation makes at the insertion point."""
-        return Ring(index.insert(made).ring, made.ring.type.stages.data)
+        return Ring(index.insert(made).ring, made.ring.type.count.data)
 
     def step(
         self, index: IndexBuilder, step: str, stage: Index | None = None, parity: Index | None = None, bytes: int = 0
@@ -400,7 +400,7 @@ class MbarrierRing(RewritePattern):
     def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
         if op.writers is None or op.readers is None:
             return
-        stages, uses, peers = op.ring.type.stages.data, list(op.ring.uses), op.peers
+        stages, uses, peers = op.ring.type.count.data, list(op.ring.uses), op.peers
         full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
         full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
         if OFFSET in op.attributes:
