@@ -310,7 +310,9 @@ class AttentionOp(IRDLOperation):
     plus infinity.
 
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
-    schedule says.
+    schedule says. If CTAs share the keys of a tile (`split_k`), each attends to a part of them:
+    `tile [%m, %tile, %part]` has the numbers of the tile and the part, and `parts` are memory for the sums of parts,
+    for the largest score and the sum of each of their rows, and for counters of arrivals.
     """
 
     name = "warp.attention"
@@ -321,6 +323,7 @@ class AttentionOp(IRDLOperation):
     o = operand_def(MemRefType)
     scores = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
+    parts = var_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
@@ -329,7 +332,7 @@ class AttentionOp(IRDLOperation):
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)? attr-dict"
-        " `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
+        " `:` type($q) `,` type($k) `,` type($v) `,` type($o) (`parts` $parts^ `:` type($parts))?"
     )
 
     def __init__(
@@ -341,10 +344,11 @@ class AttentionOp(IRDLOperation):
         diagonal: int | None = None,
         scores: SSAValue | None = None,
         tile: Sequence[SSAValue] = (),
+        parts: Sequence[SSAValue] = (),
     ):
         """`matrices` are Q, K, V and O."""
         super().__init__(
-            operands=[*matrices, scores, list(tile)],
+            operands=[*matrices, scores, list(tile), list(parts)],
             properties={
                 "scale": FloatAttr(scale, f32),
                 "diagonal": None if diagonal is None else IntegerAttr(diagonal, i64),
@@ -393,8 +397,11 @@ class AttentionOp(IRDLOperation):
     def verify_(self) -> None:
         if len(self.maps) != len(LOOPS):
             raise VerifyException(f"expected maps of Q, K, V and O, got {len(self.maps)}")
-        if len(self.tile) > 1:
-            raise VerifyException(f"expected the row of a tile of O, got {len(self.tile)} indices")
+        if (len(self.tile), len(self.parts)) not in ((0, 0), (1, 0), (3, 3)):
+            raise VerifyException(
+                f"expected the row of a tile of O, or [row, tile, part] with memory for sums, states and counters, got "
+                f"{len(self.tile)} indices and {len(self.parts)} parts"
+            )
         self._verify_types()
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))

@@ -16,12 +16,14 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import AttentionOp, D, E, M, N
-from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.elements import PointwiseOp, element_type
+from ...dialect.warp.attributes import element_row, in_place_of, memory_of
+from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import drop_forms
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (
@@ -177,6 +179,10 @@ class Attention(NamedTuple):
         scores, values = self.scores, self.values
         matrices = zip("QKVO", (scores.a, scores.b, values.b, values.d), strict=True)
         return (*(replace(operand, name=name) for name, operand in matrices), *scores.epilogue_operands)
+
+    def tiles(self, rows: int) -> int:
+        """How many tiles of so many rows O has; the sizes are known."""
+        return -(-self.scores.m // rows) * math.prod(self.values.batch)
 
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
@@ -411,6 +417,41 @@ class FuseAttention(RewritePattern):
                 remark(op, FuseAttentionPass.name, f"it is not fused into an attention: {reason}")
 
 
+# One query for each head: heads that share K and V are the rows of one tile.
+
+
+class PackHeads(RewritePattern):
+    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
+
+    A diagonal would be of queries: it stays as it is, and so does its attention.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        sizes, query = op.sizes, op.batch + M
+        of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
+        heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
+        if op.tile or sizes[query] != 1 or op.diagonal is not None or not heads:
+            return
+        head = max(heads, key=sizes.__getitem__)
+        order = list(range(op.maps[0].num_dims))
+        order[head], order[query] = query, head
+        maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
+        score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
+        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, scores=score)
+        rewriter.replace(op, in_place_of(op, new))
+        drop_forms([value for value in (op.scores,) if value is not None])
+
+
+def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
+    """A function on scores whose loops have other numbers."""
+    body = score.body.clone()
+    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
+        Rewriter.replace_op(index, IndexOp(order[index.number]))
+    placed = [(value, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
+    return PointwiseOp(placed, body)
+
+
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 
@@ -418,8 +459,9 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "warp-fuse-attention"
-    needs: ClassVar = ("linalg.*", "memref.dim")
+    needs: ClassVar = ("linalg.*", "memref.dim", AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseAttention()], op)
+        apply_patterns([PackHeads()], op)

@@ -319,10 +319,11 @@ class Pipeliner:
                     bounds(copy.in_bounds), copy.indices, furthest, shapes, strict=True
                 )
             ]
-            flags = bounds_attribute(*inside)
+            inside[0] = inside[0] and copy.until is None
             packed = "" if copy.packed is None else copy.packed.data
-            to = index.values([stage])
-            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
+            to, flags = index.values([stage]), bounds_attribute(*inside)
+            new = CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed, until=copy.until)
+            index.insert(new)
 
     def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""

@@ -91,6 +91,8 @@ class Specialiser:
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
+            if copy.until is not None:
+                decline(copy, "a tensor copy has no end of its own")
             TensorView.of(copy, copy.source)
 
     def _first(self) -> Operation:

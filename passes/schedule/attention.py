@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from xdsl.dialects.builtin import MemRefType, f32
+
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
-from ...dialect.schedule.schedule import FIELDS
+from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
@@ -31,17 +33,56 @@ LONGEST_FOR_FRAGMENTS = 64
 """Queries up to which a warpgroup's rows would be mostly empty."""
 
 
+MOST_SLICED = 32
+"""Queries, or heads that share K and V, up to which warps share keys: they hold all columns of O of each."""
+
+SLICES, SLICED_KEYS = 4, 16
+"""Warps that share the keys of a tile, with 16 rows, and keys of each."""
+
+MOST_STAGES = 8
+"""Stages of K and V."""
+
+SM_BYTES_PER_CYCLE, SHARE_BYTES_PER_CYCLE = 36, 20
+"""Bytes of K and V that an SM reads in a cycle, alone and where all of them read."""
+
+MERGE_LATENCY, PART_CYCLES = 3000, 120
+"""What it takes to leave a state and to be counted, and for the last CTA to merge one."""
+
+MIN_SLICE = 16
+"""Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
+
 PART_COLUMNS = 64
 """Columns of V whose products a warp sums together: B of more would take the registers that sums need."""
 
 
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
     """The schedule of P V, with that many columns of V, by the one of Q K^T."""
-    (m, n, _), rows = schedule.cta, schedule.warp[0]
+    (m, n, _), rows, slices = schedule.cta, schedule.warp[0], slices_of(schedule)
     if schedule.together > 1:
         shape = schedule.mma._replace(n=columns)
         return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
-    return schedule.with_fields(cta=(m, columns, n), warp=(rows, math.gcd(columns, PART_COLUMNS)))
+    width = math.gcd(columns, PART_COLUMNS) if slices == 1 else columns // slices
+    return schedule.with_fields(cta=(m, columns, n), warp=(rows, width), sliced_k=slices, split_k=1)
+
+
+def slices_of(schedule: Schedule) -> int:
+    """How many warps share the keys of a tile; each has a part of them, and all columns of V."""
+    return schedule.cta[1] // schedule.warp[1]
+
+
+def part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:
+    """Memory for what CTAs that share keys leave of so many tiles of O: sums of products, and of each row the largest
+    score and the sum. A row has the registers of all warps."""
+    columns = padded(read.values.n)
+    (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
+    count = 1 if slices_of(schedule) > 1 else columns // width
+    sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
+    return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
+
+
+def state_elements(rows: int) -> int:
+    """Elements of a number for each row, as a warp holds it: four lanes have each."""
+    return 4 * rows
 
 
 def part_schedule(values: Schedule) -> Schedule:
@@ -76,7 +117,8 @@ def _chosen(read: Attention, target: Target, by: str) -> Schedule:
     rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
         return _by_warpgroups(read, target)
-    return _by_fragments(read, target)
+    few = _by_slices(read, target) if rows <= MOST_SLICED else None
+    return few or _by_fragments(read, target)
 
 
 def _not_by_warpgroups(read: Attention, target: Target) -> str:
@@ -127,6 +169,41 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     return target.sms // tiles * tiles if read.scores.is_known("m") else 0
 
 
+def _by_slices(read: Attention, target: Target) -> Schedule | None:
+    """For few queries, which take as long as K and V are read: warps that share the keys of a tile, with as many stages
+    as there is memory for, and CTAs that share all keys. None where tiles of K or V are too wide for that."""
+    row = needs.instruction(read.scores, "f32", target)
+    depth, columns = padded(read.scores.k), padded(read.values.n)
+    rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
+    keys = SLICED_KEYS
+    if row is None or columns < MIN_SLICE * slices or max(depth, columns) > 256:
+        return None
+    schedule = Schedule(
+        cta=(rows, slices * keys, depth), warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated"
+    )
+    while schedule.stages > 2 and _shared_bytes(read, schedule) > target.shared:
+        schedule = schedule.with_fields(stages=schedule.stages - 1)
+    return schedule.with_fields(split_k=_parts(read, schedule, target))
+
+
+def _parts(read: Attention, schedule: Schedule, target: Target) -> int:
+    """CTAs that share the keys of a tile: those by which the slowest SM, or memory, takes least. With m, n not known, or
+    K and V that lie otherwise, one."""
+    if _unsplit(read, schedule.with_fields(split_k=2)) or not read.scores.is_known("n"):
+        return 1
+    (rows, step, _), n = schedule.cta, read.scores.n
+    tiles, turns = read.tiles(rows), -(-n // step)
+    held = step * HALF * (padded(read.scores.k) + padded(read.values.n))
+
+    def cycles(parts: int) -> float:
+        ctas = -(-tiles * parts // target.sms)
+        own = ctas * -(-turns // parts) * held / SM_BYTES_PER_CYCLE
+        merged = MERGE_LATENCY + parts * PART_CYCLES if parts > 1 else 0
+        return max(own, tiles * turns * held / (target.sms * SHARE_BYTES_PER_CYCLE)) + merged
+
+    return min(range(1, min(turns, MOST_PARTS) + 1), key=cycles)
+
+
 def _by_fragments(read: Attention, target: Target) -> Schedule:
     row = needs.instruction(read.scores, "f32", target)
     if row is None:
@@ -160,11 +237,15 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
     """Refuses a schedule that is not one of attention, or whose tiles take too much shared memory."""
     (m, n, k), (_, width) = schedule.cta, schedule.warp
     depth = padded(read.scores.k)
-    if k != depth or width != n:
+    if k != depth or (width != n and schedule.together > 1):
         raise ScheduleError(
-            f"of an attention a CTA tile is as deep as Q, {depth}, and a warp tile as wide as a CTA tile; "
+            f"of an attention a CTA tile is as deep as Q, {depth}, and a warpgroup's tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
         )
+    if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
+        raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
+    if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
+        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.together == 1:
         check_epilogue(schedule, read.values, schedule.mma.m)
     if schedule.own_tiles:
@@ -176,11 +257,25 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         )
 
 
+def _unsplit(read: Attention, schedule: Schedule) -> str:
+    """Why CTAs cannot share the keys of a tile; "" if they can."""
+    if schedule.together > 1 or schedule.ctas:
+        return "keys are split among warps that multiply fragments, one tile for each CTA"
+    if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known("m"):
+        return "it needs a known number of rows and matrices"
+    if not read.scores.b.transposed or read.values.b.transposed:
+        return "it needs K and V with a row for each key"
+    return ""
+
+
 def _shared_bytes(read: Attention, schedule: Schedule) -> int:
-    """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
+    """Shared memory of a CTA: Q's tile, the stages of K's and V's, what slices leave, and O on its way."""
     (m, n, depth), columns = schedule.cta, padded(read.values.n)
     tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
     values = values_schedule(schedule, columns)
     values = values if schedule.together > 1 else part_schedule(values)
     sizes = [needs.whole_swizzles(HALF * size) for size in tiles]
+    if slices_of(schedule) > 1:
+        warps, rows = schedule.warps, schedule.warp[0]
+        sizes += [4 * warps * rows * columns, 2 * 4 * warps * state_elements(rows)]
     return needs.behind_each_other([*sizes, needs.staging_bytes(read.values, values)])

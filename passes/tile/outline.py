@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -33,6 +33,7 @@ from ..linalg.overlap import check_product
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import PatternPass
+from ..schedule.attention import part_types
 from .operands import batch_index
 from .tiling import Outliner, Tiling, schedule_of
 
@@ -207,8 +208,16 @@ class TiledProduct(NamedTuple):
         """The operands of the kernel."""
         return self.product.memories
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Further memory that the kernel takes: none, for `warp-split-k` adds what CTAs share."""
+        del outliner
+        return ()
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
         """What a CTA computes, in its kernel; `arguments` stand for the operands."""
+        del scratch
         product, tiling = self.product, Tiling(self.product, self.schedule)
         extents = Extents.of(index, product, arguments)
         number = cta_number(index)
@@ -271,8 +280,24 @@ class TiledAttention(NamedTuple):
         batch = batch_sizes(index, values, memory)
         return index.ceildiv(rows, self.schedule.cta[0]), batch
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
-        operands, number = self.attention.operands, cta_number(index)
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
+        if self.schedule.split_k == 1:
+            return ()
+        tiles = self.attention.tiles(self.schedule.cta[0])
+        sums, states = part_types(self.attention, self.schedule, tiles)
+        memories = (
+            ("sums", outliner.scratch(sums)),
+            ("states", outliner.scratch(states)),
+            ("counters", outliner.scratch(MemRefType(i32, [tiles]), zeroed=True)),
+        )
+        return tuple(VectorOperand(name, memory) for name, memory in memories)
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
+        operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
+        number, part = index.div(cta, parts), index.rem(cta, parts)
         tiles, batch = self._extents(index, arguments)
         tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
@@ -284,7 +309,8 @@ class TiledAttention(NamedTuple):
             scale=op.scale.value.data,
             diagonal=None if op.diagonal is None else op.diagonal.value.data,
             scores=inside.function(index, op.score, operands[count:], 0, count),
-            tile=index.values([row]),
+            tile=index.values([row] if parts == 1 else [row, number, part]),
+            parts=scratch,
         )
         return in_place_of(op, found)
 
@@ -304,19 +330,21 @@ class TiledAttention(NamedTuple):
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         tiles, batch = self._extents(index, memory)
-        return reduce(index.mul, batch, tiles)
+        return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
 
 
 def _outline(tiled: TiledProduct | TiledAttention) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
-    body = Block(arg_types=[operand.value.type for operand in tiled.memories])
-    arguments = {operand.value: argument for operand, argument in zip(tiled.memories, body.args, strict=True)}
+    scratch = tiled.scratch(outliner)
+    operands = (*tiled.memories, *scratch)
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    arguments = {operand.value: argument for operand, argument in zip(operands, body.args, strict=True)}
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    index.insert(tiled.tile(index, arguments))
+    index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
     index.insert(ReturnOp([]))
     ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
-    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.threads)
+    kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
 
