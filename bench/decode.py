@@ -3,15 +3,16 @@
     bench/with_gpu.sh python3 bench/decode.py --json out.json
     bench/with_gpu.sh python3 bench/decode.py --cases 16x32x8x2048x128 --try "split_k=2" --try "stages=3 split_k=4"
 
-A case is sequences x heads x heads of K and V x keys x columns, in bf16. Before anything is timed, the result is compared
-with that in f32: `error` is the largest difference over the largest value. Calls follow on each other in a CUDA graph,
-each with another K and V, which the L2 cache does not hold together; a time is the median over replays. "copy" is what
-K and V would take at the bandwidth of a copy of 512 MB, reads and writes counted.
+A case is sequences x heads x heads of K and V x keys x columns, in bf16. Before anything is timed, the result is
+compared with that in f32: `error` is the largest difference over the largest value. Calls follow on each other in a
+CUDA graph, each with another K and V, which the L2 cache does not hold together; a time is the median over replays.
+"copy" is what K and V would take at the bandwidth of a copy of 512 MB, reads and writes counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from warploom.runtime import Kernel, compile
+from warploom.runtime import Kernel, WarploomError, compile
 
 CASES = (
     "16x32x8x2048x128", "16x32x8x16384x128", "1x64x8x32768x128", "64x32x8x1024x128",
@@ -68,7 +69,7 @@ class Case(NamedTuple):
 
 @dataclass
 class Row:
-    """One measurement; `registers` and `spills` of a kernel of ours."""
+    """One measurement; `registers` of a thread of a kernel of ours."""
 
     case: str
     name: str
@@ -107,7 +108,7 @@ def error_of(result: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Te
     of_q, of_k, of_v = (tensor[-1].float() for tensor in (q, k, v))
     of_q = of_q.view(k.shape[1], -1, q.shape[-1])
     wanted = torch.softmax(of_q @ of_k.mT * q.shape[-1] ** -0.5, -1) @ of_v
-    difference = (result[-1].float().view_as(wanted) - wanted).abs().max() / wanted.abs().max()
+    difference = (result[-1].float().reshape(wanted.shape) - wanted).abs().max() / wanted.abs().max()
     return float(difference)
 
 
@@ -118,11 +119,20 @@ def peer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, backend: SDPBackend)
 
 
 def compiled(case: Case, options: dict[str, Any], target: str) -> Kernel | str:
-    """The kernel, or why there is none."""
+    """The kernel, with its machine code in the cache if there is a ptxas; or why there is none."""
     try:
-        return compile(case.text, target=target, **options)
-    except Exception as error:
+        kernel = compile(case.text, target=target, **options)
+    except WarploomError as error:
         return str(error).splitlines()[0]
+    with contextlib.suppress(WarploomError):
+        _ = kernel.cubin
+    return kernel
+
+
+def refusal(case: Case, options: dict[str, Any], target: str) -> str | None:
+    """Compiles for the cache: why there is no kernel, if there is none."""
+    kernel = compiled(case, options, target)
+    return kernel if isinstance(kernel, str) else None
 
 
 def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: float) -> list[Row]:
@@ -181,8 +191,8 @@ def main() -> None:
     variants = [{}, *map(options_of, given.tries)]
     if given.compile:
         with ProcessPoolExecutor() as pool:
-            tried = [pool.submit(compiled, case, options, given.target) for case in cases for options in variants]
-            print([str(one.result()) for one in tried if isinstance(one.result(), str)])
+            tried = [pool.submit(refusal, case, options, given.target) for case in cases for options in variants]
+            print([found for one in tried if isinstance(found := one.result(), str)])
         return
     torch.manual_seed(0)
     rate, rows = copy_rate(), list[Row]()

@@ -322,7 +322,9 @@ class Pipeliner:
             inside[0] = inside[0] and copy.until is None
             packed = "" if copy.packed is None else copy.packed.data
             to, flags = index.values([stage]), bounds_attribute(*inside)
-            new = CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed, until=copy.until)
+            new = CopyOp(
+                memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed, until=copy.until
+            )
             index.insert(new)
 
     def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:

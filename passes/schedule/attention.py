@@ -187,8 +187,8 @@ def _by_slices(read: Attention, target: Target) -> Schedule | None:
 
 
 def _parts(read: Attention, schedule: Schedule, target: Target) -> int:
-    """CTAs that share the keys of a tile: those by which the slowest SM, or memory, takes least. With m, n not known, or
-    K and V that lie otherwise, one."""
+    """CTAs that share the keys of a tile: those by which the slowest SM, or memory, takes least. With m or n not known,
+    or K and V that lie otherwise, one."""
     if _unsplit(read, schedule.with_fields(split_k=2)) or not read.scores.is_known("n"):
         return 1
     (rows, step, _), n = schedule.cta, read.scores.n
@@ -261,7 +261,9 @@ def _unsplit(read: Attention, schedule: Schedule) -> str:
     """Why CTAs cannot share the keys of a tile; "" if they can."""
     if schedule.together > 1 or schedule.ctas:
         return "keys are split among warps that multiply fragments, one tile for each CTA"
-    if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known("m"):
+    if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known(
+        "m"
+    ):
         return "it needs a known number of rows and matrices"
     if not read.scores.b.transposed or read.values.b.transposed:
         return "it needs K and V with a row for each key"

@@ -5,9 +5,12 @@ With s the scores of a tile, m and l what is known of each row, and c the scale 
     m' = max(m, max(s)),  p = 2^(c s - c m'),  a = 2^(c m - c m')
     l' = a l + sum(p),    O' = a O + p V
 
-and O / l at the end. Warps of a CTA may share the keys of each tile, and CTAs may share all keys. Each then has an m, an
-l and an O of its own, a state, and states are merged in the same way: m' is the largest m, and all l and O are multiplied
-by 2^(c m - c m') before they are added, those of warps in shared memory, those of CTAs by the last one to arrive. l stays in parts, one for each lane that has elements of a row. m begins with a number that is
+and O / l at the end. Warps of a CTA may share the keys of each tile, and CTAs may share all keys. Each then has an m,
+an l and an O of its own, a state. States are merged in the same way: m' is the largest m, and all l and O are
+multiplied by 2^(c m - c m') before they are added, those of warps in shared memory, those of CTAs by the last one to
+arrive.
+
+l stays in parts, one for each lane that has elements of a row. m begins with a number that is
 lower than any score of use, and finite, so that a row of which nothing counts yet is multiplied by 1 and not by NaN.
 """
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import NamedTuple
 
 from xdsl.builder import Builder
@@ -244,38 +248,37 @@ class AttentionBuilder:
         for state in states[1:]:
             largest = mapped(index, _larger, largest, state.largest)
         subtracted = mapped(index, self._subtracted, largest)
-        total = None
+        scaled: list[State] = []
         for state in states:
             again = mapped(index, self._raised, state.largest, subtracted)
-            each = [times(index, part, again) for part in (state.sum, *state.parts)]
-            total = each if total is None else [self._sum(index, a, b) for a, b in zip(total, each, strict=True)]
-        first, *rest = total or ()
-        return State(largest, first, rest)
+            parts = [times(index, part, again) for part in state.parts]
+            scaled.append(State(largest, times(index, state.sum, again), parts))
+        return reduce(partial(self._added, index), scaled)
 
     @staticmethod
-    def _sum(index: IndexBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
-        return index.insert(ElementwiseOp(Kind.Add, a, b)).fragment
+    def _added(index: IndexBuilder, a: State, b: State) -> State:
+        """Two states with the same largest scores as one."""
+        total, *parts = (
+            index.insert(ElementwiseOp(Kind.Add, x, y)).fragment
+            for x, y in zip((a.sum, *a.parts), (b.sum, *b.parts), strict=True)
+        )
+        return State(a.largest, total, parts)
 
     def _of_slices(self, state: State) -> State:
         """The state of all warps of the CTA that share its keys, in each of them with its part of the columns."""
         index, slices = self.index, self.slices
-        shared = [SharedState(index, kind, slices * count) for kind, count in ((state.sum, 2), (state.parts[0], slices))]
+        of_state, of_sums = SharedState(index, state.sum, 2 * slices), SharedState(index, state.parts[0], slices**2)
         warp = index.div(self.warp_key, self.schedule.warp[1])
-        row, of_sums = index.mul(warp, 2), index.mul(warp, slices)
-        places = [(shared[0], index.add(row, i), v) for i, v in enumerate((state.largest, state.sum))]
-        places += [(shared[1], index.add(of_sums, i), part) for i, part in enumerate(state.parts)]
-        for memory, at, value in places:
-            memory.store(index, value, at)
+        for memory, values in ((of_state, (state.largest, state.sum)), (of_sums, state.parts)):
+            for i, value in enumerate(values):
+                memory.store(index, value, index.add(index.mul(warp, len(values)), i))
         index.insert(BarrierOp())
-        states = [
-            State(
-                shared[0].load(index, 2 * i),
-                shared[0].load(index, 2 * i + 1),
-                [shared[1].load(index, index.add(warp, i * slices))],
-            )
-            for i in range(slices)
-        ]
-        return self._merged(index, states)
+
+        def state_of(i: int) -> State:
+            largest, total = (of_state.load(index, 2 * i + number) for number in range(2))
+            return State(largest, total, [of_sums.load(index, index.add(warp, i * slices))])
+
+        return self._merged(index, list(map(state_of, range(slices))))
 
     def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
         """P as the operand of a product."""
