@@ -49,12 +49,20 @@ class Attention:
     dynamic: bool = False
     """Whether lengths and the batch are known at a call only."""
     on_memory: bool = False
+    window: int | None = None
+    """Keys more than this to the left of the query do not count."""
+    lengths: bool = False
+    """Whether memory has the number of keys for each index of the first loop of the batch."""
+    documents: bool = False
+    """Whether keys count only for queries of the same document, whose numbers are in memory."""
 
     def __str__(self) -> str:
         given = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
         given += [f"{'x'.join(self.shared)} shared"] if self.shared else []
         given += [f"mask {' '.join(self.mask)}"] if self.mask is not None else []
         given += [f"causal {self.causal}"] if self.causal is not None else []
+        given += [f"window {self.window}"] if self.window is not None else []
+        given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
         return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
 
@@ -73,7 +81,7 @@ class Attention:
         return float(f"{self.size[2] ** -0.5:.6e}")
 
     def arguments(self) -> list[Value]:
-        """Q, K, V, the mask if there is one, and O."""
+        """Q, K, V, the mask if there is one, what says which keys count, and O."""
         of_k = tuple(loop for loop in self.loops if loop not in self.shared)
         masks = [] if self.mask is None else [Value("%mask", self.mask, "f32")]
         return [
@@ -81,6 +89,8 @@ class Attention:
             Value("%K", (*of_k, "d", "n") if self.turned else (*of_k, "n", "d"), self.element),
             Value("%V", (*of_k, "n", "e"), self.element),
             *masks,
+            *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
+            *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
             Value("%O", (*self.loops, "m", "e"), self.element),
         ]
 
@@ -227,7 +237,9 @@ class _Text:
     def _score(self) -> list[str]:
         """What is done to each score %x0."""
         lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
-        if self.asked.causal is not None or self.asked.function in ("alibi", "slopes"):
+        asked = self.asked
+        placed = (asked.causal, asked.window) != (None, None) or asked.lengths
+        if placed or asked.function in ("alibi", "slopes"):
             lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]
         now = "%s0"
         if self.asked.function == "softcap":
@@ -259,12 +271,29 @@ class _Text:
         if self.asked.mask is not None:
             lines.append(f"%s9 = arith.addf {now}, %x1 : f32")
             now = "%s9"
-        if self.asked.causal is None:
-            return [*lines[:-1], lines[-1].replace(f"{now} =", "%r =")]
-        return [
-            *lines,
-            f"%ahead = arith.constant {self.asked.causal} : index",
-            "%last = arith.addi %i, %ahead : index",
-            "%beyond = arith.cmpi sgt, %j, %last : index",
-            f"%r = arith.select %beyond, %low, {now} : f32",
-        ]
+        extra = 1 + (asked.mask is not None)
+        masks: list[list[str]] = []
+        if asked.documents:
+            masks.append([f"%gone_d = arith.cmpi ne, %x{extra + asked.lengths}, %x{extra + asked.lengths + 1} : i32"])
+        if asked.window is not None:
+            masks.append([
+                f"%behind = arith.constant {asked.window} : index",
+                "%first = arith.subi %i, %behind : index",
+                "%gone_w = arith.cmpi slt, %j, %first : index",
+            ])  # fmt: skip
+        if asked.lengths:
+            masks.append([
+                f"%length = arith.index_cast %x{extra} : i32 to index",
+                "%gone_l = arith.cmpi sge, %j, %length : index",
+            ])  # fmt: skip
+        if asked.causal is not None:
+            masks.append([
+                f"%ahead = arith.constant {asked.causal} : index",
+                "%last = arith.addi %i, %ahead : index",
+                "%gone_c = arith.cmpi sgt, %j, %last : index",
+            ])  # fmt: skip
+        for number, mask in enumerate(masks):
+            condition = mask[-1].partition(" =")[0]
+            lines += [*mask, f"%m{number} = arith.select {condition}, %low, {now} : f32"]
+            now = f"%m{number}"
+        return [*lines[:-1], lines[-1].replace(f"{now} =", "%r =")]

@@ -138,6 +138,8 @@ class AttentionBuilder:
         """Where keys end that count for a row of the CTA."""
         read, index = self.read.scores, self.index
         keys = read.n if read.is_known("n") else index.dim(self.op.k, read.b.loops[1])
+        if self.op.until is not None:
+            keys = index.minimum(keys, self.op.until)
         self.keys = keys
         if self.op.diagonal is None:
             return keys
@@ -145,13 +147,29 @@ class AttentionBuilder:
         keys, reached = index.value(keys), index.value(reached)
         return index.insert(arith.MinSIOp(keys, reached, IndexType())).result
 
+    def _first(self, step: int) -> Index:
+        """The tile of keys with the first that counts for a row of the CTA."""
+        index = self.index
+        if self.op.window is None:
+            return 0
+        return index.div(index.from_zero(index.sub(self.start, self.op.window.value.data)), step)
+
     def _range(self, rows: int, step: int) -> tuple[Index, Index, SSAValue | None]:
         """The first key of this CTA, how many it has, and where copies end if not where memory does."""
         index, end, parts = self.index, self._end(rows), self.schedule.split_k
+        begin = self._first(step)
         if parts == 1:
-            return 0, end, None
+            first = index.mul(begin, step)
+            ends = self.op.until is not None and self.schedule.together == 1
+            return first, index.sub(end, first), index.value(end) if ends else None
+        if self.op.diagonal is not None:
+            end = index.from_zero(end)
         tiles, part = index.ceildiv(end, step), index.known(self.op.tile[2])
-        first, last = (index.mul(index.div(index.mul(i, tiles), parts), step) for i in (part, index.add(part, 1)))
+        if self.op.window is not None:
+            tiles = index.from_zero(index.sub(tiles, begin))
+        first, last = (
+            index.mul(index.add(begin, index.div(index.mul(i, tiles), parts)), step) for i in (part, index.add(part, 1))
+        )
         last = index.minimum(last, end)
         return first, index.sub(last, first), index.value(last)
 
@@ -191,9 +209,15 @@ class AttentionBuilder:
             # The last column of the tile against the last that counts for the first row of the warp.
             first = index.add(self.row, self.op.diagonal.value.data + 1)
             beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
+        if self.op.window is not None:
+            # The first column of the tile against the first that counts for the last row of the warp.
+            first = index.add(self.row, self.schedule.warp[0] - 1 - self.op.window.value.data)
+            beyond.append(index.insert(arith.CmpiOp(at, index.value(first), "slt")).result)
         if not beyond:
             return scores
-        condition = beyond[0] if len(beyond) == 1 else index.insert(arith.OrIOp(beyond[0], beyond[1])).result
+        condition, *others = beyond
+        for other in others:
+            condition = index.insert(arith.OrIOp(condition, other)).result
         then, otherwise = Block(), Block()
         inner = index.at(Builder(InsertPoint.at_end(then)))
         inner.insert(scf.YieldOp(self._mask(inner, at, scores)))
@@ -207,11 +231,18 @@ class AttentionBuilder:
         if not isinstance(keys, int) or keys % self.schedule.cta[1]:
             scores = until(index, scores, index.sub(at, keys), -math.inf)
         if self.op.diagonal is not None:
-            start = index.sub(index.sub(at, index.value(self.row)), self.op.diagonal.value.data + 1)
-            column = index.insert(StepOp("columns", index.value(start), kind)).fragment
-            row = index.insert(StepOp("rows", index.value(0), kind)).fragment
+            column, row = self._places(index, at, kind, self.op.diagonal.value.data + 1)
             scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, column, row)
+        if self.op.window is not None:
+            column, row = self._places(index, at, kind, -self.op.window.value.data - 1)
+            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, column, row)
         return scores
+
+    def _places(self, index: IndexBuilder, at: SSAValue, kind: FragmentType, less: int) -> tuple[SSAValue, SSAValue]:
+        """The columns of scores counted from the warp's first row, less a number, and their rows."""
+        start = index.sub(index.sub(at, index.value(self.row)), less)
+        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
+        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment
 
     # Softmax
 
@@ -291,7 +322,7 @@ class AttentionBuilder:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
-        if self.op.score is None and (self.slices > 1 or self.schedule.split_k > 1):
+        if self.op.score is None and (self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None):
             # Of a state without keys c m - c m must be 0: the product is exact.
             lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1])))
         width = self.values.schedule.cta[1]

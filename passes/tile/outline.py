@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu
-from xdsl.dialects.builtin import MemRefType, ModuleOp, i32
+from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
@@ -307,12 +307,25 @@ class TiledAttention(NamedTuple):
             list(map(inside.seen, operands[:count])),
             [map_along(count, _loops(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            diagonal=None if op.diagonal is None else op.diagonal.value.data,
+            keys=op.keys._replace(lengths=None),
             scores=inside.function(index, op.score, operands[count:], 0, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
+            until=self._length(index, arguments, batch, matrix),
             parts=scratch,
         )
         return in_place_of(op, found)
+
+    def _length(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
+    ) -> SSAValue | None:
+        """How many keys the sequence of this CTA has, if memory says it; none of them is below 0."""
+        if (lengths := self.op.keys.lengths) is None:
+            return None
+        memory, map_ = lengths
+        at = batch_index(index, batch, matrix)
+        held = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
+        length = index.insert(arith.IndexCastOp(held.res, IndexType())).result
+        return index.value(index.from_zero(length))
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """Which tile it is the turn of.
