@@ -108,7 +108,14 @@ class Specialiser:
     @staticmethod
     def _is_shared(op: Operation) -> bool:
         index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
-        return index or op.name in ("memref.alloc", "gpu.subgroup_id", "gpu.block_id", "memref.dim", "warp.matrix")
+        return index or op.name in (
+            "memref.alloc",
+            "gpu.subgroup_id",
+            "gpu.block_id",
+            "memref.dim",
+            "memref.load",
+            "warp.matrix",
+        )
 
     def rewrite(self) -> None:
         """Puts a producer and consumers in place of the loop."""

@@ -162,6 +162,8 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
+    if read.op.window is not None or read.op.lengths is not None:
+        return 0
     if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
         return 0
     if read.op.diagonal is None:
@@ -242,6 +244,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warpgroup's tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
         )
+    if schedule.ctas and (read.op.window is not None or read.op.lengths is not None):
+        raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own")
     if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
         raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
     if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
