@@ -60,6 +60,12 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
     if asked.lengths:
         lengths = random.integers(1, asked.size[1] + 3, asked.batch[:1])
         arrays[names.index("%lengths")] = lengths.astype(np.int32)
+    if asked.pages:
+        table = asked.arguments()[-2]
+        count = asked.sizes["page"]
+        arrays[-1] = (
+            random.permutation(count)[: np.prod(asked.shape(table))].reshape(asked.shape(table)).astype(np.int32)
+        )
     if asked.documents:
         # As many, in order, for queries as for keys.
         for name, size in zip(("%of_m", "%of_n"), asked.size[:2], strict=True):
@@ -70,7 +76,10 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
 
 def expected(asked: Attention, arguments: list[Array]) -> Problem:
     """What becomes of these arguments."""
-    named = {value.name: _whole(asked, value, array) for value, array in zip(asked.arguments(), arguments, strict=True)}
+    given = {v: array for v, array in zip(asked.arguments(), arguments, strict=True) if v.name != "%pages"}
+    named = {
+        value.name: _whole(asked, *_gathered(asked, value, array, arguments[-2])) for value, array in given.items()
+    }
     q, k, v = (named[name] for name in ("%Q", "%K", "%V"))
     with np.errstate(invalid="ignore"):
         return Problem(arguments, *_attention(asked, q, np.swapaxes(k, -1, -2) if asked.turned else k, v, named))
@@ -107,6 +116,16 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, 
     value = p @ v
     bound = (2 * off + unit + (n + 16) * 2.0**-23) * (p @ np.abs(v)) + 2.0**-25 * np.abs(v).sum(-2, keepdims=True)
     return value, bound + unit * np.abs(value) * (1 + unit) + least
+
+
+def _gathered(asked: Attention, value: Any, array: Array, table: Array) -> tuple[Any, Array]:
+    """K and V as sequences, if they are in pages; others as they are."""
+    if not asked.pages or value.name not in ("%K", "%V"):
+        return value, array
+    loops = ("b0", *value.loops[2:-1], "n", value.loops[-1])
+    blocks = array[table]  # b0, block, slot, ...
+    sequences = blocks.reshape(blocks.shape[0], -1, *blocks.shape[3:])
+    return value._replace(loops=loops), np.moveaxis(sequences, 1, -2)
 
 
 def _whole(asked: Attention, value: Any, array: Array) -> Array:

@@ -53,6 +53,8 @@ class Attention:
     """Keys more than this to the left of the query do not count."""
     lengths: bool = False
     """Whether memory has the number of keys for each index of the first loop of the batch."""
+    pages: int = 0
+    """Rows of the pages that K and V lie in, as a table has them for each index of the first loop of the batch."""
     documents: bool = False
     """Whether keys count only for queries of the same document, whose numbers are in memory."""
 
@@ -63,6 +65,7 @@ class Attention:
         given += [f"causal {self.causal}"] if self.causal is not None else []
         given += [f"window {self.window}"] if self.window is not None else []
         given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
+        given += [f"pages of {self.pages}"] if self.pages else []
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
         return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
 
@@ -73,8 +76,12 @@ class Attention:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """By loop."""
-        return dict(zip((*self.loops, *"mnde"), (*self.batch, *self.size), strict=True))
+        """By loop, and of a cache of pages."""
+        sizes = dict(zip((*self.loops, *"mnde"), (*self.batch, *self.size), strict=True))
+        if self.pages:
+            blocks = sizes["n"] // self.pages
+            sizes |= {"slot": self.pages, "block": blocks, "page": blocks * sizes["b0"] + 3}
+        return sizes
 
     @property
     def scale(self) -> float:
@@ -83,14 +90,23 @@ class Attention:
     def arguments(self) -> list[Value]:
         """Q, K, V, the mask if there is one, what says which keys count, and O."""
         of_k = tuple(loop for loop in self.loops if loop not in self.shared)
+        if self.pages:
+            of_page = ("page", "slot", *of_k[1:])
+            cached = [Value("%K", (*of_page, "d"), self.element), Value("%V", (*of_page, "e"), self.element)]
+            return self._around(*cached, [Value("%pages", ("b0", "block"), "i32")])
+        k = (*of_k, "d", "n") if self.turned else (*of_k, "n", "d")
+        return self._around(Value("%K", k, self.element), Value("%V", (*of_k, "n", "e"), self.element))
+
+    def _around(self, k: Value, v: Value, pages: Sequence[Value] = ()) -> list[Value]:
         masks = [] if self.mask is None else [Value("%mask", self.mask, "f32")]
         return [
             Value("%Q", (*self.loops, "m", "d"), self.element),
-            Value("%K", (*of_k, "d", "n") if self.turned else (*of_k, "n", "d"), self.element),
-            Value("%V", (*of_k, "n", "e"), self.element),
+            k,
+            v,
             *masks,
             *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
             *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
+            *pages,
             Value("%O", (*self.loops, "m", "e"), self.element),
         ]
 
@@ -178,10 +194,11 @@ class _Text:
         kinds = ", ".join(['"parallel"'] * len(output.loops) + (['"reduction"'] if reduced else []))
         arguments = ", ".join([*(f"%x{i}: {v.element}" for i, v in enumerate(inputs)), f"%y: {output.element}"])
         listed = ", ".join(v.name for v in inputs) + " : " + ", ".join(map(self.type_of, inputs))
+        read = f"ins({listed}) " if inputs else ""
         inside = "\n".join(f"    {line}" for line in (*body, f"linalg.yield %r : {output.element}"))
         return self._operation(
             f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}\n"
-            f"      ins({listed}) outs({output.name} : {self.type_of(output)}) {{\n"
+            f"      {read}outs({output.name} : {self.type_of(output)}) {{\n"
             f"  ^bb0({arguments}):\n{inside}\n  }}",
             output,
         )
@@ -190,6 +207,9 @@ class _Text:
 
     def _attention(self, given: Sequence[Value], output: Value) -> Value:
         q, k, v = given[:3]
+        if self.asked.pages:
+            given = list(given[:-1])
+            k, v = self._gathered(k), self._gathered(v)
         whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
         scores = self._product(q, k, self.temporary(whole, "f32"), "d")
         scores = self.generic([scores, *given[3:]], self.temporary(whole, "f32"), self._score())
@@ -213,6 +233,22 @@ class _Text:
             body = ["%0 = arith.divf %one, %x1 : f32", "%r = arith.mulf %x0, %0 : f32"]
         p = self.generic([e, total], self.temporary(whole, "f32"), body)
         return self._product(self._narrowed(p), v, result, "n")
+
+    def _gathered(self, cache: Value) -> Value:
+        """The sequences whose pages a table has."""
+        loops = ("b0", "n", *cache.loops[2:])
+        at = {loop: f"%at{i}" for i, loop in enumerate(loops)}
+        body = [f"{at[loop]} = linalg.index {i} : index" for i, loop in enumerate(loops)]
+        body += [
+            f"%rows = arith.constant {self.asked.pages} : index",
+            f"%block = arith.divui {at['n']}, %rows : index",
+            f"%slot = arith.remui {at['n']}, %rows : index",
+            f"%number = tensor.extract %pages[{at['b0']}, %block] : {self.type_of(self.asked.arguments()[-2])}",
+            "%page = arith.index_cast %number : i32 to index",
+            f"%r = tensor.extract {cache.name}[{', '.join(['%page', '%slot', *(at[loop] for loop in loops[2:])])}]"
+            f" : {self.type_of(cache)}",
+        ]
+        return self.generic([], self.temporary(loops, cache.element), body)
 
     def _product(self, a: Value, b: Value, output: Value, over: str) -> Value:
         half, kind = a.element, output.element

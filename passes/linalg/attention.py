@@ -23,6 +23,7 @@ from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.paged import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (
@@ -116,7 +117,20 @@ class Attention(NamedTuple):
         """The operands of the kernel: each memory once."""
         q, k, v, o, *of_scores = self.operands
         lengths = [] if self.lengths is None else [self.lengths]
-        return each_once((q, k, v, *of_scores, *lengths, o))
+        pages = [VectorOperand("pages", view.table) for view in self.paged]
+        given = [_in_memory(operand) for operand in (q, k, v)]
+        return each_once((*given, *of_scores, *pages, *lengths, o))
+
+    @property
+    def paged(self) -> list[PagedOp]:
+        """The views of pages that K and V are."""
+        return [view for operand in (self.op.k, self.op.v) if isinstance(view := operand.owner, PagedOp)]
+
+
+def _in_memory(operand: KernelArgument) -> KernelArgument:
+    """What a kernel takes for K or V: of a view of pages, all pages."""
+    view = operand.value.owner
+    return VectorOperand(operand.name, view.memory, divisor=operand.divisor) if isinstance(view, PagedOp) else operand
 
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:

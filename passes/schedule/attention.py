@@ -125,6 +125,8 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
+    if read.paged:
+        return "K and V lie in pages"
     if reason := needs.not_copied(read.values.b):
         return f"V {reason}"
     columns = padded(read.values.n)
@@ -177,7 +179,8 @@ def _by_slices(read: Attention, target: Target) -> Schedule | None:
     row = needs.instruction(read.scores, "f32", target)
     depth, columns = padded(read.scores.k), padded(read.values.n)
     rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
-    keys = SLICED_KEYS
+    keys, page = SLICED_KEYS, page_rows(read)
+    slices = min(slices, max(1, page // keys))
     if row is None or columns < MIN_SLICE * slices or max(depth, columns) > 256:
         return None
     schedule = Schedule(
@@ -215,6 +218,7 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
     # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
     rows, sizes = (16, ((8, 64), (8, 32), (4, 32), (4, 16))) if width > 128 else (32, ((4, 32 if width > 64 else 64),))
     for warps, keys in sizes:
+        keys = min(keys, page_rows(read))
         schedule = Schedule(
             cta=(rows * warps, keys, depth), warp=(rows, keys), mma=row.shape, stages=2, edges="predicated"
         )
@@ -246,6 +250,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         )
     if schedule.ctas and (read.op.window is not None or read.op.lengths is not None):
         raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own")
+    if page_rows(read) % n:
+        raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
     if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
         raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
     if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
@@ -259,6 +265,11 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
             f"Q, O and {schedule.stages} stages of K and V take {needed} bytes of shared memory, {target} has "
             f"{target.shared} for a CTA; use fewer stages or a smaller tile"
         )
+
+
+def page_rows(read: Attention) -> int:
+    """Rows of the smallest page that K or V lies in; more than a tile has, where they lie in none."""
+    return min((view.rows for view in read.paged), default=1 << 31)
 
 
 def _unsplit(read: Attention, schedule: Schedule) -> str:

@@ -30,12 +30,14 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, ReduceOp, StepOp, column_of
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
+from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
@@ -113,13 +115,14 @@ class AttentionBuilder:
         initial = self._initial()
         body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
         first, count, until = self._range(rows, step)
+        self.end = self.keys
         start, end, stride = index.values([0, count, step])
         loop = scf.ForOp(start, end, stride, initial, body)
         inside = index.at(Builder(InsertPoint.at_end(body)))
         counter, largest, sums, *parts = body.args
         at = inside.value(inside.add(counter, first))
-        self.k.copy(inside, {"n": at, "k": 0}, k, until)
-        self.v.copy(inside, {"k": at, "n": 0}, v, until)
+        self._copy(inside, self.k, self.op.k, at, k, until)
+        self._copy(inside, self.v, self.op.v, at, v, until)
         copies_done(inside, self.schedule)
         scores = constant(inside, self.scores.fragment("acc"), 0.0)
         scores = self._product(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
@@ -172,6 +175,43 @@ class AttentionBuilder:
         )
         last = index.minimum(last, end)
         return first, index.sub(last, first), index.value(last)
+
+    def _copy(
+        self,
+        index: IndexBuilder,
+        tiles: OperandTiles[Product],
+        memory: SSAValue,
+        at: SSAValue,
+        tile: SSAValue,
+        until: SSAValue | None,
+    ) -> None:
+        """Copies the tile of K or V from a key on: of a view of pages, from the page that it is in."""
+        axis, other = ("n", "k") if tiles is self.k else ("k", "n")
+        view = memory.owner
+        paged = view.memory.owner if isinstance(view, MatrixOp) else view
+        if not isinstance(paged, PagedOp):
+            tiles.copy(index, {axis: at, other: 0}, tile, until)
+            return
+        row = index.rem(at, paged.rows)
+        end = index.sub(self.end if until is None else until, index.sub(at, row))
+        source = self._page(index, paged, view if isinstance(view, MatrixOp) else None, at)
+        tiles.copy(index, {axis: row, other: 0}, tile, index.value(end), source)
+
+    @staticmethod
+    def _page(index: IndexBuilder, paged: PagedOp, view: MatrixOp | None, at: SSAValue) -> SSAValue:
+        """The matrix of the page that a key is in, the last page for keys behind all."""
+        keys, (page, slot) = paged.loops[paged.dimensions[1]], paged.dimensions
+        row, column = (keys, 1 - keys) if view is None else view.dimensions
+        others = [d for d in range(memory_of(paged.result).get_num_dims()) if d not in (row, column)]
+        indices = dict(zip(others, () if view is None else view.indices, strict=True))
+        block = index.minimum(index.div(at, paged.rows), memory_of(paged.table).get_shape()[-1] - 1)
+        of_table = [indices[d] for d in paged.table_along.get_values()]
+        held = index.insert(memref.LoadOp.get(paged.table, [*of_table, index.value(block)])).res
+        number = index.insert(arith.IndexCastOp(held, IndexType())).result
+        rank = memory_of(paged.memory).get_num_dims()
+        of_column = next(i for i in range(rank) if i not in (page, slot) and paged.loops[i] == column)
+        places = (number if i == page else indices[paged.loops[i]] for i in range(rank) if i not in (slot, of_column))
+        return index.insert(MatrixOp(paged.memory, list(places), slot, of_column)).matrix
 
     # Scores
 

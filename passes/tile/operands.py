@@ -152,8 +152,10 @@ class OperandTiles(Generic[ProductT]):
         at: dict[str, Index],
         tile: SSAValue,
         until: SSAValue | None = None,
+        source: SSAValue | None = None,
     ) -> None:
-        """Copies the tile whose first element lies at `at`, by axis, to shared memory; `until` as in `warp.copy`."""
+        """Copies the tile whose first element lies at `at`, by axis, to shared memory; `until` as in `warp.copy`, from
+        another matrix like the operand if there is a `source`."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
         inside = bounds_attribute(
@@ -164,7 +166,7 @@ class OperandTiles(Generic[ProductT]):
         )
         if until is not None:
             inside = bounds_attribute(False, bounds(inside)[1])
-        where, source = self.place(index, at), matrix_of(index, operand, at)
+        where, source = self.place(index, at), source or matrix_of(index, operand, at)
         index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed, until=until))
 
 

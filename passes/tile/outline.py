@@ -30,6 +30,7 @@ from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.overlap import check_product
+from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import PatternPass
@@ -352,14 +353,18 @@ def _outline(tiled: TiledProduct | TiledAttention) -> None:
     scratch = tiled.scratch(outliner)
     operands = (*tiled.memories, *scratch)
     body = Block(arg_types=[operand.value.type for operand in operands])
-    arguments = {operand.value: argument for operand, argument in zip(operands, body.args, strict=True)}
+    arguments: dict[SSAValue, SSAValue] = dict(zip((o.value for o in operands), body.args, strict=True))
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    paged = tiled.attention.paged if isinstance(tiled, TiledAttention) else []
+    for view in dict.fromkeys(paged):
+        arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
     index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
     index.insert(ReturnOp([]))
     ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
     kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
+    erase_pages([view.result for view in paged])
 
 
 class OutlineProduct(RewritePattern):
