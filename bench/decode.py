@@ -49,15 +49,27 @@ class Case(NamedTuple):
     keys: int
     columns: int
 
-    @property
-    def text(self) -> str:
-        """The operation, in MLIR."""
-        group = self.heads // self.of_keys
-        queries = f"memref<{self.sequences}x{self.of_keys}x{group}x1x{self.columns}xbf16>"
-        cache = f"memref<{self.sequences}x{self.of_keys}x{self.keys}x{self.columns}xbf16>"
-        return f"""func.func @decode(%q: {queries}, %k: {cache}, %v: {cache}, %o: {queries}) {{
-          warp.attention %q, %k, %v into %o {{scale = {self.columns**-0.5:e} : f32, indexing_maps = {MAPS}}}
-            : {queries}, {cache}, {cache}, {queries}
+    def text(self, rows: int) -> str:
+        """The operation, in MLIR; with pages of so many rows, and lengths, if there are any."""
+        b, _, g, n, d = self
+        queries, cache = f"memref<{b}x{g}x{self.heads // g}x1x{d}xbf16>", f"memref<{b}x{g}x{n}x{d}xbf16>"
+        attention = f"into %o {{scale = {d**-0.5:e} : f32, indexing_maps = {MAPS}"
+        if not rows:
+            return f"""func.func @decode(%q: {queries}, %k: {cache}, %v: {cache}, %o: {queries}) {{
+              warp.attention %q, %k, %v {attention}}} : {queries}, {cache}, {cache}, {queries}
+              return
+            }}"""
+        pages, table = f"memref<{b * n // rows}x{rows}x{g}x{d}xbf16>", f"memref<{b}x{n // rows}xi32>"
+        cache = f"memref<{b}x{g}x{n}x{d}xbf16, strided<[{n * g * d}, {d}, {g * d}, 1]>>"
+        view = f"""by %t {{along = array<i64: 2, 2, 1, 3>, table_along = array<i64: 0>, page = 0 : i64, slot = 1 : i64}}
+              : {pages}, {table} -> {cache}"""
+        lengths, along = f"memref<{b}xi32>", "lengths_map = affine_map<(b, h, g, m, n, d, e) -> (b)>"
+        arguments = f"%q: {queries}, %k: {pages}, %v: {pages}, %t: {table}, %l: {lengths}, %o: {queries}"
+        return f"""func.func @decode({arguments}) {{
+          %ks = warp.paged %k {view}
+          %vs = warp.paged %v {view}
+          warp.attention %q, %ks, %vs {attention}, {along}}} : {queries}, {cache}, {cache}, {queries}
+            lengths %l : {lengths}
           return
         }}"""
 
@@ -118,15 +130,30 @@ def peer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, backend: SDPBackend)
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
+def paged(options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Rows of a page, and the schedule."""
+    return int(options.get("pages", 0)), {name: value for name, value in options.items() if name != "pages"}
+
+
 def compiled(case: Case, options: dict[str, Any], target: str) -> Kernel | str:
     """The kernel, with its machine code in the cache if there is a ptxas; or why there is none."""
     try:
-        kernel = compile(case.text, target=target, **options)
+        rows, schedule = paged(options)
+        kernel = compile(case.text(rows), target=target, **schedule)
     except WarploomError as error:
         return str(error).splitlines()[0]
     with contextlib.suppress(WarploomError):
         _ = kernel.cubin
     return kernel
+
+
+def _in_pages(cache: torch.Tensor, table: torch.Tensor, rows: int) -> torch.Tensor:
+    """A cache as the pages that a table has the numbers of, in memory of as many bytes."""
+    b, g, n, d = cache.shape
+    pages = torch.empty(table.numel(), rows, g, d, device="cuda", dtype=cache.dtype)
+    blocks = cache.view(b, g, n // rows, rows, d).permute(0, 2, 3, 1, 4)
+    pages[table.long()] = blocks.reshape(-1, rows, g, d)
+    return pages.view(b, g, n, d)
 
 
 def refusal(case: Case, options: dict[str, Any], target: str) -> str | None:
@@ -158,11 +185,20 @@ def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: f
             print(name, options, kernel)
             continue
         out.fill_(float("nan"))
-        prepared = kernel.prepare(queries, k, v, out)
+        rows, _ = paged(options)
+        table, lengths = torch.randperm(b * n // rows if rows else 1, device="cuda").int(), torch.full((b,), n).int()
+        beside = [table.view(b, -1), lengths.cuda()] if rows else []
+
+        def prepare(*kv: torch.Tensor, kernel: Kernel = kernel, rows: int = rows, beside: Any = beside) -> Any:
+            pages = [of.view(-1, rows, g, d) for of in kv] if rows else kv
+            return kernel.prepare(queries, *pages, *beside, out)
+
+        held = [_in_pages(of, table, rows) if rows else of for of in (k, v)]
+        prepared = prepare(*held)
         prepared()
         torch.cuda.synchronize()
         error, registers = error_of(out, q, k, v), max(loaded.registers for loaded in prepared.kernels)
-        time = in_a_row(lambda kernel=kernel: [kernel.prepare(queries, *kv, out) for kv in caches] * 2)
+        time = in_a_row(lambda prepare=prepare: [prepare(*kv) for kv in caches] * 2)
         label = "warploom " + " ".join(f"{key}={value}" for key, value in options.items())
         rows.append(Row(name, label.strip(), time, error, str(kernel.schedule[-1]), registers))
     return rows
@@ -183,7 +219,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--target", default="sm_90a")
-    parser.add_argument("--try", dest="tries", action="append", default=[], help="a schedule: 'stages=3 split_k=4'")
+    parser.add_argument(
+        "--try", dest="tries", action="append", default=[], help="a schedule, or pages: 'pages=64 split_k=4'"
+    )
     parser.add_argument("--compile", action="store_true", help="compile only, on all cores")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()

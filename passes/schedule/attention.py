@@ -42,11 +42,11 @@ SLICES, SLICED_KEYS = 4, 16
 MOST_STAGES = 8
 """Stages of K and V."""
 
-SM_BYTES_PER_CYCLE, SHARE_BYTES_PER_CYCLE = 36, 20
-"""Bytes of K and V that an SM reads in a cycle, alone and where all of them read."""
+LEAST_TURNS = 4
+"""Tiles of keys that each of several CTAs has at least."""
 
-MERGE_LATENCY, PART_CYCLES = 3000, 120
-"""What it takes to leave a state and to be counted, and for the last CTA to merge one."""
+MOST_COLUMNS = 256
+"""Columns of a head, padded: a lane has registers for its part of O."""
 
 MIN_SLICE = 16
 """Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
@@ -174,39 +174,30 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
 
 
 def _by_slices(read: Attention, target: Target) -> Schedule | None:
-    """For few queries, which take as long as K and V are read: warps that share the keys of a tile, with as many stages
-    as there is memory for, and CTAs that share all keys. None where tiles of K or V are too wide for that."""
+    """For few queries, which take as long as K and V are read: warps that share the keys of a tile. None where tiles of
+    K or V are too wide for that.
+
+    One CTA for each SM, whose stages take all its memory, and CTAs that share keys, as many as there are SMs for; but
+    where there are more tiles than that, two CTAs, so that one begins while the other ends. H100, microseconds: 8 tiles
+    of 32768 keys, 4, 8, 10 and 16 CTAs each, 61, 52, 55, 51; 512 tiles of 1024 keys, 92 by one CTA in an SM and 91 by
+    two; 128 tiles of 2048, 47.5 and 50; in two parts 52.
+    """
     row = needs.instruction(read.scores, "f32", target)
-    depth, columns = padded(read.scores.k), padded(read.values.n)
+    depth, columns, page = padded(read.scores.k), padded(read.values.n), page_rows(read)
     rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
-    keys, page = SLICED_KEYS, page_rows(read)
-    slices = min(slices, max(1, page // keys))
-    if row is None or columns < MIN_SLICE * slices or max(depth, columns) > 256:
+    slices = min(slices, max(1, page // SLICED_KEYS))
+    if row is None or columns < MIN_SLICE * slices or max(depth, columns) > MOST_COLUMNS:
         return None
-    schedule = Schedule(
-        cta=(rows, slices * keys, depth), warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated"
-    )
-    while schedule.stages > 2 and _shared_bytes(read, schedule) > target.shared:
+    cta = (rows, slices * SLICED_KEYS, depth)
+    schedule = Schedule(cta=cta, warp=(rows, SLICED_KEYS), mma=row.shape, stages=MOST_STAGES, edges="predicated")
+    split = not _unsplit(read, schedule)
+    slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
+    tiles = read.tiles(rows) if split else slots + 1
+    memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
+    while schedule.stages > 2 and _shared_bytes(read, schedule) > memory:
         schedule = schedule.with_fields(stages=schedule.stages - 1)
-    return schedule.with_fields(split_k=_parts(read, schedule, target))
-
-
-def _parts(read: Attention, schedule: Schedule, target: Target) -> int:
-    """CTAs that share the keys of a tile: those by which the slowest SM, or memory, takes least. With m or n not known,
-    or K and V that lie otherwise, one."""
-    if _unsplit(read, schedule.with_fields(split_k=2)) or not read.scores.is_known("n"):
-        return 1
-    (rows, step, _), n = schedule.cta, read.scores.n
-    tiles, turns = read.tiles(rows), -(-n // step)
-    held = step * HALF * (padded(read.scores.k) + padded(read.values.n))
-
-    def cycles(parts: int) -> float:
-        ctas = -(-tiles * parts // target.sms)
-        own = ctas * -(-turns // parts) * held / SM_BYTES_PER_CYCLE
-        merged = MERGE_LATENCY + parts * PART_CYCLES if parts > 1 else 0
-        return max(own, tiles * turns * held / (target.sms * SHARE_BYTES_PER_CYCLE)) + merged
-
-    return min(range(1, min(turns, MOST_PARTS) + 1), key=cycles)
+    turns = -(-read.scores.n // cta[1])
+    return schedule.with_fields(split_k=max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS)))
 
 
 def _by_fragments(read: Attention, target: Target) -> Schedule:
@@ -215,6 +206,8 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
         raise ScheduleError(f"{target} has no mma for {read.scores.a.element.name}")
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
+    if width > MOST_COLUMNS:
+        raise ScheduleError(f"heads have up to {MOST_COLUMNS} columns, got {read.scores.k} and {read.values.n}")
     # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
     rows, sizes = (16, ((8, 64), (8, 32), (4, 32), (4, 16))) if width > 128 else (32, ((4, 32 if width > 64 else 64),))
     for warps, keys in sizes:
@@ -226,7 +219,9 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
             room = (target.shared // 2 if held <= target.shared // 2 else target.shared) - held
             part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, room)
             return schedule.with_fields(staging=part.staging)
-    raise ScheduleError(f"heads of {read.values.n} columns take more shared memory than {target} has")
+    raise ScheduleError(
+        f"heads of {max(read.scores.k, read.values.n)} columns take more shared memory than {target} has"
+    )
 
 
 def _around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
