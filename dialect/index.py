@@ -60,7 +60,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "linalg.unpack",
         "tensor",
     ),
-    "warp-fuse-attention": ("linalg.*", "memref.dim"),
+    "warp-fuse-attention": ("linalg.*", "memref.dim", "warp.attention"),
     "warp-fuse-rows": ("linalg.*", "memref.dim"),
     "warp-fold-fill": ("linalg.*", "linalg.fill"),
     "warp-fuse-weights": ("linalg.*",),

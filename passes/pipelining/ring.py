@@ -236,7 +236,7 @@ def _check_index(op: Operation, i: SSAValue, loop: CopyLoop, *, is_copy: bool) -
         decline(op, "it is at a place that the turn before has computed")
     if not isinstance(i.owner, Operation) or not loop.has(i.owner):
         return
-    if not is_pure(i.owner):
+    if not is_pure(i.owner) and not (is_copy and isinstance(i.owner, memref.LoadOp)):
         decline(op, f"it is at a place that {i.owner.name} reads in each turn of the loop")
     for operand in i.owner.operands:
         _check_index(op, operand, loop, is_copy=is_copy)

@@ -92,6 +92,8 @@ class Specialiser:
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
+            if copy.until is not None:
+                decline(copy, "a tensor copy has no end of its own")
             TensorView.of(copy, copy.source)
 
     def _first(self) -> Operation:
@@ -107,7 +109,14 @@ class Specialiser:
     @staticmethod
     def _is_shared(op: Operation) -> bool:
         index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
-        return index or op.name in ("memref.alloc", "gpu.subgroup_id", "gpu.block_id", "memref.dim", "warp.matrix")
+        return index or op.name in (
+            "memref.alloc",
+            "gpu.subgroup_id",
+            "gpu.block_id",
+            "memref.dim",
+            "memref.load",
+            "warp.matrix",
+        )
 
     def rewrite(self) -> None:
         """Puts a producer and consumers in place of the loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
@@ -205,6 +205,8 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
 def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     source = lowering.matrix(op, op.source, bits=True)
     row, column = lowering.indices(op.indices)
+    if op.until is not None:
+        source = replace(source, rows=lowering.scalar(op.until))
     tile, stages = lowering.tile(op, op.destination), lowering.indices(op.stage)
     place = stage_text(stages[0] if stages else None, "the stage to fill")
     lowering.emitter.comment(
