@@ -34,7 +34,7 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
         ScheduleError: if there is none.
     """
     known = needs.warpgroup_rows(product, exchanged=schedule.exchanged)
-    rows = [r for r in known if r.d.name == schedule.accumulate and r.runs_on(target)]
+    rows = [r for r in known if r.d.name == schedule.accumulate and needs.by_warpgroups(r, target)]
     for row in rows:
         if row.shape == schedule.mma:
             return row
@@ -166,7 +166,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if not any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
+    if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
@@ -292,7 +292,7 @@ def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
     changed = [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]
-    known = any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
+    known = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
     if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""
     reasons = {role: why_not(product, target, role) or _beside(product, role) for role in changed}
@@ -321,7 +321,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if why_not(product, target, role):
         return
     every = needs.warpgroup_rows(product, exchanged=role == "b")
-    rows = {r.shape.n: r for r in every if r.d.name == accumulate and r.runs_on(target)}
+    rows = {r.shape.n: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
