@@ -216,8 +216,15 @@ def by_warpgroups(row: Wgmma, target: Target) -> bool:
     return in_tensor_memory(row, target)
 
 
-def promotes(product: Product, accumulate: str) -> bool:
-    """Whether f32 registers are to add the sums of K tiles, as warpgroups cut sums of 8-bit floats short."""
+def adds_in_tensor_memory(target: Target) -> bool:
+    """Whether products of warpgroups add up in tensor memory, as the target has no `wgmma`."""
+    return not any(row.runs_on(target) for row in wgmma.rows()[:1])
+
+
+def promotes(product: Product, accumulate: str, target: Target) -> bool:
+    """Whether f32 registers are to add the sums of K tiles, as `wgmma` cuts sums of 8-bit floats short."""
+    if adds_in_tensor_memory(target):
+        return False
     of_bytes = product.a.element.name in FP8 and product.b.element.name in FP8
     return of_bytes and accumulate == "f32" and not product.short_sums
 

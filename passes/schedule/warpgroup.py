@@ -87,7 +87,7 @@ def schedule_of_tile(
         accumulate=accumulate,
         split_k=tile.parts,
         sync="mbarrier",
-        promote="f32" if needs.promotes(product, accumulate) else PLAIN,
+        promote="f32" if needs.promotes(product, accumulate, target) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
         **operands,
@@ -170,6 +170,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
+    if role != PLAIN and needs.adds_in_tensor_memory(target):
+        return f"{target} multiplies operands in registers by mma.sync alone"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
         return reason
     for name, operand in (("a", product.a), ("b", product.b)):
@@ -178,7 +180,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
                 return f"{operand.name} of {operand.element.name} must lie along k"
         elif (reason := needs.not_copied(operand)) and not (role == PLAIN and packed and packs(product, operand)):
             return f"{operand.name} {reason}"
-    if role != PLAIN and needs.promotes(product, "f32"):
+    if role != PLAIN and needs.promotes(product, "f32", target):
         return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
     return ""
 
@@ -244,7 +246,7 @@ def pays(product: Product, target: Target, role: str) -> bool:
         return False
     transpose = _transposed(product, role)
     if role == PLAIN:
-        if needs.promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
+        if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
         return is_large(product, laid_out=transpose != PLAIN or _packed(product) != PLAIN)
     operand, other = _both(product, role)
@@ -325,8 +327,10 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
-    if needs.promotes(product, accumulate):
+    if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
+    if needs.adds_in_tensor_memory(target):
+        tiles = [tile for tile in tiles if tile.cluster == (1, 1)]
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
