@@ -32,6 +32,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-specialise": ("passes.pipelining.specialise", "SpecialisePass"),
     "warp-pipeline": ("passes.pipelining.pipeline", "PipelinePass"),
     "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
+    "warp-tensor-memory": ("passes.pipelining.tensor_memory", "TensorMemoryPass"),
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
@@ -76,6 +77,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
     "warp-synchronise": ("warp.make_ring",),
+    "warp-tensor-memory": ("warp.wgmma",),
     "warp-expand": ("warp.sum_sliced_k", "warp.store_part", "warp.arrive_last", "warp.add_parts"),
 }
 """Of what a module must have one for a pass to have something to do."""
@@ -186,6 +188,8 @@ LOWERINGS: Mapping[str, str] = {
     "warp.wait": "passes.to_ptx.synchronisation",
     "warp.tensor_load": "passes.to_ptx.tensor_copies",
     "warp.tensor_store": "passes.to_ptx.tensor_copies",
+    "memref.dealloc": "passes.to_ptx.tensor_memory",
+    "warp.tensor_mma": "passes.to_ptx.tensor_memory",
     "arith.addf": "passes.to_ptx.thread_code",
     "arith.cmpf": "passes.to_ptx.thread_code",
     "arith.divf": "passes.to_ptx.thread_code",

@@ -176,6 +176,7 @@ def standard_pipeline(
             "warp-specialise",
             "warp-pipeline",
             "warp-synchronise",
+            "warp-tensor-memory",
             "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",

@@ -65,7 +65,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     check_operands(schedule, product)
     check_c(schedule, product)
     _check_parts(schedule, product)
-    _check_cluster(schedule, product)
+    _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if (given := schedule[name]) != plain:
@@ -97,10 +97,12 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
-def _check_cluster(schedule: Schedule, product: Product) -> None:
-    """Refuses clusters where the tiles of D are not counted."""
+def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:
+    """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
+    if needs.adds_in_tensor_memory(target):
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {target} has products in tensor memory of one CTA")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
