@@ -15,6 +15,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-fold-fill": ("passes.linalg.fuse_epilogue", "FoldFillPass"),
     "warp-fuse-weights": ("passes.linalg.fuse_weights", "FuseWeightsPass"),
     "warp-fuse-epilogue": ("passes.linalg.fuse_epilogue", "FuseEpiloguePass"),
+    "warp-group": ("passes.linalg.group_products", "GroupPass"),
     "warp-version": ("passes.schedule.version", "VersionPass"),
     "warp-schedule": ("passes.schedule.warp_schedule", "SchedulePass"),
     "warp-lay-out": ("passes.tile.lay_out", "LayOutPass"),
@@ -64,6 +65,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fold-fill": ("linalg.*", "linalg.fill"),
     "warp-fuse-weights": ("linalg.*",),
     "warp-fuse-epilogue": ("linalg.*",),
+    "warp-group": ("scf.for",),
     "warp-version": ("dynamic",),
     "warp-lay-out": ("schedule.transpose", "schedule.padded"),
     "warp-raise-gelu": ("math.tanh", "math.erf"),
@@ -74,7 +76,14 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
     "warp-synchronise": ("warp.make_ring",),
-    "warp-expand": ("warp.sum_sliced_k", "warp.store_part", "warp.arrive_last", "warp.add_parts"),
+    "warp-expand": (
+        "warp.sum_sliced_k",
+        "warp.store_part",
+        "warp.arrive_last",
+        "warp.add_parts",
+        "warp.find_group",
+        "warp.group",
+    ),
 }
 """Of what a module must have one for a pass to have something to do."""
 

@@ -55,12 +55,14 @@ from .ring import Ring, Share, decline
 
 class TensorView(NamedTuple):
     """A matrix in memory as a tensor map has it: the dimensions in `order`, slowest first, rows at place `row` of them
-    and columns last; `others` are the indices of the rest."""
+    and columns last; `others` are the indices of the rest, and `part` the first row, and how many there are, of a part
+    of the rows."""
 
     memory: BlockArgument
     order: tuple[int, ...]
     row: int
     others: tuple[SSAValue, ...]
+    part: tuple[SSAValue, ...] = ()
 
     @staticmethod
     def of(op: Operation, source: SSAValue) -> TensorView:
@@ -71,19 +73,21 @@ class TensorView(NamedTuple):
         """
         if isinstance(source.owner, MatrixOp):
             (row, column), others = source.owner.dimensions, tuple(source.owner.indices)
-            memory = source.owner.memory
+            memory, part = source.owner.memory, tuple(source.owner.part)
         else:
-            memory, row, column, others = source, 0, 1, ()
+            memory, row, column, others, part = source, 0, 1, (), ()
         if row is None or column is None or not isinstance(memory, BlockArgument):
             decline(op, "what it copies is no matrix of an argument of the kernel")
         rank = memory_of(memory).get_num_dims()
         order = tuple(d for d in range(rank) if d != column)
-        return TensorView(memory, (*order, column), order.index(row), others)
+        return TensorView(memory, (*order, column), order.index(row), others, part)
 
-    def coordinates(self, row: Index, column: Index, moved: Callable[[SSAValue], Index]) -> list[Index]:
+    def coordinates(
+        self, index: IndexBuilder, row: Index, column: Index, moved: Callable[[SSAValue], Index]
+    ) -> list[Index]:
         """Where a box begins; `moved` says what indices from outside are there."""
         found = [moved(other) for other in self.others]
-        found.insert(self.row, row)
+        found.insert(self.row, index.add(moved(self.part[0]), row) if self.part else row)
         return [*found, column]
 
 
@@ -169,7 +173,7 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where = self.tensor.coordinates(index.add(row, down), place, again)
+            where = self.tensor.coordinates(index, index.add(row, down), place, again)
             to = index.values([stage, down, along])
             mask = None if self.share is None else self.share.mask
             index.insert(
@@ -199,6 +203,8 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
+        if self.view.part:
+            decline(stores[0], "boxes would reach into the rows of the next group")
         self.panel = panel_columns(fragment.shape[1], fragment.bits)
         self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
@@ -237,7 +243,7 @@ class StagedStores:
         index.insert(FenceOp(ASYNC_PROXY))
         index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
-            where = self.view.coordinates(row, index.add(column, left + along), lambda value: value)
+            where = self.view.coordinates(index, row, index.add(column, left + along), lambda value: value)
             place = index.values([self.buffers[buffer], 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))
@@ -364,7 +370,7 @@ class StagedLoads:
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (placed(i, group) for i in load.indices)
-                    where = self.view.coordinates(row, column, lambda value, group=group: placed(value, group))
+                    where = self.view.coordinates(index, row, column, lambda value, group=group: placed(value, group))
                     to = index.values([stage, *self._place(index, number * self.groups + group)])
                     index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.value, stage))
             state = list(ring.next(index, stage, parity))

@@ -14,6 +14,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from . import needs
@@ -92,9 +93,10 @@ def schedule_of_tile(
         in_registers=tile.in_registers,
         **operands,
     )
-    schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
+    if product.op.grouped != M:
+        schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
-    if tile_count(product, tile) > target.sms:
+    if tile_count(product, tile) > target.sms or product.op.grouped == M:
         return schedule.with_fields(stages=stages, ctas=target.sms)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
@@ -272,6 +274,8 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
     operands, or without."""
     if laid_out:
         least = LEAST_PACKED
+    elif product.ends is not None:
+        return True
     elif product.batch:
         least = LEAST_BATCHED
     else:
