@@ -40,7 +40,7 @@ from ...dialect.warp.synchronisation import (
     WaitOp,
 )
 from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType, moved_as, moved_together
+from ...dialect.warp.tensor_maps import FAR, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..builder import Index, IndexBuilder
@@ -87,8 +87,20 @@ class TensorView(NamedTuple):
     ) -> list[Index]:
         """Where a box begins; `moved` says what indices from outside are there."""
         found = [moved(other) for other in self.others]
-        found.insert(self.row, index.add(moved(self.part[0]), row) if self.part else row)
-        return [*found, column]
+        if not self.part:
+            found.insert(self.row, row)
+            return [*found, column]
+        first, rows = map(moved, self.part)
+        found.insert(self.row, index.add(index.sub(index.value(FAR), rows), row))
+        return [FAR, index.add(first, rows), *found, column]
+
+    def encoded(self, launch: LaunchedKernel, kind: TensorMapType) -> BlockArgument:
+        """A further argument of a kernel: the map, of a type that has the boxes."""
+        return launch.tensor_map(self.memory, self.order, kind, self.order[self.row] if self.part else None)
+
+    def rows(self, kind: TensorMapType) -> int:
+        """Rows of a box."""
+        return kind.shape[self.row - len(self.order)]
 
 
 def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
@@ -98,6 +110,7 @@ def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
     width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
     box = [1] * len(tensor.order)
     box[tensor.row], box[-1] = rows, width * 8 // (element.memory_bits if element else 8)
+    box = [1] * len(tensor.part) + box
     return TensorMapType(ArrayAttr(map(IntAttr, box)), moved, IntAttr(width if width > 16 else 0))
 
 
@@ -131,7 +144,7 @@ class TensorCopy(NamedTuple):
         if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, share.count)
-        return TensorCopy(copy, tensor, launch.tensor_map(tensor.memory, tensor.order, kind), kind, share)
+        return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share)
 
     @property
     def panels(self) -> int:
@@ -146,7 +159,7 @@ class TensorCopy(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of a box."""
-        return self.kind.shape[self.tensor.row]
+        return self.tensor.rows(self.kind)
 
     @property
     def bytes(self) -> int:
@@ -203,8 +216,6 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
-        if self.view.part:
-            decline(stores[0], "boxes would reach into the rows of the next group")
         self.panel = panel_columns(fragment.shape[1], fragment.bits)
         self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
@@ -213,7 +224,7 @@ class StagedStores:
         shape = [groups * BUFFERS, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
-        self.map = launch.tensor_map(self.view.memory, self.view.order, box_type(self.view, tile))
+        self.map = self.view.encoded(launch, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         first, self.barrier = index.mul(group, BUFFERS), index.value(index.add(group, 1))
@@ -340,7 +351,7 @@ class StagedLoads:
             kind.element_type, [self.rows, columns], SwizzleAttr(self.width), IntegerAttr(SHARED_SPACE, i64)
         )
         self.kind = box_type(self.view, panel)
-        self.map = launch.tensor_map(self.view.memory, self.view.order, self.kind)
+        self.map = self.view.encoded(launch, self.kind)
         self.reads: list[LoadOp] = []
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         self.places = [self._place(index, index.add(number * self.groups, group)) for number in range(self.each)]

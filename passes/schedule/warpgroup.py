@@ -93,8 +93,7 @@ def schedule_of_tile(
         in_registers=tile.in_registers,
         **operands,
     )
-    if product.op.grouped != M:
-        schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
+    schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
     if tile_count(product, tile) > target.sms or product.op.grouped == M:
         return schedule.with_fields(stages=stages, ctas=target.sms)

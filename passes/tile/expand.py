@@ -279,7 +279,8 @@ def _end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
 
 class ExpandPass(PatternPass):
     """Expands macro-operations to loads, stores, barriers and arithmetic: `warp.sum_sliced_k` (sums over slices of K),
-    `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs), and `warp.find_group` and `warp.group`."""
+    `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs), `warp.find_group` and `warp.group`
+    (groups of rows)."""
 
     name = "warp-expand"
     needs: ClassVar = tuple(

@@ -245,7 +245,7 @@ class TiledProduct(NamedTuple):
     def _placed(
         self, index: IndexBuilder, number: SSAValue, arguments: Mapping[SSAValue, SSAValue]
     ) -> tuple[Extents, Index, Index, Sequence[Index]]:
-        """The sizes of the matrix that a tile is of, its number there, the matrix's number, and the rows of its group."""
+        """The sizes of the matrix that a tile is of, its number there, the matrix's number, and its group's rows."""
         product, extents = self.product, Extents.of(index, self.product, arguments)
         if product.ends is None:
             tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
@@ -258,7 +258,12 @@ class TiledProduct(NamedTuple):
             found = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
             tile, matrix = index.sub(number, found.first), found.group
         group = index.insert(GroupOp(ends, index.value(matrix)))
-        extents = extents if self.op.grouped == K else extents._replace(m=group.rows)
+        # A tile behind the last group multiplies nothing, but by a B that there is.
+        matrix = index.minimum(matrix, product.matrices - 1)
+        if self.op.grouped == M:
+            extents = extents._replace(
+                m=group.rows if self.schedule.ctas else index.where_equal(group.rows, 0, 1, group.rows)
+            )
         return extents, tile, matrix, (group.begin, group.rows)
 
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:

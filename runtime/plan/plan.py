@@ -20,7 +20,7 @@ from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
-from ...dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
+from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, moved_as, moved_together
 from ...dialect.warp.views import dynamic_parts, strides_of
 from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
@@ -320,6 +320,10 @@ class _Reading:
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
         strides_known = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in memory.view.shape
         strides = tuple(s if strides_known and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
+        if op.parts is not None:
+            at = len(op.order) - 1 - op.order.index(op.parts.value.data)
+            sizes = (*sizes[:at], FAR, *sizes[at + 1 :], 2 * FAR, 2 * FAR)
+            strides = (*strides, strides[at], (1 << 64) // FAR - strides[at])
         box = op.map.type.shape[::-1]
         try:
             fields = TensorMapFields(

@@ -1,0 +1,185 @@
+"""Products of experts on a GPU: rows of groups whose ends the device has, each group with weights of its own.
+
+    bench/with_gpu.sh python bench/experts.py
+    bench/with_gpu.sh python bench/experts.py --sizes 4096x8x4096x28672 --groups even --schedule cta=128x256x64
+
+Method: that of `gemm.py`; sizes are T x E x K x N, tokens, experts, and what each token is multiplied from and to.
+Groups are of one size (`even`) or drawn anew, each token for any expert (`random`). Results are checked against
+products in float32, and rows behind the last group must stay as they were. The peer is torch._grouped_mm on the same
+operands, which waits for nothing either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import gemm
+
+from warploom.runtime import CompileError, Kernel, WarploomError, compile
+
+SIZES = (
+    "4096x8x4096x28672", "16384x8x4096x28672", "8192x64x2048x2816", "32768x32x7168x4096", "128x8x4096x28672",
+    "512x128x2880x5760",
+)  # fmt: skip
+"""Products of experts that models multiply."""
+
+LIMIT = 1e-2
+"""Relative error in the Frobenius norm that a right kernel stays under, its result rounded to bf16."""
+
+
+class Experts(NamedTuple):
+    """A product of so many tokens with the weights of so many experts."""
+
+    tokens: int
+    experts: int
+    k: int
+    n: int
+
+    @staticmethod
+    def of(text: str) -> Experts:
+        """The product that a text such as 4096x8x4096x28672 says."""
+        return Experts(*map(int, text.split("x")))
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self))
+
+    @property
+    def operations(self) -> int:
+        return 2 * self.tokens * self.k * self.n
+
+    def text(self, kind: str = "bf16", *, transposed: bool = False) -> str:
+        """The loop over experts; with `transposed` weights lie along k."""
+        t, e, k, n = self
+        sizes, axes = (f"{n}x{k}", "n, k") if transposed else (f"{k}x{n}", "k, n")
+        rows, columns = sizes.split("x")
+        a, b, d = (f"memref<{shape}x{kind}>" for shape in (f"{t}x{k}", f"{e}x{sizes}", f"{t}x{n}"))
+        part_a, part_d = (f"memref<?x{size}x{kind}, strided<[{size}, 1], offset: ?>>" for size in (k, n))
+        part_b = f"memref<{sizes}x{kind}, strided<[{columns}, 1], offset: ?>>"
+        return f"""#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> ({axes})>
+#d = affine_map<(m, n, k) -> (m, n)>
+func.func @experts(%A: {a}, %B: {b}, %ends: memref<{e}xi32>, %D: {d}) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %experts = arith.constant {e} : index
+  %zero = arith.constant 0.0 : {kind}
+  scf.for %e = %c0 to %experts step %c1 iter_args(%start = %c0) -> (index) {{
+    %last = memref.load %ends[%e] : memref<{e}xi32>
+    %stop = arith.index_cast %last : i32 to index
+    %rows = arith.subi %stop, %start : index
+    %a = memref.subview %A[%start, 0] [%rows, {k}] [1, 1] : {a} to {part_a}
+    %b = memref.subview %B[%e, 0, 0] [1, {rows}, {columns}] [1, 1, 1] : {b} to {part_b}
+    %d = memref.subview %D[%start, 0] [%rows, {n}] [1, 1] : {d} to {part_d}
+    linalg.fill ins(%zero : {kind}) outs(%d : {part_d})
+    linalg.matmul indexing_maps = [#a, #b, #d] ins(%a, %b : {part_a}, {part_b}) outs(%d : {part_d})
+    scf.yield %stop : index
+  }}
+  return
+}}
+"""
+
+
+def drawn_ends(torch: Any, experts: Experts, groups: str) -> Any:
+    """Where the rows of each expert end: of `even` groups, or of tokens that are each drawn for any expert."""
+    if groups == "even":
+        sizes = torch.full((experts.experts,), experts.tokens // experts.experts, device="cuda")
+    else:
+        drawn = torch.randint(0, experts.experts, (experts.tokens,), device="cuda")
+        sizes = torch.bincount(drawn, minlength=experts.experts)
+    return sizes.cumsum(0).to(torch.int32)
+
+
+def relative_error(torch: Any, a: Any, b: Any, ends: Any, d: Any) -> float:
+    """The error of a result, in the Frobenius norm; infinite where a row behind the groups is no NaN any more."""
+    wrong = norm = 0.0
+    begin = 0
+    for expert, end in enumerate(ends.tolist()):
+        exact = a[begin:end].float() @ b[expert].float()
+        wrong += float((d[begin:end].float() - exact).square().sum())
+        norm += float(exact.square().sum())
+        begin = end
+    untouched = bool(d[begin:].isnan().all())
+    return (wrong / max(norm, 1e-30)) ** 0.5 if untouched else float("inf")
+
+
+def measured(
+    torch: Any, timer: gemm.Timer, experts: Experts, kernels: Mapping[str, Kernel], groups: str
+) -> Iterator[gemm.Row]:
+    """Each kernel, and torch, on the same operands."""
+    t, e, k, n = experts
+    a = torch.randn(t, k, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(e, k, n, device="cuda", dtype=torch.bfloat16)
+    ends = drawn_ends(torch, experts, groups)
+    by_columns = b.transpose(1, 2).contiguous().transpose(1, 2)
+
+    def row(name: str, call: Any, error: float | None, schedule: str = "") -> gemm.Row:
+        ms = timer.milliseconds(call)
+        return gemm.Row(name, str(experts), groups, "bf16", experts.operations / ms / 1e9, ms, error, schedule)
+
+    for name, kernel in kernels.items():
+        d = torch.full((t, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+        weights = by_columns.transpose(1, 2) if name.startswith("columns") else b
+        try:
+            kernel(a, weights, ends, d)
+            torch.cuda.synchronize()
+        except WarploomError as failed:
+            print(f"{experts}, {groups}, {name}: {failed}", file=sys.stderr)
+            continue
+        error = relative_error(torch, a, b, ends, d)
+        if not error <= LIMIT:
+            print(f"{experts}, {groups}, {name}: relative error {error:.2e}", file=sys.stderr)
+        yield row(name, lambda kernel=kernel, weights=weights, d=d: kernel(a, weights, ends, d), error,
+                  str(kernel.schedule[0]))  # fmt: skip
+    for name, weights in (("torch (k, n)", b), ("torch (n, k)", by_columns)):
+        yield row(name, lambda weights=weights: torch._grouped_mm(a, weights, offs=ends), None)
+
+
+def parse_schedule(text: str) -> dict[str, Any]:
+    """`cta=128x256x64,stages=3` as fields."""
+    return dict(pair.split("=") for pair in text.split(",")) if text else {}
+
+
+def compiled(experts: Experts, schedules: list[str], target: str) -> dict[str, Kernel]:
+    """The kernels to measure, for weights along n (`rows`) and along k (`columns`)."""
+    found: dict[str, Kernel] = {}
+    for layout in ("rows", "columns"):
+        for schedule in schedules:
+            try:
+                text = experts.text(transposed=layout == "columns")
+                found[f"{layout} {schedule}".strip()] = compile(text, target=target, **parse_schedule(schedule))
+            except CompileError as error:
+                print(f"{experts}, {schedule}: {error}", file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES))
+    parser.add_argument("--groups", nargs="+", default=["even", "random"])
+    parser.add_argument("--schedule", action="append", default=[], help="FIELD=VALUE,... beside the default's")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--compile-only", action="store_true", help="fill the cache of kernels, and measure nothing")
+    given = parser.parse_args()
+    problems = [Experts.of(text) for text in given.sizes]
+    kernels = {problem: compiled(problem, ["", *given.schedule], given.target) for problem in problems}
+    if given.compile_only:
+        return
+    torch = gemm.find_torch("torch._grouped_mm and the random operands")
+    timer = gemm.Timer(torch, given.repeats)
+    for problem in problems:
+        for groups in given.groups:
+            rows = list(measured(torch, timer, problem, kernels[problem], groups))
+            peer = max(row.tflops for row in rows if row.name.startswith("torch"))
+            for row in rows:
+                error = "" if row.relative_error is None else f"{row.relative_error:.1e}"
+                times = f"{1e3 * row.milliseconds:9.1f} us {row.tflops:7.1f} TFLOP/s {row.tflops / peer:6.2f}"
+                print(f"{row.size:22} {groups:7} {row.name:60} {times} {error}", flush=True)
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
