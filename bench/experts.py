@@ -26,6 +26,9 @@ SIZES = (
 )  # fmt: skip
 """Products of experts that models multiply."""
 
+ROWS, COLUMNS, GRADIENT = "rows", "columns", "gradient"
+"""What is measured: products with weights (k, n), products with weights (n, k), and the gradient of the weights."""
+
 LIMIT = 1e-2
 """Relative error in the Frobenius norm that a right kernel stays under, its result rounded to bf16."""
 
@@ -51,30 +54,63 @@ class Experts(NamedTuple):
         return 2 * self.tokens * self.k * self.n
 
     def text(self, kind: str = "bf16", *, transposed: bool = False) -> str:
-        """The loop over experts; with `transposed` weights lie along k."""
+        """The products of rows and weights; with `transposed` weights lie along k."""
         t, e, k, n = self
-        sizes, axes = (f"{n}x{k}", "n, k") if transposed else (f"{k}x{n}", "k, n")
-        rows, columns = sizes.split("x")
-        a, b, d = (f"memref<{shape}x{kind}>" for shape in (f"{t}x{k}", f"{e}x{sizes}", f"{t}x{n}"))
-        part_a, part_d = (f"memref<?x{size}x{kind}, strided<[{size}, 1], offset: ?>>" for size in (k, n))
-        part_b = f"memref<{sizes}x{kind}, strided<[{columns}, 1], offset: ?>>"
-        return f"""#a = affine_map<(m, n, k) -> (m, k)>
-#b = affine_map<(m, n, k) -> ({axes})>
-#d = affine_map<(m, n, k) -> (m, n)>
-func.func @experts(%A: {a}, %B: {b}, %ends: memref<{e}xi32>, %D: {d}) {{
+        rows, columns = (n, k) if transposed else (k, n)
+        maps = "(m, k)", "(n, k)" if transposed else "(k, n)", "(m, n)"
+        parts = _rows("A", t, k, kind), _matrix("B", e, rows, columns, kind), _rows("D", t, n, kind)
+        return _loop(e, kind, maps, parts)
+
+    def gradient_text(self, kind: str = "bf16") -> str:
+        """The gradient of the weights: for each expert the sum over its rows."""
+        t, e, k, n = self
+        parts = _rows("A", t, k, kind), _rows("B", t, n, kind), _matrix("D", e, k, n, kind)
+        return _loop(e, kind, ("(k, m)", "(k, n)", "(m, n)"), parts)
+
+
+class Part(NamedTuple):
+    """What the turn of an expert sees of an argument: the types of all and of the part, and the operation."""
+
+    memory: str
+    seen: str
+    view: str
+
+
+def _rows(name: str, tokens: int, columns: int, kind: str) -> Part:
+    """The rows of an expert."""
+    memory = f"memref<{tokens}x{columns}x{kind}>"
+    seen = f"memref<?x{columns}x{kind}, strided<[{columns}, 1], offset: ?>>"
+    view = f"memref.subview %{name}[%start, 0] [%rows, {columns}] [1, 1] : {memory} to {seen}"
+    return Part(memory, seen, f"%{name.lower()} = {view}")
+
+
+def _matrix(name: str, experts: int, rows: int, columns: int, kind: str) -> Part:
+    """The matrix of an expert."""
+    memory = f"memref<{experts}x{rows}x{columns}x{kind}>"
+    seen = f"memref<{rows}x{columns}x{kind}, strided<[{columns}, 1], offset: ?>>"
+    view = f"memref.subview %{name}[%e, 0, 0] [1, {rows}, {columns}] [1, 1, 1] : {memory} to {seen}"
+    return Part(memory, seen, f"%{name.lower()} = {view}")
+
+
+def _loop(experts: int, kind: str, maps: tuple[str, str, str], parts: tuple[Part, Part, Part]) -> str:
+    """A loop over experts with a product of A and B into D."""
+    a, b, d = parts
+    views = "\n    ".join(part.view for part in parts)
+    return f"""#a = affine_map<(m, n, k) -> {maps[0]}>
+#b = affine_map<(m, n, k) -> {maps[1]}>
+#d = affine_map<(m, n, k) -> {maps[2]}>
+func.func @experts(%A: {a.memory}, %B: {b.memory}, %ends: memref<{experts}xi32>, %D: {d.memory}) {{
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %experts = arith.constant {e} : index
+  %experts = arith.constant {experts} : index
   %zero = arith.constant 0.0 : {kind}
   scf.for %e = %c0 to %experts step %c1 iter_args(%start = %c0) -> (index) {{
-    %last = memref.load %ends[%e] : memref<{e}xi32>
+    %last = memref.load %ends[%e] : memref<{experts}xi32>
     %stop = arith.index_cast %last : i32 to index
     %rows = arith.subi %stop, %start : index
-    %a = memref.subview %A[%start, 0] [%rows, {k}] [1, 1] : {a} to {part_a}
-    %b = memref.subview %B[%e, 0, 0] [1, {rows}, {columns}] [1, 1, 1] : {b} to {part_b}
-    %d = memref.subview %D[%start, 0] [%rows, {n}] [1, 1] : {d} to {part_d}
-    linalg.fill ins(%zero : {kind}) outs(%d : {part_d})
-    linalg.matmul indexing_maps = [#a, #b, #d] ins(%a, %b : {part_a}, {part_b}) outs(%d : {part_d})
+    {views}
+    linalg.fill ins(%zero : {kind}) outs(%d : {d.seen})
+    linalg.matmul indexing_maps = [#a, #b, #d] ins(%a, %b : {a.seen}, {b.seen}) outs(%d : {d.seen})
     scf.yield %stop : index
   }}
   return
@@ -92,16 +128,19 @@ def drawn_ends(torch: Any, experts: Experts, groups: str) -> Any:
     return sizes.cumsum(0).to(torch.int32)
 
 
-def relative_error(torch: Any, a: Any, b: Any, ends: Any, d: Any) -> float:
+def relative_error(torch: Any, name: str, a: Any, b: Any, ends: Any, d: Any) -> float:
     """The error of a result, in the Frobenius norm; infinite where a row behind the groups is no NaN any more."""
     wrong = norm = 0.0
     begin = 0
     for expert, end in enumerate(ends.tolist()):
-        exact = a[begin:end].float() @ b[expert].float()
-        wrong += float((d[begin:end].float() - exact).square().sum())
+        if name.startswith(GRADIENT):
+            exact, got = a[begin:end].float().t() @ b[begin:end].float(), d[expert]
+        else:
+            exact, got = a[begin:end].float() @ b[expert].float(), d[begin:end]
+        wrong += float((got.float() - exact).square().sum())
         norm += float(exact.square().sum())
         begin = end
-    untouched = bool(d[begin:].isnan().all())
+    untouched = name.startswith(GRADIENT) or bool(d[begin:].isnan().all())
     return (wrong / max(norm, 1e-30)) ** 0.5 if untouched else float("inf")
 
 
@@ -114,27 +153,33 @@ def measured(
     b = torch.randn(e, k, n, device="cuda", dtype=torch.bfloat16)
     ends = drawn_ends(torch, experts, groups)
     by_columns = b.transpose(1, 2).contiguous().transpose(1, 2)
+    of_d = torch.randn(t, n, device="cuda", dtype=torch.bfloat16)
 
     def row(name: str, call: Any, error: float | None, schedule: str = "") -> gemm.Row:
         ms = timer.milliseconds(call)
         return gemm.Row(name, str(experts), groups, "bf16", experts.operations / ms / 1e9, ms, error, schedule)
 
     for name, kernel in kernels.items():
-        d = torch.full((t, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        weights = by_columns.transpose(1, 2) if name.startswith("columns") else b
+        gradient = name.startswith(GRADIENT)
+        d = torch.full((e, k, n) if gradient else (t, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+        right = of_d if gradient else by_columns.transpose(1, 2) if name.startswith(COLUMNS) else b
         try:
-            kernel(a, weights, ends, d)
+            kernel(a, right, ends, d)
             torch.cuda.synchronize()
         except WarploomError as failed:
             print(f"{experts}, {groups}, {name}: {failed}", file=sys.stderr)
             continue
-        error = relative_error(torch, a, b, ends, d)
+        error = relative_error(torch, name, a, of_d if gradient else b, ends, d)
         if not error <= LIMIT:
             print(f"{experts}, {groups}, {name}: relative error {error:.2e}", file=sys.stderr)
-        yield row(name, lambda kernel=kernel, weights=weights, d=d: kernel(a, weights, ends, d), error,
+        yield row(name, lambda kernel=kernel, right=right, d=d: kernel(a, right, ends, d), error,
                   str(kernel.schedule[0]))  # fmt: skip
-    for name, weights in (("torch (k, n)", b), ("torch (n, k)", by_columns)):
-        yield row(name, lambda weights=weights: torch._grouped_mm(a, weights, offs=ends), None)
+        del d
+    peers = [(name, (a, right)) for name, right in ((ROWS, b), (COLUMNS, by_columns), (GRADIENT, of_d))]
+    for name, (left, right) in peers:
+        if any(known.startswith(name) for known in kernels):
+            left = left.t() if name == GRADIENT else left
+            yield row(f"torch {name}", lambda left=left, right=right: torch._grouped_mm(left, right, offs=ends), None)
 
 
 def parse_schedule(text: str) -> dict[str, Any]:
@@ -142,16 +187,16 @@ def parse_schedule(text: str) -> dict[str, Any]:
     return dict(pair.split("=") for pair in text.split(",")) if text else {}
 
 
-def compiled(experts: Experts, schedules: list[str], target: str) -> dict[str, Kernel]:
-    """The kernels to measure, for weights along n (`rows`) and along k (`columns`)."""
+def compiled(experts: Experts, kinds: list[str], schedules: list[str], target: str) -> dict[str, Kernel]:
+    """The kernels to measure, for weights along n (`rows`) and along k (`columns`), and the gradient of the weights."""
     found: dict[str, Kernel] = {}
-    for layout in ("rows", "columns"):
+    for kind in kinds:
+        text = experts.gradient_text() if kind == GRADIENT else experts.text(transposed=kind == COLUMNS)
         for schedule in schedules:
             try:
-                text = experts.text(transposed=layout == "columns")
-                found[f"{layout} {schedule}".strip()] = compile(text, target=target, **parse_schedule(schedule))
+                found[f"{kind} {schedule}".strip()] = compile(text, target=target, **parse_schedule(schedule))
             except CompileError as error:
-                print(f"{experts}, {schedule}: {error}", file=sys.stderr)
+                print(f"{experts}, {kind} {schedule}: {error}", file=sys.stderr)
     return found
 
 
@@ -159,13 +204,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES))
     parser.add_argument("--groups", nargs="+", default=["even", "random"])
+    parser.add_argument("--kinds", nargs="+", default=[ROWS, COLUMNS, GRADIENT])
     parser.add_argument("--schedule", action="append", default=[], help="FIELD=VALUE,... beside the default's")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--compile-only", action="store_true", help="fill the cache of kernels, and measure nothing")
     given = parser.parse_args()
     problems = [Experts.of(text) for text in given.sizes]
-    kernels = {problem: compiled(problem, ["", *given.schedule], given.target) for problem in problems}
+    kernels = {problem: compiled(problem, given.kinds, ["", *given.schedule], given.target) for problem in problems}
     if given.compile_only:
         return
     torch = gemm.find_torch("torch._grouped_mm and the random operands")
