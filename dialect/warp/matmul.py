@@ -63,8 +63,10 @@ from .epilogue import WithEpilogue
 from .groups import grouped_loop, verify_groups
 from .op_shapes import WORDS, TypeOfOptional, word_properties
 from .operands import (
+    BlockScaledOp,
     OperandForm,
     OperandType,
+    block_scales_of,
     form_of,
     matrix_behind,
     metadata_of,
@@ -151,6 +153,11 @@ class FactorsOp(IRDLOperation):
         return scales_of(*self.given)
 
     @property
+    def block_scales(self) -> tuple[BlockScaledOp, ...]:
+        """The forms of A and B whose blocks have scales of f32, or none."""
+        return block_scales_of(*self.given)
+
+    @property
     def b_stored(self) -> StoredIntegers | None:
         """What memory holds of B, if it is converted on the way."""
         return stored_of(self.given[1])
@@ -209,6 +216,8 @@ class FactorsOp(IRDLOperation):
                 )
             if form is not None and side not in form.SIDES:
                 raise VerifyException(f"expected no {side} of the form {form.name}")
+        if len(self.block_scales) == 1:
+            raise VerifyException("expected scales of blocks of both A and B")
         if self.b_stored is not None and (self.scales or self.metadata is not None):
             raise VerifyException("expected integers to be converted for a dense product without scales")
 

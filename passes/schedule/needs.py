@@ -210,7 +210,7 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
 def promotes(product: Product, accumulate: str) -> bool:
     """Whether f32 registers are to add the sums of K tiles, as warpgroups cut sums of 8-bit floats short."""
     of_bytes = product.a.element.name in FP8 and product.b.element.name in FP8
-    return of_bytes and accumulate == "f32" and not product.short_sums
+    return of_bytes and accumulate == "f32" and (bool(product.block_scales) or not product.short_sums)
 
 
 def default_accumulator(product: Product) -> str:

@@ -171,6 +171,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
+    if product.block_scales and (role != PLAIN or product.blocks[2] != k_of(product)):
+        return f"scales are for {k_of(product)} elements along k at a time, got {product.blocks[2]}"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
         return reason
     for name, operand in (("a", product.a), ("b", product.b)):
@@ -273,7 +275,7 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
     operands, or without."""
     if laid_out:
         least = LEAST_PACKED
-    elif product.ends is not None:
+    elif product.ends is not None or product.block_scales:
         return True
     elif product.batch:
         least = LEAST_BATCHED
@@ -330,6 +332,8 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
     if needs.promotes(product, accumulate):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
+    if columns := product.blocks[1]:
+        tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)

@@ -9,8 +9,9 @@ from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
+from xdsl.dialects.math import FmaOp
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -37,6 +38,7 @@ from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..schedule.arrangement import LANES as BY_LANES
 from ..schedule.arrangement import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
+from .fragment_math import mapped
 from .tiling import ProductT, Tiling, schedule_of
 
 # A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
@@ -380,6 +382,12 @@ class DenseProduct(FragmentProduct):
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
 
 
+def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
+    """A total with a sum of products times two scales."""
+    total, part, *scales = elements
+    return FmaOp(part, arith.MulfOp(*scales).result, total).result
+
+
 class WarpgroupProduct(Multiplication):
     """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
 
@@ -394,6 +402,7 @@ class WarpgroupProduct(Multiplication):
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
+        scales = self._scales(index, warp, fragment_of(total))
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
@@ -404,7 +413,33 @@ class WarpgroupProduct(Multiplication):
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
+        if scales:
+            return mapped(index, _rescaled, total, accumulator, *scales)
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
+
+    def _scales(self, index: IndexBuilder, warp: Place, kind: FragmentType) -> list[SSAValue]:
+        """The scales of the rows and the columns of a warpgroup, in the blocks along k of this K tile; or none."""
+        groups = self.op.groups
+        if groups is None or groups.of_rows is None or groups.m is None:
+            return []
+        group, found = index.value(index.div(groups.k, groups.size)), list[SSAValue]()
+        sides = ("m", groups.of_rows, groups.m), ("n", groups.scales, groups.n)
+        for number, ((axis, scales, start), block) in enumerate(zip(sides, groups.blocks, strict=True)):
+            first = index.add(index.known(start), warp[axis])
+            view, where, inside = scales.owner, list[Index]([0, 0]), [True, True]
+            if not isinstance(view, MatrixOp):
+                fail(self.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
+            if block == 1:
+                where[number], inside[number] = (
+                    first,
+                    memory_of(scales).get_shape()[1] % self.tiling.schedule.cta[number] == 0,
+                )
+                matrix = view.at([group], *((1, None) if number == 0 else (None, 1)))
+            else:
+                matrix = view.at([group, index.value(index.div(first, block))], None, None)
+            load = LoadOp(index.insert(matrix).matrix, index.values(where), kind, bounds_attribute(*inside))
+            found.append(index.insert(load).fragment)
+        return found
 
     def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
         """A of a step: its tile and where in it, or the registers that hold it."""

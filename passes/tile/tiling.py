@@ -138,7 +138,7 @@ class Tiling(Generic[ProductT]):
             return None
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
-        if self.schedule.edges != "inside":
+        if self.schedule.edges != "inside" or (axis == "n" and product.blocks[1] > 1):
             return None
         along_rows = operand.transposed == (axis == "m")
         read = [
