@@ -212,9 +212,12 @@ class TileMmaOp(FactorsOp):
         if self.group_scales is None and self.group is None and not self.group_at and self.row_scales is None:
             return
         if not all(given) or (self.group is not None and self.group.value.data < 1):
-            raise VerifyException(
-                "expected scales of groups with their size, and [k, n] of tiles of integers, or [k, n, m] and blocks"
+            what = (
+                ("groups of integers", "size, and [k, n]")
+                if self.row_scales is None
+                else ("blocks", "sizes, and [k, n, m]")
             )
+            raise VerifyException(f"expected scales of {what[0]} with their {what[1]} of the tiles")
 
     def _verify_held(self, a: FragmentType) -> None:
         """Checks an A that a warp holds."""
