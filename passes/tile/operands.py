@@ -402,16 +402,18 @@ class WarpgroupProduct(Multiplication):
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
-        scales = self._scales(index, warp, fragment_of(total))
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
-            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
+            first = (zero and not promoted) or self.op.row_scales is not None
+            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": first and not number}
             op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
+        # Behind the products: what waits for them would keep these from beginning.
+        scales = self._scales(index, warp, fragment_of(total))
         index.insert(WaitOp(WGMMA, 0))
         if scales:
             return mapped(index, _rescaled, total, accumulator, *scales)
