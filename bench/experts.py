@@ -12,8 +12,10 @@ operands, which waits for nothing either.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import gemm
@@ -144,42 +146,46 @@ def relative_error(torch: Any, name: str, a: Any, b: Any, ends: Any, d: Any) -> 
     return (wrong / max(norm, 1e-30)) ** 0.5 if untouched else float("inf")
 
 
-def measured(
-    torch: Any, timer: gemm.Timer, experts: Experts, kernels: Mapping[str, Kernel], groups: str
-) -> Iterator[gemm.Row]:
+class Measured(NamedTuple):
+    """What is measured: its kind, its name, the call, and the error of its result."""
+
+    kind: str
+    name: str
+    call: Callable[[], object]
+    error: float | None
+
+
+def calls(torch: Any, experts: Experts, kernels: Mapping[str, Kernel], groups: str) -> Iterator[Measured]:
     """Each kernel, and torch, on the same operands."""
     t, e, k, n = experts
-    a = torch.randn(t, k, device="cuda", dtype=torch.bfloat16)
+    a, of_d = (torch.randn(t, size, device="cuda", dtype=torch.bfloat16) for size in (k, n))
     b = torch.randn(e, k, n, device="cuda", dtype=torch.bfloat16)
-    ends = drawn_ends(torch, experts, groups)
-    by_columns = b.transpose(1, 2).contiguous().transpose(1, 2)
-    of_d = torch.randn(t, n, device="cuda", dtype=torch.bfloat16)
-
-    def row(name: str, call: Any, error: float | None, schedule: str = "") -> gemm.Row:
-        ms = timer.milliseconds(call)
-        return gemm.Row(name, str(experts), groups, "bf16", experts.operations / ms / 1e9, ms, error, schedule)
-
+    by_columns, ends = b.transpose(1, 2).contiguous(), drawn_ends(torch, experts, groups)
+    peers = {ROWS: (a, b), COLUMNS: (a, by_columns.transpose(1, 2)), GRADIENT: (a.t(), of_d)}
+    rights = {ROWS: b, COLUMNS: by_columns, GRADIENT: of_d}
     for name, kernel in kernels.items():
-        gradient = name.startswith(GRADIENT)
-        d = torch.full((e, k, n) if gradient else (t, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        right = of_d if gradient else by_columns.transpose(1, 2) if name.startswith(COLUMNS) else b
+        kind = name.split()[0]
+        d = torch.full((e, k, n) if kind == GRADIENT else (t, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+        call = partial(kernel, a, rights[kind], ends, d)
         try:
-            kernel(a, right, ends, d)
+            call()
             torch.cuda.synchronize()
         except WarploomError as failed:
             print(f"{experts}, {groups}, {name}: {failed}", file=sys.stderr)
             continue
-        error = relative_error(torch, name, a, of_d if gradient else b, ends, d)
+        error = relative_error(torch, name, a, of_d if kind == GRADIENT else b, ends, d)
         if not error <= LIMIT:
             print(f"{experts}, {groups}, {name}: relative error {error:.2e}", file=sys.stderr)
-        yield row(name, lambda kernel=kernel, right=right, d=d: kernel(a, right, ends, d), error,
-                  str(kernel.schedule[0]))  # fmt: skip
-        del d
-    peers = [(name, (a, right)) for name, right in ((ROWS, b), (COLUMNS, by_columns), (GRADIENT, of_d))]
-    for name, (left, right) in peers:
-        if any(known.startswith(name) for known in kernels):
-            left = left.t() if name == GRADIENT else left
-            yield row(f"torch {name}", lambda left=left, right=right: torch._grouped_mm(left, right, offs=ends), None)
+        yield Measured(kind, name, call, error)
+    for kind in dict.fromkeys(name.split()[0] for name in kernels):
+        left, right = peers[kind]
+        yield Measured(kind, f"torch {kind}", partial(torch._grouped_mm, left, right, offs=ends), None)
+
+
+def milliseconds(timer: gemm.Timer, measured: list[Measured]) -> list[float]:
+    """The median time of each call; they take turns, so that each is as warm as the others."""
+    rounds = [[timer.once(each.call) for each in measured] for _ in range(timer.repeats + 1)]
+    return [statistics.median(times) for times in zip(*rounds[1:], strict=True)]
 
 
 def parse_schedule(text: str) -> dict[str, Any]:
@@ -218,12 +224,14 @@ def main() -> None:
     timer = gemm.Timer(torch, given.repeats)
     for problem in problems:
         for groups in given.groups:
-            rows = list(measured(torch, timer, problem, kernels[problem], groups))
-            peer = max(row.tflops for row in rows if row.name.startswith("torch"))
-            for row in rows:
-                error = "" if row.relative_error is None else f"{row.relative_error:.1e}"
-                times = f"{1e3 * row.milliseconds:9.1f} us {row.tflops:7.1f} TFLOP/s {row.tflops / peer:6.2f}"
-                print(f"{row.size:22} {groups:7} {row.name:60} {times} {error}", flush=True)
+            measured = list(calls(torch, problem, kernels[problem], groups))
+            times = milliseconds(timer, measured)
+            peers = {each.kind: ms for each, ms in zip(measured, times, strict=True) if each.error is None}
+            for each, ms in zip(measured, times, strict=True):
+                error = "" if each.error is None else f"{each.error:.1e}"
+                found = f"{1e3 * ms:9.1f} us {problem.operations / ms / 1e9:7.1f} TFLOP/s {peers[each.kind] / ms:6.2f}"
+                print(f"{problem!s:20} {groups:7} {each.name:58} {found} {error}", flush=True)
+            del measured
         torch.cuda.empty_cache()
 
 

@@ -109,7 +109,7 @@ def compiled(size: tuple[int, int, int], schedules: list[str], target: str) -> d
     """The kernels to measure."""
     found: dict[str, Kernel] = {}
     for schedule in schedules:
-        fields = dict(pair.split("=") for pair in schedule.split(",")) if schedule else {}
+        fields: dict[str, Any] = dict(pair.split("=") for pair in schedule.split(",")) if schedule else {}
         try:
             found[f"ours {schedule}".strip()] = compile(text(*size), target=target, **fields)
         except CompileError as error:
