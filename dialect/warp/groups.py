@@ -35,7 +35,7 @@ class FindGroupOp(IRDLOperation):
     ends = operand_def(MemRefType)
     tile = operand_def(IndexType())
     across = operand_def(IndexType())
-    rows = prop_def(IntegerAttr)
+    rows = prop_def(IntegerAttr[i64])
     group = result_def(IndexType())
     first = result_def(IndexType())
 

@@ -127,7 +127,7 @@ class EncodeTensorMapOp(IRDLOperation):
 
     memory = operand_def(MemRefType)
     dimensions = prop_def(DenseArrayBase.constr(i64))
-    parts = opt_prop_def(IntegerAttr)
+    parts = opt_prop_def(IntegerAttr[i64])
     map = result_def(TensorMapType)
 
     traits = traits_def(Pure())
