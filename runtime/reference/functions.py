@@ -34,9 +34,11 @@ from ..plan.plan import index_result
 from .nests import elementwise, evaluate_nest, letters
 from .product import (
     ACCUMULATORS,
+    FP8,
     FP8_UNIT,
     TF32_UNIT,
     Accumulator,
+    History,
     Reference,
     bound_text,
     expanded,
@@ -171,7 +173,8 @@ def evaluate(
     evaluation = Evaluation(replace(accumulator or ACCUMULATORS["f32"], tf32=tf32))
     for parameter, array in zip(function.body.block.args, arguments, strict=True):
         value = array.astype(np.float64)
-        evaluation.scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
+        history = History(narrow=array.dtype in FP8)
+        evaluation.scope[parameter] = Reference(value, np.zeros_like(value), array.dtype, history)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         evaluation.all(function.body)
     return [evaluation.scope[parameter] for parameter in function.body.block.args]

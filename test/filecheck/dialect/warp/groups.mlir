@@ -3,10 +3,10 @@
 // RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
 
 // CHECK-LABEL: func.func @groups
-// CHECK:         %0, %1 = warp.find_group %ends[%tile] rows 128 x %across : memref<8xi32>
-// CHECK-NEXT:    %2, %3 = warp.group %ends[%0] : memref<8xi32>
-// CHECK-NEXT:    %4 = warp.matrix %A[row, column] part [%2, %3] : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
-// CHECK-NEXT:    %5 = warp.encode_tensor_map %A [0, 1] parts 0 : memref<96x32xf16> to !warp.tensor_map<1x1x64x32xf16, swizzle 64>
+// CHECK:         %group, %first = warp.find_group %ends[%tile] rows 128 x %across : memref<8xi32>
+// CHECK-NEXT:    %begin, %rows = warp.group %ends[%group] : memref<8xi32>
+// CHECK-NEXT:    %part = warp.matrix %A[row, column] part [%begin, %rows] : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
+// CHECK-NEXT:    %map = warp.encode_tensor_map %A [0, 1] parts 0 : memref<96x32xf16> to !warp.tensor_map<1x1x64x32xf16, swizzle 64>
 func.func @groups(%ends: memref<8xi32>, %tile: index, %across: index, %A: memref<96x32xf16>) {
   %group, %first = warp.find_group %ends[%tile] rows 128 x %across : memref<8xi32>
   %begin, %rows = warp.group %ends[%group] : memref<8xi32>
@@ -29,9 +29,9 @@ func.func @products(%ends: memref<8xi32>, %A: memref<96x32xf16>, %B: memref<8x32
 }
 
 // CHECK-LABEL: func.func @blocks
-// CHECK:         %0 = warp.block_scaled %A times %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
-// CHECK-NEXT:    %1 = warp.block_scaled %B times %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
-// CHECK-NEXT:    warp.matmul e4m3 x e4m3 %0, %1 init 0.000000e+00 : f32 into %D maps
+// CHECK:         %a = warp.block_scaled %A times %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
+// CHECK-NEXT:    %b = warp.block_scaled %B times %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
+// CHECK-NEXT:    warp.matmul e4m3 x e4m3 %a, %b init 0.000000e+00 : f32 into %D maps
 func.func @blocks(%A: memref<64x256xf8E4M3FN>, %SA: memref<2x64xf32>, %B: memref<128x256xf8E4M3FN>, %SB: memref<1x2xf32>, %D: memref<64x128xf32>) {
   %a = warp.block_scaled %A times %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
   %b = warp.block_scaled %B times %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
