@@ -16,6 +16,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-fuse-weights": ("passes.linalg.fuse_weights", "FuseWeightsPass"),
     "warp-fuse-epilogue": ("passes.linalg.fuse_epilogue", "FuseEpiloguePass"),
     "warp-im2col": ("passes.linalg.convolution", "Im2colPass"),
+    "warp-group": ("passes.linalg.group_products", "GroupPass"),
     "warp-version": ("passes.schedule.version", "VersionPass"),
     "warp-schedule": ("passes.schedule.warp_schedule", "SchedulePass"),
     "warp-lay-out": ("passes.tile.lay_out", "LayOutPass"),
@@ -67,6 +68,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fuse-weights": ("linalg.*",),
     "warp-fuse-epilogue": ("linalg.*",),
     "warp-im2col": ("warp.window",),
+    "warp-group": ("scf.for",),
     "warp-version": ("dynamic",),
     "warp-lay-out": ("schedule.transpose", "schedule.padded"),
     "warp-raise-gelu": ("math.tanh", "math.erf"),
@@ -78,7 +80,14 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-pipeline": ("warp.copy",),
     "warp-synchronise": ("warp.make_ring",),
     "warp-tensor-memory": ("warp.wgmma",),
-    "warp-expand": ("warp.sum_sliced_k", "warp.store_part", "warp.arrive_last", "warp.add_parts"),
+    "warp-expand": (
+        "warp.sum_sliced_k",
+        "warp.store_part",
+        "warp.arrive_last",
+        "warp.add_parts",
+        "warp.find_group",
+        "warp.group",
+    ),
 }
 """Of what a module must have one for a pass to have something to do."""
 

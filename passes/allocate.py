@@ -51,7 +51,7 @@ def allocate(kernel: gpu.FuncOp) -> int:
 def needed(op: Operation) -> tuple[int, int] | None:
     """The bytes of shared memory that an operation allocates, and what its first is a multiple of."""
     if isinstance(op, MakeRingOp) and op.writers is not None:
-        return 2 * op.ring.type.stages.data * BARRIER_BYTES, BARRIER_BYTES
+        return 2 * op.ring.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, MakeBarriersOp):
         return op.barriers.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, memref.AllocOp) and memory_space(op.memref.type) == TENSOR_SPACE:

@@ -226,7 +226,7 @@ def promotes(product: Product, accumulate: str, target: Target) -> bool:
     if adds_in_tensor_memory(target):
         return False
     of_bytes = product.a.element.name in FP8 and product.b.element.name in FP8
-    return of_bytes and accumulate == "f32" and not product.short_sums
+    return of_bytes and accumulate == "f32" and (bool(product.block_scales) or not product.short_sums)
 
 
 def default_accumulator(product: Product) -> str:

@@ -376,7 +376,7 @@ class VersionPass(ModulePass):
         for product in [found for found in products(op) if found.attributes.keys().isdisjoint(DONE)]:
             found = read(product)
             divisors = _promises(found)
-            if not found.dynamic and not divisors:
+            if found.ends is not None or (not found.dynamic and not divisors):
                 continue
             target = target_for(product)
             if tuned is not None and tuned.best(target.name, key_of(found)) is not None:

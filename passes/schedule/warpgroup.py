@@ -14,6 +14,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from . import needs
@@ -94,7 +95,7 @@ def schedule_of_tile(
     )
     schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
-    if tile_count(product, tile) > target.sms:
+    if tile_count(product, tile) > target.sms or product.op.grouped == M:
         return schedule.with_fields(stages=stages, ctas=target.sms)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
@@ -172,6 +173,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         return "it is summed over several loops"
     if role != PLAIN and needs.adds_in_tensor_memory(target):
         return f"{target} multiplies operands in registers by mma.sync alone"
+    if product.block_scales and (role != PLAIN or product.blocks[2] != k_of(product)):
+        return f"scales are for {k_of(product)} elements along k at a time, got {product.blocks[2]}"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
         return reason
     for name, operand in (("a", product.a), ("b", product.b)):
@@ -276,6 +279,8 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
     operands, or without."""
     if laid_out:
         least = LEAST_PACKED
+    elif product.ends is not None or product.block_scales:
+        return True
     elif product.batch:
         least = LEAST_BATCHED
     else:
@@ -333,6 +338,8 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
         tiles = [tile for tile in tiles if tile.cluster == (1, 1)]
+    if columns := product.blocks[1]:
+        tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
