@@ -51,6 +51,7 @@ class _Map:
     encoded: Any
     pointer: int
     address: int
+    direct: Direct | None
 
     def point(self, addresses: Sequence[int]) -> None:
         """Lets it begin at the array's present address.
@@ -61,8 +62,7 @@ class _Map:
         address = addresses[self.place.position] + self.place.bytes
         if address == self.address:
             return
-        functions = direct(self.gpu.driver)
-        if functions is None or functions.move(self.pointer, address):
+        if self.direct is None or self.direct.move(self.pointer, address):
             code = self.gpu.driver.cuTensorMapReplaceAddress(self.encoded, address)
             call(f"moving a tensor map to {address:#x}", (*code, None))
         self.address = address
@@ -210,7 +210,7 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
             fields = replace(passed.fields, address=address_of(values[passed.position]) + passed.bytes)
             encoded = encoded_map(kernel.gpu, fields, PROMOTION)
             pointer = int(encoded.getPtr())
-            maps.append(_Map(kernel.gpu, passed, encoded, pointer, fields.address))
+            maps.append(_Map(kernel.gpu, passed, encoded, pointer, fields.address, direct(kernel.gpu.driver)))
             storage.append(encoded)
             words.append(pointer)
             continue

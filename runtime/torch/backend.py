@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from ..base.errors import ArgumentError, WarploomError
 from ..kernel.kernel import Kernel
@@ -130,7 +130,8 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
                 reasons |= dict.fromkeys(part.nodes, judgement.text)
                 continue
             compiled.append(_part(part, written, kernel, judgement.text))
-            _replace(module, part, region, f"warploom_{number}" if rest == "eager" else "")
+            region.name = f"{region.name}_{name}{number}"  # packed parameters are each call's own
+            _replace(module.graph, part, region)
             break
         else:
             _check_schedule(cluster.product, options, reasons)
@@ -170,19 +171,14 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion
     return written, kernel
 
 
-def _replace(module: GraphModule, cluster: Cluster, region: Region, name: str) -> None:
-    """A call of the region in the place of a cluster: as a module of this name, or as inductor has it."""
-    with module.graph.inserting_before(cluster.last):
-        if name:
-            module.add_submodule(name, region)
-            call = module.graph.call_module(name, cluster.inputs)
-        else:
-            call = call_of(module.graph, region, cluster.inputs)
+def _replace(graph: Graph, cluster: Cluster, region: Region) -> None:
+    with graph.inserting_before(cluster.last):
+        call = call_of(graph, region, cluster.inputs)
     call.meta = dict(cluster.last.meta)
     cluster.last.replace_all_uses_with(call)
     for node in reversed(cluster.nodes):
         if not node.users:
-            module.graph.erase_node(node)
+            graph.erase_node(node)
 
 
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:

@@ -186,22 +186,13 @@ def why_left(node: Node, rest: str) -> str:
 
 KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"
 
-OTHERS: Mapping[str, str] = {
-    "conv": "a convolution",
-    "_grouped_mm": "products of groups",
-    "_scaled_grouped_mm": "products of groups",
-}
-"""Work for tensor cores that graphs keep, by how the names of its operations begin."""
-
 
 def reason_for(target: object, rest: str) -> str:
     """Why an operation that is neither a product nor pointwise is left."""
     if target in FORMS:
         return KEPT
-    name = str(target).removeprefix("aten.")
-    for start, what in OTHERS.items():
-        if name.startswith(start):
-            return f"{what} has no form here; written as products of matrices it is compiled"
+    if target is aten.convolution.default:
+        return "a convolution of more than single pixels with the channels last has no form here"
     if rest == "inductor":
         return "neither a product of matrices nor pointwise: inductor's kernels"
     return "it is neither a product of matrices nor a pointwise operation"

@@ -28,10 +28,7 @@ that code which inductor keeps on disk calls the same part in another process.""
 
 def call_of(graph: Graph, region: Region, inputs: Sequence[Node]) -> Node:
     """A call of a compiled part among the nodes of a graph."""
-    _lowered()
     REGIONS[region.name] = region
-    kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
-    setattr(kernels, region.name, region.into)
     return graph.call_function(warploom.region.default, (list(inputs), region.name))
 
 
@@ -46,10 +43,14 @@ def compile_whole(
     inductor: Any = import_module("torch._inductor")
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
+    kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
+    _lowered()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
         replace(graph, inputs, "backward" if settings.get("is_backward") else name)
+        for node in graph.graph.find_nodes(op="call_function", target=warploom.region.default):
+            setattr(kernels, node.args[1], REGIONS[node.args[1]].into)
         return compiler.compile_fx_inner(graph, inputs, *args, **settings)
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}

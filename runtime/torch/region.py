@@ -104,6 +104,9 @@ class CutlassMetadata:
 
 DEFAULT_TARGET = "sm_90a"
 FILE = "<region>"
+REMEMBERED = 256
+"""Sizes whose launches a part remembers."""
+
 ALIGNMENT = 16
 """Bytes that divide the addresses of what kernels read and write."""
 
@@ -258,6 +261,7 @@ class Region(torch.nn.Module):
         text = f"{written.module}{written.orders}{written.order}{written.metadata}{kernel.target}{kernel.schedules}"
         self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
         self._metadata = CutlassMetadata()
+        self._dynamic = kernel.plan.dynamic
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
 
@@ -273,7 +277,7 @@ class Region(torch.nn.Module):
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
         """Computes the result in a tensor, of inputs that lie in the memory orders of the part."""
-        key = tuple([x.shape for x in inputs]) if self.kernel.plan.dynamic else None
+        key = tuple([x.shape for x in inputs]) if self._dynamic else None
         addresses, bits = list[int](), 0
         for tensor in (*inputs, out):
             address = tensor.data_ptr()
@@ -282,6 +286,8 @@ class Region(torch.nn.Module):
         ready = self._prepared.get(key)
         if ready is None or bits % ALIGNMENT:
             if (first := self._first(inputs, out)) is not None:
+                if len(self._prepared) >= REMEMBERED:
+                    self._prepared.clear()
                 self._prepared[key] = first
             return
         launches, plan = ready
@@ -306,7 +312,7 @@ class Region(torch.nn.Module):
         return None if launches is None or copied else (launches, plan)
 
     def _plan(self, values: Sequence[Argument]) -> Plan:
-        if not self.kernel.plan.dynamic:
+        if not self._dynamic:
             return self.kernel.plan
         key = tuple(value.shape for value in values)
         if key not in self._plans:
@@ -351,11 +357,11 @@ def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: t
 def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches:
     """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
     from ..cuda.driver import gpu
-    from ..cuda.launches import launches_of
+    from ..cuda.launches import Launches
 
     scratch = [_scratch(buffer, device) for buffer in plan.scratch]
     everything = [*values, *(_argument(t, tuple(t.shape)) for t in scratch)]
-    launches = launches_of(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
+    launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
     launches([value.address for value in everything], current_stream(device.index or 0))
     return launches
 

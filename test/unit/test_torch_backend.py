@@ -350,7 +350,10 @@ def test_inductor_calls_our_kernels() -> None:
     code = code_of(lambda: found.append(compiled.call(*operands)))
     assert close(found[0], function(*(x.double() for x in operands)), 2.0)
     assert compiled.operators == [("mm", "relu"), ("mm",)]
-    assert re.findall(r"extern_kernels.(\w+)_[0-9a-f]{10}\(.*out=buf", code) == ["mm_relu_bfloat16", "mm_bfloat16"]
+    assert re.findall(r"extern_kernels.(\w+)_[0-9a-f]{10}_inference\d\(.*out=buf", code) == [
+        "mm_relu_bfloat16",
+        "mm_bfloat16",
+    ]
     assert "0 left to inductor" in str(compiled.explanations[0])
 
 
@@ -485,7 +488,7 @@ def test_reasons_are_counted() -> None:
     neither = "it is neither a product of matrices nor a pointwise operation"
     assert explanation.reasons[neither] == 2
     assert f"  2 left: {neither}" in str(explanation)
-    assert "a convolution has no form here; written as products of matrices it is compiled" in explanation.reasons
+    assert "a convolution of more than single pixels with the channels last has no form here" in explanation.reasons
     assert "the product of two vectors is one number, which no kernel here returns" in explanation.reasons
 
 
