@@ -71,6 +71,26 @@ def dense(inputs: int, outputs: int) -> nn.Linear:
     return nn.Linear(inputs, outputs, bias=False)
 
 
+class Narrow(nn.Module):
+    """A linear layer with weights of 8 bits and a scale for each output."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        scale = layer.weight.detach().abs().amax(1) / 127
+        self.register_buffer("scale", scale)
+        self.register_buffer("weight", (layer.weight.detach() / scale[:, None]).round().to(torch.int8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight.to(x.dtype) * self.scale[:, None])
+
+
+def narrowed(model: nn.Module) -> nn.Module:
+    """The model with weights of 8 bits in place of those of its linear layers."""
+    for name, child in model.named_children():
+        setattr(model, name, Narrow(child) if isinstance(child, nn.Linear) else narrowed(child))
+    return model
+
+
 class SharedAttention(nn.Module):
     """Attention whose queries share keys and values, with a cache where `cached` says how long and for which batch."""
 
@@ -130,7 +150,8 @@ class Experts(nn.Module):
         weights, chosen = torch.softmax(self.router(tokens).float(), -1).topk(2)
         weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
         order = chosen.flatten().argsort()
-        ends = torch.bincount(chosen.flatten(), minlength=self.experts).cumsum(0).to(torch.int32)
+        numbers = torch.arange(self.experts, device=x.device)
+        ends = (chosen.flatten() == numbers[:, None]).sum(1).cumsum(0).to(torch.int32)
         rows = tokens[order // 2]
         gate, up = grouped(rows, self.both, ends).chunk(2, -1)
         found = grouped(functional.silu(gate) * up, self.down, ends)
@@ -297,6 +318,11 @@ ROWS = {
     ),
     "llama-decode": Row(
         lambda small: Decoder(SMALL, 1, 8, (2, 8)) if small else Decoder(LLAMA, 2, 2048, (16, 2048)),
+        lambda small: [torch.randn(*(2, 1, 32) if small else (16, 1, 4096)), torch.tensor([7 if small else 2047])],
+        graphs=True,
+    ),
+    "llama-int8": Row(
+        lambda small: narrowed(Decoder(SMALL, 1, 8, (2, 8)) if small else Decoder(LLAMA, 2, 2048, (16, 2048))),
         lambda small: [torch.randn(*(2, 1, 32) if small else (16, 1, 4096)), torch.tensor([7 if small else 2047])],
         graphs=True,
     ),

@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from .attention import is_attention
+from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .products import warploom
 from .region import Region
@@ -80,16 +81,17 @@ def _judged(cluster: Cluster, region: Region, rest: float) -> Judgement:
 
 def _saved(cluster: Cluster) -> tuple[float, int]:
     """Bytes that inductor moves in addition when a cluster is its own, and kernels that it launches."""
-    product = cluster.core
-    if cluster.product.nodes == cluster.nodes:
-        return 0.0, 0
-    intermediate, result = _bytes(product), _bytes(cluster.last)
+    converted = [node for node in cluster.weights if node.target in CONVERSIONS]
+    weights = float(sum(_bytes(node) + _bytes(node.all_input_nodes[0]) for node in converted))
+    if cluster.last is cluster.core or is_attention(cluster.core):
+        return weights, len(converted)
+    intermediate, result = _bytes(cluster.core), _bytes(cluster.last)
     users = _users(cluster.last)
-    fused = [user for user in users if _is_fused(user)]
-    if not fused:
-        return 2.0 * intermediate, 1
+    if not any(map(_is_fused, users)):
+        return weights + 2.0 * intermediate, len(converted) + 1
     # What inductor fuses on with the user of the result: it reads the product there, and stores the result for others.
-    return 2.0 * intermediate - (2.0 if len(users) == 1 else 1.0) * result, 0
+    stored = 2.0 if len(users) == 1 else 1.0
+    return weights + 2.0 * intermediate - stored * result, len(converted)
 
 
 def _bytes(node: Node) -> int:
