@@ -25,9 +25,11 @@ def _fresh() -> None:
     torch._dynamo.reset()
 
 
-def backend(function: Callable[..., Any], **options: Any) -> Any:
+def backend(function: Callable[..., Any], rest: str = "eager", **options: Any) -> Any:
+    """A function whose products are all kernels of ours, unless inductor has the rest."""
     from warploom.runtime import torch_backend
 
+    options["rest"] = rest
     dynamic = options.pop("dynamic", None)
     return torch.compile(function, backend=torch_backend, dynamic=dynamic, options=options)
 
@@ -191,3 +193,52 @@ def test_operators(device: GpuDevice) -> None:
     values, metadata = torch_operators.compress(dense)
     right = drawn(128, 72, dtype=torch.float16)
     assert close(torch_operators.sparse_matmul(values, metadata, right), dense.double() @ right.double(), 1.0)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_inductor_has_the_rest(device: GpuDevice, mode: str | None) -> None:
+    pytest.importorskip("triton")
+    model, exact = pair()
+    said: list[Any] = []
+    call = backend(model, "inductor", explain=said.append, **({"mode": mode} if mode else {}))
+    for _ in range(3):
+        x = drawn(3, 37, 200)
+        with torch.no_grad():
+            found = call(x).clone()
+        assert close(found, exact(x.double()), 4.0)
+    assert said[0].rest == "inductor"
+    measured = [part.measured for part in said[0].compiled] + [part.reason for part in said[0].left]
+    assert any("measured " in text for text in measured)
+
+
+def test_a_cache_stays_where_it_is(device: GpuDevice) -> None:
+    """Nothing of the size of a changed input is allocated."""
+    pytest.importorskip("triton")
+    cache, rows, at = drawn(4096, 1024), drawn(2, 1024), torch.tensor([5, 9], device="cuda")
+
+    def function(cache: Any, rows: Any, at: Any) -> Any:
+        cache.index_copy_(0, at, rows * 2)
+        return cache[at].sum()
+
+    call = backend(function, "inductor")
+    with torch.no_grad():
+        call(cache, rows, at)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call(cache, rows, at)
+    assert torch.equal(cache[at], rows * 2)
+    assert torch.cuda.max_memory_allocated() - before < cache.nbytes // 2
+
+
+@pytest.mark.parametrize(("queries", "causal"), [(130, True), (1, False)])
+def test_attention(device: GpuDevice, queries: int, causal: bool) -> None:
+    def function(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    said: list[Any] = []
+    q, k, v = drawn(2, queries, 8, 64), drawn(2, 130, 2, 64), drawn(2, 130, 2, 64)
+    with torch.no_grad():
+        found = backend(function, explain=said.append)(q, k, v)
+    assert close(found, function(q.double(), k.double(), v.double()), 2.0)
+    assert len(said[0].compiled) == 1
