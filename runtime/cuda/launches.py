@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -69,11 +69,12 @@ class _Map:
 
 
 class DirectLaunch(NamedTuple):
-    """What the driver's own function takes of a launch beside its parameters: the sizes, with their address."""
+    """What the driver's own function takes of a launch: `address` and `parameters` are where these lie."""
 
     config: LaunchConfig
     kernel: int
     address: int
+    parameters: int
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,8 @@ class _Enqueue:
     config: Any = None
     packed: DirectLaunch | None = None
 
-    def __call__(self, driver: Any, functions: Direct | None, stream: int) -> Any:
+    def __call__(self, driver: Any, stream: int) -> Any:
         """Enqueues it; what the driver says."""
-        if functions is not None and self.packed is not None:
-            config, handle, address = self.packed
-            config.stream = stream
-            return functions.launch(address, handle, self.parameters, None)
         launch, handle = self.launch, self.kernel.handle
         if self.config is None:
             grid, block = launch.grid, launch.block
@@ -124,7 +121,8 @@ class Launches:
         self._pointers = tuple(one for item in self.queue for one in item.pointers)
         self._maps = tuple(one for item in self.queue for one in item.maps)
         self._addresses: Sequence[int] = ()
-        self._context, self._direct = int(gpu.context), direct(gpu.driver)
+        self._context, self._direct, self._stream = int(gpu.context), direct(gpu.driver), 0
+        self._packed = tuple(item.packed for item in self.queue if item.packed is not None)
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Enqueue the launches on a CUDA stream handle, on arrays at these addresses, which are 0 for other values.
@@ -135,18 +133,35 @@ class Launches:
         """
         driver, functions = self.gpu.driver, self._direct
         context = int(driver.cuCtxGetCurrent()[1]) if functions is None else functions.context()
-        if not (current := context == self._context):
-            driver.cuCtxPushCurrent(self.gpu.context)
+        if context == self._context:
+            self.enqueue(addresses, stream)
+            return
+        driver.cuCtxPushCurrent(self.gpu.context)
         try:
-            with self._lock:
-                if addresses != self._addresses:
-                    self._point(addresses)
-                for item in self.queue:
-                    if code := item(driver, functions, stream):
-                        raise CudaError(f"launching {_describe(item)} failed: {explain(driver.CUresult(code))}")
+            self.enqueue(addresses, stream)
         finally:
-            if not current:
-                driver.cuCtxPopCurrent()
+            driver.cuCtxPopCurrent()
+
+    def enqueue(self, addresses: Sequence[int], stream: int) -> None:
+        """The same where the GPU's context is the calling thread's."""
+        with self._lock:
+            if addresses != self._addresses:
+                self._point(addresses)
+            if stream != self._stream:
+                for launch in self._packed:
+                    launch.config.stream = stream
+                self._stream = stream
+            if self._direct is not None:
+                for at, (_, kernel, config, parameters) in enumerate(self._packed):
+                    if code := self._direct.launch(config, kernel, parameters, None):
+                        self._refuse(self.queue[at], self.gpu.driver.CUresult(code))
+                return
+            for item in self.queue:
+                if code := item(self.gpu.driver, stream):
+                    self._refuse(item, code)
+
+    def _refuse(self, item: _Enqueue, code: Any) -> NoReturn:
+        raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
 
     def _point(self, addresses: Sequence[int]) -> None:
         """Puts addresses into the parameters."""
@@ -225,18 +240,18 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
         words.append(ctypes.addressof(word))
     table = (ctypes.c_void_p * max(1, len(words)))(*words)
     config = _configuration(kernel, function, launch)
-    packed = None if direct(kernel.gpu.driver) is None else _packed(kernel, launch, config)
+    packed = None if direct(kernel.gpu.driver) is None else _packed(kernel, launch, config, ctypes.addressof(table))
     kept = (storage, table)
     return _Enqueue(kernel, launch, ctypes.addressof(table), kept, tuple(pointers), tuple(maps), config, packed)
 
 
-def _packed(kernel: LoadedKernel, launch: Launch, config: Any) -> DirectLaunch:
+def _packed(kernel: LoadedKernel, launch: Launch, config: Any, parameters: int) -> DirectLaunch:
     """A launch as the driver's own function takes it; `config` is kept by the caller."""
     if config is not None:
         packed = LaunchConfig.from_address(int(config.getPtr()))
     else:
         packed = LaunchConfig((ctypes.c_uint * 6)(*launch.grid, *launch.block), launch.shared)
-    return DirectLaunch(packed, int(kernel.handle), ctypes.addressof(packed))
+    return DirectLaunch(packed, int(kernel.handle), ctypes.addressof(packed), parameters)
 
 
 def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[LaunchValue]) -> bytes:

@@ -276,7 +276,7 @@ class Region(torch.nn.Module):
         return out
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
-        """Computes the result in a tensor, of inputs that lie in the memory orders of the part."""
+        """Computes the result in a tensor, of inputs that lie in the memory orders of the part, on torch's device."""
         key = tuple([x.shape for x in inputs]) if self._dynamic else None
         addresses, bits = list[int](), 0
         for tensor in (*inputs, out):
@@ -293,7 +293,7 @@ class Region(torch.nn.Module):
         launches, plan = ready
         memory = [_scratch(buffer, out.device) for buffer in plan.scratch]
         addresses += [t.data_ptr() for t in memory]
-        launches(addresses, current_stream(out.get_device()))
+        launches.enqueue(addresses, current_stream(out.get_device()))
 
     def _first(self, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> tuple[Launches, Plan] | None:
         """A call with tensors that lie as in no call before; on a GPU its launches, for those that lie alike, unless
