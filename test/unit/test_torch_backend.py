@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -563,11 +562,16 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     region: Any = import_module("warploom.runtime.torch.region")
     enqueued: list[Any] = []
 
-    def recorded(gpu: Any, ptx: str, functions: Any, launches: Any, values: Any) -> Any:
-        made = SimpleNamespace(gpu=gpu, launches=launches, values=values)
-        return lambda addresses, stream: enqueued.append((made, addresses, stream))
+    class Recorded:
+        def __init__(self, gpu: Any, ptx: str, functions: Any, launches: Any, values: Any) -> None:
+            self.gpu, self.launches, self.values = gpu, launches, values
 
-    monkeypatch.setattr("warploom.runtime.cuda.launches.launches_of", recorded)
+        def enqueue(self, addresses: Any, stream: int) -> None:
+            enqueued.append((self, addresses, stream))
+
+        __call__ = enqueue
+
+    monkeypatch.setattr("warploom.runtime.cuda.launches.Launches", Recorded)
     monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: ordinal)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 42 + device, raising=False)
     monkeypatch.setattr(region, "RUNNERS", {"cpu": region.RUNNERS["cuda"]})
