@@ -97,14 +97,10 @@ def _parted(node: Node) -> list[Node]:
     views: list[Node] = []
     if not is_tensor(node) or has_no_gaps(node.meta["val"]):
         return views
-    while node.target in VIEWS or (node.target is operator.getitem and _source(node).target in SPLITS):
-        views += [node] if node.target in VIEWS else [node, _source(node)]
-        node = _source(views[-1])
+    while node.target in VIEWS or (node.target is operator.getitem and node.all_input_nodes[0].target in SPLITS):
+        views += [node] if node.target in VIEWS else [node, node.all_input_nodes[0]]
+        node = views[-1].all_input_nodes[0]
     return views if node.op != "get_attr" and is_tensor(node) and has_no_gaps(node.meta["val"]) else []
-
-
-def _source(node: Node) -> Node:
-    return node.all_input_nodes[0]
 
 
 def _result_alone(node: Node) -> Node | None:

@@ -259,13 +259,7 @@ COMPOSITE = (
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
-WHOLE = (
-    aten.matmul.default,
-    aten.mv.default,
-    aten.dot.default,
-    aten.addmv.default,
-    aten.scaled_dot_product_attention.default,
-)
+WHOLE = tuple(getattr(aten, x).default for x in ("matmul", "mv", "dot", "addmv", "scaled_dot_product_attention"))
 """Products and attention, which torch would write as copies and others, or as sums."""
 
 

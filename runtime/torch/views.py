@@ -436,6 +436,3 @@ def _examples(argument: Any) -> Any:
     if isinstance(argument, Node):
         return argument.meta["val"]
     return list(map(_examples, cast("list[Any]", argument))) if isinstance(argument, list) else argument
-
-
-__all__ = ["RESHAPES", "is_tensor", "sink_view", "sink_views"]
