@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
     IntAttr,
+    IntegerAttr,
     MemRefType,
     StridedLayoutAttr,
     UnitAttr,
@@ -41,6 +42,9 @@ from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .op_shapes import flag
 from .views import strides_of
+
+FAR = 1 << 30
+"""Where the rows of a map of parts end."""
 
 
 def moved_together(element_type: Attribute) -> int:
@@ -134,20 +138,35 @@ class EncodeTensorMapOp(IRDLOperation):
         %map = warp.encode_tensor_map %A [0, 1] : memref<4096x4096xf16> to !warp.tensor_map<128x64xf16, swizzle 128>
 
     Of the matrices of `warp.im2col` the map is one of the images, in im2col mode.
+
+    With `parts`, boxes are those of any part of the rows along a dimension, and what lies in a box behind the part is
+    neither read nor written. The map has two dimensions before the others, and its rows end at `FAR`. Of a part of n
+    rows from b on, row i is at the coordinates `FAR`, b + n and, along the dimension, `FAR` - n + i::
+
+        %map = warp.encode_tensor_map %A [0, 1] parts 0 : memref<96x64xf16> to !warp.tensor_map<1x1x64x64xf16>
+
+    The address of row i is that of row b + i, modulo 2^64: the first stride is 2^34 less a row, of which there are
+    `FAR` too many, and 2^34 `FAR` is 2^64.
     """
 
     name = "warp.encode_tensor_map"
 
     memory = operand_def(MemRefType)
     dimensions = prop_def(DenseArrayBase.constr(i64))
+    parts = opt_prop_def(IntegerAttr[i64])
     map = result_def(TensorMapType)
 
     traits = traits_def(Pure())
-    assembly_format = "$memory $dimensions attr-dict `:` type($memory) `to` type($map)"
+    assembly_format = "$memory $dimensions (`parts` $parts^)? attr-dict `:` type($memory) `to` type($map)"
 
-    def __init__(self, memory: SSAValue, dimensions: Sequence[int], kind: TensorMapType):
+    def __init__(self, memory: SSAValue, dimensions: Sequence[int], kind: TensorMapType, parts: int | None = None):
         super().__init__(
-            operands=[memory], properties={"dimensions": DenseArrayBase.from_list(i64, dimensions)}, result_types=[kind]
+            operands=[memory],
+            properties={
+                "dimensions": DenseArrayBase.from_list(i64, dimensions),
+                "parts": None if parts is None else IntegerAttr(parts, i64),
+            },
+            result_types=[kind],
         )
 
     @property
@@ -159,8 +178,9 @@ class EncodeTensorMapOp(IRDLOperation):
         memory, kind = memory_of(self.memory), self.map.type
         if kind.im2col.data and not isinstance(self.memory.owner, Im2colOp):
             raise VerifyException(f"expected the matrices of warp.im2col for {kind}, got {memory}")
-        dimensions = memory.get_num_dims()
-        if sorted(self.order) != list(range(dimensions)) or not (kind.im2col.data or dimensions == len(kind.shape)):
+        rank = len(self.order) + (0 if self.parts is None else 2)
+        every = sorted(self.order) == list(range(memory.get_num_dims()))
+        if not every or not (kind.im2col.data or rank == len(kind.shape)):
             raise VerifyException(f"expected the dimensions of {memory}, each once, for a box of {kind}")
         if not same_words(kind.element_type, moved := moved_as(memory.element_type)):
             raise VerifyException(f"expected a tensor map of elements of {moved}, got {kind}")

@@ -20,7 +20,7 @@ from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
-from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, moved_as, moved_together
+from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
 from ...dialect.warp.views import dynamic_parts, strides_of
 from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
@@ -327,6 +327,10 @@ class _Reading:
         strides = tuple(s if strides_known and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
         rows, columns = op.map.type.shape[-2:] if images else (0, 0)
         box = op.map.type.shape[::-1] if images is None else images.box(columns, rows).reversed()
+        if op.parts is not None:
+            at = len(op.order) - 1 - op.order.index(op.parts.value.data)
+            sizes = (*sizes[:at], FAR, *sizes[at + 1 :], 2 * FAR, 2 * FAR)
+            strides = (*strides, strides[at], (1 << 64) // FAR - strides[at])
         steps = (1,) * len(sizes) if images is None else (1, *images.numbers[2][::-1], 1)
         try:
             fields = TensorMapFields(0, element, sizes, strides[1:], box, steps, op.map.type.swizzle.data)
