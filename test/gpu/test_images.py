@@ -17,6 +17,7 @@ from test_pixels import BF16, Case
 from warploom.runtime import compile
 
 
+@pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(
     ("case", "schedule"),
     [
