@@ -17,6 +17,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -28,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.isa.tensor_map import MOST_RANK, MOST_STEP, most_offset
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of, map_along, runs_backwards, windows
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
@@ -147,7 +149,9 @@ class Padded(NamedTuple):
         copy, low = next(iter(inside), None), tuple(offsets[1:-1])
         if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
             return Padded(fill, part, low, copy)
+        first = next((op for op in inside if all(op is each or op.is_before_in_block(each) for each in inside)), None)
         written = readers == {reader} and all(op.is_before_in_block(reader) for op in inside)
+        written = written and first is not None and _overwrites(first, part.result)
         return Padded(fill, part, low, None) if written else None
 
     def images(self) -> SSAValue:
@@ -168,6 +172,16 @@ class Padded(NamedTuple):
             Rewriter.erase_op(self.copy)
         Rewriter.erase_op(self.fill)
         drop_unused(self.part.result)
+
+
+def _overwrites(op: Operation, images: SSAValue) -> bool:
+    """Whether an operation writes all of the images, and reads nothing of the memory that they are in."""
+    if isinstance(op, MatmulOp):
+        beside = [value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None]
+        return op.d == images and root(images) not in map(root, beside)
+    if not isinstance(op, LinalgStructuredOperation) or list(op.outputs) != [images] or Nest.of(op).summed:
+        return False
+    return root(images) not in map(root, op.inputs) and not op.body.block.args[-1].uses
 
 
 def _stays(copy: CopyOp, reader: Operation) -> bool:
