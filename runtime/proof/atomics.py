@@ -144,6 +144,8 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: Words, come: Words, wh
     """The planes of words in memory to which others are added, each to the one that `which` says; None for another
     operation, or for other elements than numbers."""
     (operation, type), table = what, shadow.table
+    if table.ordered:
+        raise FaultError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
     scalar, count = element_of(type)
     if operation != "add" or scalar not in WIDTHS:
         return None
