@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from multiprocessing import Pool
 
 from attentions import Attention
 from pins import Function, Level, Pinned, pinned, smaller
@@ -35,21 +36,30 @@ def proof_of(kernel: Pinned) -> Proof:
     raise TypeError(f"{kernel} is launched by no function")
 
 
+def verdict(kernel: Pinned) -> tuple[str, bool, float]:
+    """What a proof says of a kernel, whether it is one, and the seconds that it took."""
+    start = time.monotonic()
+    try:
+        proof = proof_of(kernel)
+        said, proven = str(proof) if not proof else proof.outcome, bool(proof)
+    except WarploomError as error:
+        said, proven = f"undecided: {error}", False
+    return f"{kernel}: {said.splitlines()[0][:300]}", proven, time.monotonic() - start
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="prove each Nth kernel")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with this one")
     parser.add_argument("--only", default="", metavar="TEXT", help="prove those with this in their name")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="prove so many at once")
     args = parser.parse_args()
-    kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)][:: args.every]
-    proven = 0
-    for kernel in kernels:
-        start = time.monotonic()
-        try:
-            proof = proof_of(kernel)
-            verdict, proven = str(proof) if not proof else proof.outcome, proven + bool(proof)
-        except WarploomError as error:
-            verdict = f"undecided: {error}"
-        print(f"{time.monotonic() - start:6.1f} s  {kernel}: {verdict.splitlines()[0][:300]}", flush=True)
+    kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)]
+    kernels, proven = kernels[args.first :: args.every], 0
+    with Pool(args.jobs, maxtasksperchild=8) as pool:
+        for text, success, seconds in pool.imap_unordered(verdict, kernels):
+            proven += success
+            print(f"{seconds:6.1f} s  {text}", flush=True)
     print(f"{proven} of {len(kernels)} proven")
     return 0 if proven == len(kernels) else 1
 
