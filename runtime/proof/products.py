@@ -136,7 +136,8 @@ class FieldProduct:
         return Term(self.row.spelling, (third,), first, second)
 
     def _any_data(self, planes: Sequence[Collected]) -> bool:
-        return any(array.any() for plane in planes for array in plane[:3])
+        scales = (words for plane in planes for words in (plane[3].scale_a, plane[3].scale_b) if words is not None)
+        return any(array.any() for plane in planes for array in plane[:3]) or any(words.any() for words in scales)
 
     def _numbers(self, planes: Array, words: Array, kind: ElementType) -> Residues:
         """The numbers of a matrix, of the planes of its elements or of their words."""
