@@ -15,11 +15,10 @@ from ..base.sources import STDIN, is_ptx, read_source
 from .options import add_compilation, add_seed, add_target, filled, natural, schedule_options
 
 if TYPE_CHECKING:
-    from .. import KernelLaunch, Proof
+    from .. import KernelLaunch, Order, Proof
     from ..kernel.kernel import Kernel
     from ..kernel.module import PtxModule
     from ..numerics.array import Array
-    from ..proof.order import Order
 
 PROVE_TEXT = """\
 Prove that a kernel computes what a function of linalg says, for all inputs of the sizes given; or say what is wrong.
@@ -127,8 +126,8 @@ def _orders(args: argparse.Namespace, text: str) -> int:
 
 def _order(args: argparse.Namespace, file: str, text: str, prefix: str) -> Order:
     """The order of the sums of one of two kernels."""
+    from .. import order
     from ..kernel.module import PtxModule
-    from ..proof.order import order
     from .inputs import arrays
 
     inputs = vars(args)[f"{prefix}inputs"] or args.inputs

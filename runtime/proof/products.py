@@ -21,7 +21,7 @@ from ..numerics.product import SideOperands, values
 from . import field
 from .field import Residues
 from .mirror import action_of, context_of, operands_of, with_control
-from .values import PLANES, Operand, Term, codes_of, planes_of
+from .values import PLANES, Term, TermOperand, codes_of, planes_of
 from .words import upper_half
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class FieldProduct:
         """
         *planes, (a, b, c, more) = self._collected
         kinds = (self.row.a, self.row.b, self.row.c)
-        if more != SideOperands() or any(kind.bits < 8 for kind in kinds):
+        if more.columns is not None or more.scale_a is not None or any(kind.bits < 8 for kind in kinds):
             raise FaultError("the order of sums of this product is not followed", 0)
         first, second, third = (
             self._values(np.stack([np.asarray(p[i]) for p in planes]), (a, b, c)[i], kind)
@@ -147,7 +147,7 @@ class FieldProduct:
             return field.embedded(_values(words, kind, self.row.kind))
         return self.shadow.table.numbers_or(*self._values(planes, words, kind))
 
-    def _values(self, planes: Array, words: Array, kind: ElementType) -> Operand:
+    def _values(self, planes: Array, words: Array, kind: ElementType) -> TermOperand:
         """The values of the elements of a matrix, and what they are."""
         codes = codes_of(planes)
         index = codes.value

@@ -21,7 +21,7 @@ _STEP = 8
 """Codes of a value: it has at most so many bytes."""
 
 
-Operand: TypeAlias = tuple[Array, Array]
+TermOperand: TypeAlias = tuple[Array, Array]
 """Values by number, 0 where there is none, and what they are in the run."""
 
 
@@ -31,9 +31,9 @@ class Term:
     warps), and `a` (k, m, warps) and `b` (k, n, warps)."""
 
     label: str
-    operands: Sequence[Operand]
-    a: Operand | None = None
-    b: Operand | None = None
+    operands: Sequence[TermOperand]
+    a: TermOperand | None = None
+    b: TermOperand | None = None
     symmetric: bool = False
 
     def of(self, at: int, shape: tuple[int, ...]) -> list[tuple[int, float]]:
@@ -93,7 +93,7 @@ class Table:
                 self.terms.append((first, shape, term))
         return own.reshape(shape)
 
-    def tree(self, operand: Operand) -> Array:
+    def tree(self, operand: TermOperand) -> Array:
         """Words that say by which instructions values were made of what."""
         index, shown = operand
         bits = np.ascontiguousarray(np.broadcast_to(shown, index.shape), np.float64).view(np.uint64)

@@ -269,23 +269,15 @@ class Machine:
     def _run(self) -> None:
         tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)
         if self.launch.order is not None and not self.geometry.first:
-            self._replay(Replay(self.launch.order))
+            Replay(self.launch.order).run(self)
         while (group := self._next(tired)) is not None:
-            tired = self._advance(*group) or self.flow.gave_way()
+            tired = self.advance(*group) or self.flow.gave_way()
             if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
             if standstill.turn(group[0]):
                 self._livelock()
         if self.flow.barriers or self._all_waiting():
             self._deadlock()
-
-    def _replay(self, replay: Replay) -> None:
-        """Runs warps one instruction after the other, as an order says and as far as they can."""
-        while (group := replay.next(self.flow)) is not None:
-            if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
-                self._out_of_steps(group[0])
-            self._advance(*group, most=1)
-            replay.executed(*group)
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
         """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
@@ -296,7 +288,7 @@ class Machine:
             group = self.flow.next(oldest=False)
         return group
 
-    def _advance(self, pc: int, mask: Array, most: int = TURN) -> bool:
+    def advance(self, pc: int, mask: Array, most: int = TURN) -> bool:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ....dialect.ptx.text.operands import ConstantError, evaluate
 from ....dialect.ptx.text.syntax import Variable, integer
 from ...base.errors import WarploomError
 from ...numerics.array import Array
-
-if TYPE_CHECKING:
-    from ..watch.timeline import LaunchTrace
 
 # What the interpreter raises.
 
@@ -80,7 +77,7 @@ class InterpreterError(WarploomError):
     then, if that was asked for.
     """
 
-    trace: LaunchTrace | None = None
+    trace: Any = None
 
     def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
         super().__init__(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +12,23 @@ from .events import LANES
 from .flow import Flow
 from .memory import WarpOrder
 
+if TYPE_CHECKING:
+    from .machine import Machine
+
 
 class Replay:
     """Chooses who runs by an order; who cannot run as it says is not waited for."""
 
     def __init__(self, order: WarpOrder) -> None:
         self.left, self.held = list(order.steps), order.held
+
+    def run(self, machine: Machine) -> None:
+        """Lets the warps of a machine run as the order says, one instruction after the other."""
+        before = -1
+        while machine.stats.steps != before and (group := self.next(machine.flow)) is not None:
+            before = machine.stats.steps
+            machine.advance(*group, most=1)
+            self.executed(*group)
 
     def next(self, flow: Flow) -> tuple[int, Array] | None:
         """Threads to run one instruction of, and where; None if the order says nothing."""
