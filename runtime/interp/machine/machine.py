@@ -269,15 +269,20 @@ class Machine:
     def _run(self) -> None:
         tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)
         if self.launch.order is not None and not self.geometry.first:
-            Replay(self.launch.order).run(self)
+            Replay(self.launch.order).run(self.flow, self._one)
         while (group := self._next(tired)) is not None:
-            tired = self.advance(*group) or self.flow.gave_way()
+            tired = self._advance(*group) or self.flow.gave_way()
             if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
             if standstill.turn(group[0]):
                 self._livelock()
         if self.flow.barriers or self._all_waiting():
             self._deadlock()
+
+    def _one(self, pc: int, mask: Array) -> None:
+        if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
+            self._out_of_steps(pc)
+        self._advance(pc, mask, most=1)
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
         """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
@@ -288,7 +293,7 @@ class Machine:
             group = self.flow.next(oldest=False)
         return group
 
-    def advance(self, pc: int, mask: Array, most: int = TURN) -> bool:
+    def _advance(self, pc: int, mask: Array, most: int = TURN) -> bool:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)

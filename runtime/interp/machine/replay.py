@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from .events import LANES
 from .flow import Flow
 from .memory import WarpOrder
 
-if TYPE_CHECKING:
-    from .machine import Machine
-
 
 class Replay:
     """Chooses who runs by an order; who cannot run as it says is not waited for."""
@@ -22,12 +18,10 @@ class Replay:
     def __init__(self, order: WarpOrder) -> None:
         self.left, self.held = list(order.steps), order.held
 
-    def run(self, machine: Machine) -> None:
-        """Lets the warps of a machine run as the order says, one instruction after the other."""
-        before = -1
-        while machine.stats.steps != before and (group := self.next(machine.flow)) is not None:
-            before = machine.stats.steps
-            machine.advance(*group, most=1)
+    def run(self, flow: Flow, advance: Callable[[int, Array], None]) -> None:
+        """Lets warps run as the order says; `advance` executes one instruction."""
+        while (group := self.next(flow)) is not None:
+            advance(*group)
             self.executed(*group)
 
     def next(self, flow: Flow) -> tuple[int, Array] | None:
