@@ -32,7 +32,7 @@ from ..numerics.array import Array
 from ..plan.constants import elements_of
 from ..reference import elements
 from ..reference.functions import Evaluation, epilogue_nest, evaluate_product, read_multiplied
-from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, dense, sizes_of
+from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, sizes_of
 from ..reference.product import ACCUMULATORS, Reference, expanded
 from . import field
 from .field import FUNCTIONS, Residues
@@ -143,7 +143,7 @@ class FieldEvaluation(Evaluation):
         Raises:
             HostError: naming the first operation that has no meaning here.
         """
-        parameters = function.body.block.args
+        parameters, self.function = function.body.block.args, function
         for parameter, array, dtype in zip(parameters, arguments, dtypes, strict=True):
             value = array.astype(np.float64)
             self.scope[parameter] = Reference(value, np.zeros_like(value), dtype)
@@ -236,9 +236,7 @@ class FieldEvaluation(Evaluation):
         """The numbers of A or B; a sparse A spread, and what is scaled in blocks along K times its scales."""
         held = self.scope[op.matrices[at]]
         if op.metadata is not None and not at:
-            words = self.scope[op.metadata]
-            words = replace(words, value=self.table.shown(words.value.astype(np.int64)))
-            held = expanded(op, held, words)
+            held = self._expanded(op, held, op.metadata)
         numbers = self._read(held.value).numbers
         if at and op.b_stored is not None:
             stored = replace(held, value=self.table.shown(held.value.astype(np.int64)))
@@ -254,6 +252,11 @@ class FieldEvaluation(Evaluation):
         scales = scales[..., : held.value.shape[along]]
         scales = scales if along == held.value.ndim - 1 else scales.swapaxes(-1, -2)
         return field.multiply(numbers, self._read(scales).numbers)
+
+    def _expanded(self, op: Operation, stored: Reference, metadata: SSAValue) -> Reference:
+        """The values of the matrix that a sparse A stands for."""
+        words = self.scope[metadata]
+        return expanded(op, stored, replace(words, value=self.table.shown(words.value.astype(np.int64))))
 
     # Nests
 
@@ -315,8 +318,9 @@ class FieldEvaluation(Evaluation):
             inputs[value] = self._scalar(value)
         for access in nest.used:
             held = self.scope[access.value]
-            if isinstance(op, LinalgStructuredOperation) and METADATA in op.attributes and access.value is op.inputs[0]:
-                held = dense(op, access, self.scope)
+            number = op.attributes.get(METADATA)
+            if isinstance(number, IntegerAttr) and access.value is op.operands[0]:
+                held = self._expanded(op, held, self.function.body.block.args[number.value.data])
             if not held.value.ndim:
                 inputs[access.element] = self._scalar(access.value)
             else:
