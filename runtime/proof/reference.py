@@ -189,6 +189,8 @@ class FieldEvaluation(Evaluation):
         return self._read(known) if argument else constants(known)
 
     def _read(self, index: Array) -> BodyElements:
+        if not np.isfinite(index).all():
+            raise HostError("no proof for a function that reads elements of which nothing is known")
         found = index.astype(np.int64)
         numbers = self.table.numbers(found)
         return BodyElements(numbers, self.table.shown(found), numbers.key)
