@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -48,10 +48,15 @@ class ScaledOperand(NamedTuple):
     def of(product: MatmulOp, value: SSAValue) -> ScaledOperand | None:
         """The operand, if it is made of 8-bit floats and scales, for the product alone."""
         memory = root(value)
-        writers = users_of(memory) - {product} if isinstance(memory.owner, memref.AllocOp) else set()
-        made = read_elementwise(writers.pop()) if len(writers) == 1 else None
+        writers = list(users_of(memory) - {product})
+        made = read_elementwise(writers[0]) if len(writers) == 1 else None
         last = None if made is None else made.body.last_op
-        if made is None or last is None or root(made.output) is not memory:
+        if (
+            not isinstance(memory.owner, memref.AllocOp)
+            or made is None
+            or last is None
+            or root(made.output) is not memory
+        ):
             return None
         factor = _uncast(last.operands[0]).owner
         pair = [_uncast(side) for side in factor.operands] if isinstance(factor, arith.MulfOp) else []
@@ -136,7 +141,7 @@ def _uncast(value: SSAValue) -> SSAValue:
 
 
 def _is_narrow(value: SSAValue) -> bool:
-    row = element_row(memory_of(value).element_type) if isinstance(value.type, memref.MemRefType) else None
+    row = element_row(memory_of(value).element_type) if isinstance(value.type, MemRefType) else None
     return row is not None and row.name in FP8
 
 

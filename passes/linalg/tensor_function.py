@@ -258,19 +258,18 @@ class TensorFunction:
             if inner is not last:
                 self._rewrite(inner)
         others = [number for number in range(len(op.iter_args)) if number not in handed]
-        end = Builder(InsertPoint.at_end(body))
-        for number in handed if last is not None else ():
-            made, target = self._read(op, last.operands[number]), self.buffers[op.results[number]]
+        values = [] if last is None else list(last.operands)
+        for number in handed:
+            made, target = self._read(op, values[number]), self.buffers[op.results[number]]
             if made != target:
-                end.insert(CopyOp([made], [target], [])).location = op.location
-        handed_on = [] if last is None else [last.operands[number] for number in others]
+                Builder(InsertPoint.at_end(body)).insert(CopyOp([made], [target], [])).location = op.location
         block = Block(arg_types=[IndexType(), *(op.iter_args[number].type for number in others)])
         for number, argument in zip((-1, *others), block.args, strict=True):
             body.args[1 + number].replace_all_uses_with(argument)
         for inner in [inner for inner in body.ops if inner is not last]:
             inner.detach()
             block.add_op(inner)
-        block.add_op(scf.YieldOp(*handed_on))
+        block.add_op(scf.YieldOp(*(values[number] for number in others)))
         made = builder.insert(scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block))
         made.location = op.location
         for number, result in zip(others, made.results, strict=True):

@@ -384,8 +384,8 @@ class DenseProduct(FragmentProduct):
 
 def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
     """A total with a sum of products times two scales."""
-    total, part, *scales = elements
-    return FmaOp(part, arith.MulfOp(*scales).result, total).result
+    total, part, of_row, of_column = elements
+    return FmaOp(part, arith.MulfOp(of_row, of_column).result, total).result
 
 
 class WarpgroupProduct(Multiplication):
