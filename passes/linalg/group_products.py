@@ -1,20 +1,7 @@
 """`warp-group`: a loop over groups of rows, around one product, becomes one product with groups.
 
 Front ends write the product of experts as a loop over these, whose turns multiply the rows from the end of the last
-group on::
-
-    scf.for %e = %c0 to %experts step %c1 iter_args(%start = %c0) -> (index) {
-      %last = memref.load %ends[%e] : memref<8xi32>
-      %stop = arith.index_cast %last : i32 to index
-      %rows = arith.subi %stop, %start : index
-      %a = memref.subview %A[%start, 0] [%rows, 512] [1, 1] : ...
-      %b = memref.subview %B[%e, 0, 0] [1, 512, 256] [1, 1, 1] : ...
-      %d = memref.subview %D[%start, 0] [%rows, 256] [1, 1] : ...
-      linalg.matmul ins(%a, %b : ...) outs(%d : ...)
-      scf.yield %stop : index
-    }
-
-A host that ran it would wait for the ends of each group. They are in memory of the device, so the kernel reads them.
+group on (docs/experts.md). A host that ran it would wait for the end of each group, which memory of the device has.
 """
 
 from __future__ import annotations
