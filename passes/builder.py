@@ -152,6 +152,10 @@ class IndexBuilder:
         """`yes` where a < b, else `no`."""
         return self._where("slt", a, b, yes, no)
 
+    def from_zero(self, a: Index) -> Index:
+        """The index, or 0 if it is below."""
+        return max(a, 0) if isinstance(a, int) else self.insert(arith.MaxSIOp(a, self.value(0))).result
+
     def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
         condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
         return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result

@@ -92,7 +92,8 @@ class TileMmaOp(FactorsOp):
 
         %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
 
-    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and all of k. If B
+    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and the warp's part
+    of k. If B
     has integers (`warp.stored`), groups of `group` neighbours along k may have scales in global memory, groups x
     columns. They are printed after the types as `times %S[%k, %n] : memref<...>`, where k and n are the indices at
     which the tiles of A and B begin. Of 8-bit floats, A has scales too, groups x rows, and one scale may be for several
@@ -237,7 +238,8 @@ class TileMmaOp(FactorsOp):
 
     def _verify_shape(self) -> None:
         (rows, stored), (k, columns) = self._lying()
-        if stored * self.sparsity != k:
+        slices = k // stored if isinstance(self.matrices[0].type, FragmentType) else 1
+        if stored * self.sparsity * slices != k:
             a, b = self.matrices
             raise VerifyException(f"expected A and B to agree on k, got {a.type} and {b.type}")
         sums = self.c.type

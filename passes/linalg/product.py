@@ -20,6 +20,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import StoredIntegers, strides_of
 from ..diagnostics import fail
@@ -217,6 +218,11 @@ class Product:
         return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
 
     @property
+    def convolves(self) -> bool:
+        """Whether A or B are the matrices of images, which tensor copies alone read."""
+        return any(images_of(operand) for operand in (self.a, self.b))
+
+    @property
     def matrices(self) -> int:
         """How many matrices D has: more than one in a batch."""
         return math.prod(self.batch)
@@ -294,6 +300,12 @@ class Product:
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory and each number once."""
         return each_once(self.operands)
+
+
+def images_of(operand: MatrixOperand) -> Im2colOp | None:
+    """What makes the matrices of images that an operand is; None of another one."""
+    made = operand.value.owner
+    return made if isinstance(made, Im2colOp) else None
 
 
 def read(op: MatmulOp) -> Product:

@@ -31,6 +31,7 @@ from ..builder import constant_value
 from ..diagnostics import fail
 from .constants import global_of
 from .operand import collapsed, expanded, groups_of, kept_dimensions
+from .pages import gather_of
 from .tensors import COVERED
 
 Tensor = TensorType[Attribute]
@@ -205,6 +206,11 @@ class TensorFunction:
             return
         if len(op.results) != 1 or len(op.outputs) != 1:
             fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
+        if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
+            view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
+            self.buffers[op.results[0]] = Builder(InsertPoint.before(op)).insert(view).result
+            self.done.append(op)
+            return
         for inner in (o for region in op.regions for o in region.walk()):
             if isinstance(inner, tensor.ExtractOp | tensor.DimOp):
                 fail(inner, f"{inner.name} in {op.name} reads a tensor at a place that is computed; not lowered")

@@ -40,13 +40,14 @@ from ...dialect.warp.synchronisation import (
     WaitOp,
 )
 from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import FAR, TensorMapType, moved_as, moved_together
+from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..builder import Index, IndexBuilder
 from ..linalg import operand
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
+from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, Share, decline
 
@@ -103,15 +104,20 @@ class TensorView(NamedTuple):
         return kind.shape[self.row - len(self.order)]
 
 
-def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
-    """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each."""
+def box_type(tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None) -> TensorMapType:
+    """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each; the rows are
+    those of a matrix, or pixels of `images`."""
     moved = moved_as(tile.element_type)
     element = element_row(moved)
     width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
+    columns, swizzle = width * 8 // (element.memory_bits if element else 8), IntAttr(width if width > 16 else 0)
+    if images is not None:
+        rank = memory_of(images.memory).get_num_dims()
+        return TensorMapType(ArrayAttr([IntAttr(rows), IntAttr(columns)]), moved, swizzle, IntAttr(rank))
     box = [1] * len(tensor.order)
-    box[tensor.row], box[-1] = rows, width * 8 // (element.memory_bits if element else 8)
+    box[tensor.row], box[-1] = rows, columns
     box = [1] * len(tensor.part) + box
-    return TensorMapType(ArrayAttr(map(IntAttr, box)), moved, IntAttr(width if width > 16 else 0))
+    return TensorMapType(ArrayAttr(map(IntAttr, box)), moved, swizzle, IntAttr(0))
 
 
 def _columns(tile: Memory, kind: TensorMapType) -> int:
@@ -128,6 +134,7 @@ class TensorCopy(NamedTuple):
     map: SSAValue
     kind: TensorMapType
     share: Share | None
+    images: Im2colOp | None = None
 
     @staticmethod
     def of(copy: CopyOp, launch: LaunchedKernel, share: Share | None = None) -> TensorCopy:
@@ -140,11 +147,13 @@ class TensorCopy(NamedTuple):
             DeclinedError: if no tensor map has what it reads.
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
-        kind = box_type(tensor, tile)
+        made = launch.operands[tensor.memory.index].owner
+        images = made if isinstance(made, Im2colOp) else None
+        kind = box_type(tensor, tile, images=images)
         if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
-            kind = kind if share is None else box_type(tensor, tile, share.count)
-        return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share)
+            kind = kind if share is None else box_type(tensor, tile, share.count, images)
+        return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
 
     @property
     def panels(self) -> int:
@@ -159,7 +168,7 @@ class TensorCopy(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of a box."""
-        return self.tensor.rows(self.kind)
+        return self.kind.shape[0] if self.images else self.tensor.rows(self.kind)
 
     @property
     def bytes(self) -> int:
@@ -186,12 +195,36 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where = self.tensor.coordinates(index, index.add(row, down), place, again)
-            to = index.values([stage, down, along])
+            where, offsets = self.tensor.coordinates(index, index.add(row, down), place, again), list[Index]()
+            if self.images is not None:
+                where, offsets = pixels(index, self.images, where)
+            to, number = index.values([stage, down, along]), index.value(stage)
             mask = None if self.share is None else self.share.mask
-            index.insert(
-                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage), mask=mask)
+            copy = TensorLoadOp(
+                *(self.map, index.values(where), tile, to, ring.value, number),
+                mask=mask,
+                offsets=index.values(offsets),
             )
+            index.insert(copy)
+
+
+def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
+    """The coordinates and offsets of a box in images, from its place in the matrices of the taps: tap, row, column."""
+    (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
+    if images.joined is not None:
+        channels = memory_of(images.memory).get_shape()[-1]
+        tap, channel = batch_index(index, taps, index.div(channel, channels)), index.rem(channel, channels)
+    corner = list[Index]()
+    for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
+        corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))
+        rest = index.div(rest, size)
+    tap = tap or [0] * len(sizes)
+    # The first offset is that of the tap that lies first.
+    offsets = [
+        index.sub(back, index.mul(place, -by)) if back else index.mul(place, by)
+        for place, by, back in zip(tap, dilations, images.back, strict=True)
+    ]
+    return [rest, *corner, channel], offsets
 
 
 # Stores of a warpgroup's results by tensor copies: staged in shared memory by `stmatrix`, a panel at a time.

@@ -23,7 +23,7 @@ from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
-from ..linalg.product import Product, block
+from ..linalg.product import Product, block, images_of
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
@@ -66,7 +66,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     check_operands(schedule, product)
     check_c(schedule, product)
     _check_parts(schedule, product)
-    _check_cluster(schedule, product)
+    _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if (given := schedule[name]) != plain:
@@ -98,10 +98,12 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
-def _check_cluster(schedule: Schedule, product: Product) -> None:
-    """Refuses clusters where the tiles of D are not counted."""
+def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:
+    """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
+    if needs.adds_in_tensor_memory(target):
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {target} has products in tensor memory of one CTA")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
@@ -159,6 +161,8 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     if schedule.together > 1:
         check_warpgroup(schedule, product, target)
         return
+    if product.convolves:
+        raise ScheduleError(f"mma = {schedule.mma}: tensor copies read images for warpgroups; use m64nNk16")
     if product.block_scales:
         raise ScheduleError(f"scales of blocks are for products of warpgroups, got mma = {schedule.mma}")
     acc = schedule.accumulate
@@ -353,6 +357,7 @@ def key_of(product: Product) -> str:
     words = [f"{size} {multiplied(product)}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
+    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
     words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words

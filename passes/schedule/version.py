@@ -44,7 +44,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from .candidates import default_schedule, products
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
-from .needs import warpgroup_rows
+from .needs import by_warpgroups, warpgroup_rows
 from .validity import key_of
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import LEAST_PACKED
@@ -115,7 +115,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     plain = product.sparsity == 1 and not (product.scales or product.b.stored)
     if not plain or any(matrix.memory_bits < BYTE for matrix in matrices):
         return None
-    least = WIDEST if any(row.runs_on(target) for row in warpgroup_rows(product)) else WORD
+    least = WIDEST if any(by_warpgroups(row, target) for row in warpgroup_rows(product)) else WORD
     if all(access_bytes(matrix) >= least for matrix in (product.a, product.b)):
         return None
     map_a, map_b, map_d = (loops_of(map_) for map_ in op.maps)

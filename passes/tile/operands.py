@@ -25,7 +25,7 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
@@ -148,8 +148,16 @@ class OperandTiles(Generic[ProductT]):
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
-    def copy(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
+    def copy(
+        self: OperandTiles[Product],
+        index: IndexBuilder,
+        at: dict[str, Index],
+        tile: SSAValue,
+        until: SSAValue | None = None,
+        source: SSAValue | None = None,
+    ) -> None:
+        """Copies the tile whose first element lies at `at`, by axis, to shared memory; `until` as in `warp.copy`, from
+        another matrix like the operand if there is a `source`."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
         inside = bounds_attribute(
@@ -158,8 +166,10 @@ class OperandTiles(Generic[ProductT]):
                 for size, held, axis in zip(operand.shape, self._held(), self.in_memory, strict=True)
             )
         )
-        where, source = self.place(index, at), matrix_of(index, operand, at)
-        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed))
+        if until is not None:
+            inside = bounds_attribute(False, bounds(inside)[1])
+        where, source = self.place(index, at), source or matrix_of(index, operand, at)
+        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed, until=until))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
@@ -343,8 +353,13 @@ class FragmentProduct(Multiplication):
         """The accumulators after steps of the instruction, those at `every` k of the warp's part."""
         for inner in every:
             at = warp | {"k": outside.add(warp["k"], inner)}
+            own = warp | {"k": inner}  # A in registers is the warp's part
             a, b = (
-                o.load(outside if self._stays(tile) and self._fit(o) else index, tile, at)
+                o.load(
+                    outside if self._stays(tile) and self._fit(o) else index,
+                    tile,
+                    own if isinstance(tile.type, FragmentType) else at,
+                )
                 for o, tile in zip(self.operands, self.tiles, strict=True)
             )
             accumulator = self.step(index, a, b, accumulator, at)

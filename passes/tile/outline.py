@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
@@ -31,9 +31,11 @@ from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.overlap import check_product
+from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import PatternPass
+from ..schedule.attention import part_types
 from .operands import batch_index
 from .tiling import Outliner, Tiling, schedule_of
 
@@ -215,8 +217,16 @@ class TiledProduct(NamedTuple):
         """The operands of the kernel."""
         return self.product.memories
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Further memory that the kernel takes: none, for `warp-split-k` adds what CTAs share."""
+        del outliner
+        return ()
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
         """What a CTA computes, in its kernel; `arguments` stand for the operands."""
+        del scratch
         product, tiling = self.product, Tiling(self.product, self.schedule)
         number = cta_number(index)
         extents, tile, matrix, part = self._placed(index, number, arguments)
@@ -309,8 +319,24 @@ class TiledAttention(NamedTuple):
         batch = batch_sizes(index, values, memory)
         return index.ceildiv(rows, self.schedule.cta[0]), batch
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
-        operands, number = self.attention.operands, cta_number(index)
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
+        if self.schedule.split_k == 1:
+            return ()
+        tiles = self.attention.tiles(self.schedule.cta[0])
+        sums, states = part_types(self.attention, self.schedule, tiles)
+        memories = (
+            ("sums", outliner.scratch(sums)),
+            ("states", outliner.scratch(states)),
+            ("counters", outliner.scratch(MemRefType(i32, [tiles]), zeroed=True)),
+        )
+        return tuple(VectorOperand(name, memory) for name, memory in memories)
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
+        operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
+        number, part = index.div(cta, parts), index.rem(cta, parts)
         tiles, batch = self._extents(index, arguments)
         tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
@@ -320,11 +346,25 @@ class TiledAttention(NamedTuple):
             list(map(inside.seen, operands[:count])),
             [map_along(count, _loops(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            diagonal=None if op.diagonal is None else op.diagonal.value.data,
+            keys=op.keys._replace(lengths=None),
             scores=inside.function(index, op.score, operands[count:], 0, count),
-            tile=index.values([row]),
+            tile=index.values([row] if parts == 1 else [row, number, part]),
+            until=self._length(index, arguments, batch, matrix),
+            parts=scratch,
         )
         return in_place_of(op, found)
+
+    def _length(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
+    ) -> SSAValue | None:
+        """How many keys the sequence of this CTA has, if memory says it; none of them is below 0."""
+        if (lengths := self.op.keys.lengths) is None:
+            return None
+        memory, map_ = lengths
+        at = batch_index(index, batch, matrix)
+        held = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
+        length = index.insert(arith.IndexCastOp(held.res, IndexType())).result
+        return index.value(index.from_zero(length))
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """Which tile it is the turn of.
@@ -342,21 +382,27 @@ class TiledAttention(NamedTuple):
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         tiles, batch = self._extents(index, memory)
-        return reduce(index.mul, batch, tiles)
+        return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
 
 
 def _outline(tiled: TiledProduct | TiledAttention) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
-    body = Block(arg_types=[operand.value.type for operand in tiled.memories])
-    arguments = {operand.value: argument for operand, argument in zip(tiled.memories, body.args, strict=True)}
+    scratch = tiled.scratch(outliner)
+    operands = (*tiled.memories, *scratch)
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    arguments: dict[SSAValue, SSAValue] = dict(zip((o.value for o in operands), body.args, strict=True))
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    index.insert(tiled.tile(index, arguments))
+    paged = tiled.attention.paged if isinstance(tiled, TiledAttention) else []
+    for view in dict.fromkeys(paged):
+        arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
+    index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
     index.insert(ReturnOp([]))
     ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
-    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.threads)
+    kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
+    erase_pages([view.result for view in paged])
 
 
 class OutlineProduct(RewritePattern):

@@ -33,6 +33,7 @@ from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
+from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
 from ..patterns import PatternPass
 from ..schedule.arrangement import stored
@@ -203,9 +204,10 @@ class StageAttention(RewritePattern):
             from .attention import AttentionBuilder  # with operations that a product does not need
 
             AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
-            scores = op.scores
+            scores, read = op.scores, [op.k, op.v]
             rewriter.erase(op)
             drop_forms([scores])
+            erase_pages(read)
 
 
 class StagePass(PatternPass):

@@ -53,6 +53,12 @@ def test_the_page_on_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert walk((ROOT / "docs" / "experts.md").read_text(), {}) == 2
 
 
+def test_the_page_on_judging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder()
+    assert walk((ROOT / "docs" / "judge.md").read_text(), TRITON) == 4
+
+
 def test_the_page_on_upstream_s_dialects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert walk((ROOT / "docs" / "interop.md").read_text(), {}) == 1
