@@ -100,12 +100,7 @@ def operands(rng: np.random.Generator, dtype: Any, ends: list[int], *shapes: tup
     return found
 
 
-CASES = [
-    ("bf16", "sm_90a", {}),
-    ("f16", "sm_90a", {"ctas": 3}),
-    ("bf16", "sm_90a", {"ctas": 2, "staging": 0}),
-    ("f16", "sm_80", {}),
-]
+CASES = [("bf16", "sm_90a", {}), ("f16", "sm_90a", {"ctas": 2, "staging": 0}), ("bf16", "sm_80", {})]
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
@@ -128,7 +123,7 @@ def test_rows_of_experts(type: str, target: str, schedule: dict[str, Any]) -> No
     assert np.isnan(d[ends[-1] :]).all()
 
 
-@pytest.mark.parametrize(("type", "target", "schedule"), CASES)
+@pytest.mark.parametrize(("type", "target", "schedule"), [("f16", "sm_90a", {"ctas": 3}), ("bf16", "sm_80", {})])
 def test_gradient_of_weights(type: str, target: str, schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng()
     kernel, ends = compile(gradient(type), target=target, cache=False, **schedule), drawn(rng)
