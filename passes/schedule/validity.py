@@ -142,10 +142,10 @@ def _check_blocks(schedule: Schedule, product: Product) -> None:
     within = all(
         block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
     )
-    if depth != k or not within or schedule.promote == PLAIN:
+    if depth % k or not within or schedule.promote == PLAIN:
         raise ScheduleError(
-            f"blocks of {rows}x{k} and {columns}x{k} elements have scales, which takes K tiles of {k}, warp tiles that "
-            f"divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
+            f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "
+            f"that divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
         )
 
 
