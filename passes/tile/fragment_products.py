@@ -372,7 +372,7 @@ class BlockScaledProduct(WarpgroupProduct):
             if number and count * groups.size % self.tiling.schedule.cta[2]:
                 group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
             first, where, inside = index.add(index.known(start), warp[axis]), list[Index]([0, 0]), [True, True]
-            at, along = [index.value(group)], [None, None]
+            at, along = [index.value(group)], list[int | None]([None, None])
             if (block := groups.blocks[side]) == 1:
                 along[side], where[side], inside[side] = 1, first, size % self.tiling.schedule.cta[side] == 0
             else:
