@@ -65,6 +65,25 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
 
 
+def check_blocks(schedule: Schedule, product: Product) -> None:
+    """Checks that tiles are those of blocks with scales.
+
+    Raises:
+        ScheduleError: if they are not.
+    """
+    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
+    if not k:
+        return
+    within = all(
+        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
+    )
+    if depth % k or not within or schedule.promote == PLAIN:
+        raise ScheduleError(
+            f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "
+            f"that divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
+        )
+
+
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS
