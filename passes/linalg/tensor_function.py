@@ -127,7 +127,7 @@ class TensorFunction:
             self._structured(op)
         elif isinstance(op, tensor.ExtractOp):
             Rewriter.replace_op(op, memref.LoadOp.get(self._read(op, op.tensor), op.indices))
-        elif isinstance(op, scf.ForOp) and any(_is_tensor(value.type) for value in op.iter_args):
+        elif isinstance(op, scf.ForOp) and any(_is_tensor(result.type) for result in op.results):
             self._loop(op)
         elif isinstance(op, scf.ForOp):
             for inner in list(op.body.block.ops):
@@ -253,7 +253,7 @@ class TensorFunction:
     def _loop(self, op: scf.ForOp) -> None:
         """A loop that hands on tensors: each is memory that every turn writes to."""
         body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
-        handed = [number for number, value in enumerate(op.iter_args) if _is_tensor(value.type)]
+        handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
         for number in handed:
             init, held = op.iter_args[number], self.buffers.get(op.iter_args[number])
             target = self._target(op.results[number], init, op)

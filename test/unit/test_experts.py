@@ -148,3 +148,25 @@ def test_a_loop_that_is_no_product_of_groups_stays() -> None:
     with remarks() as made, pytest.raises(CompileError, match=r"got it in scf\.for"):
         compile(forward("bf16", transposed=False, first=1), target="sm_90a", cache=False)
     assert any("the loop over groups stays: expected a turn for each of the 4 ends" in str(one) for one in made)
+
+
+def test_a_loop_that_hands_on_a_tensor() -> None:
+    kernel = compile(
+        """func.func @f(%A: tensor<20x24xf16>, %B: tensor<24x12xf16>, %C: tensor<20x12xf32>) -> tensor<20x12xf32> {
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c3 = arith.constant 3 : index
+          %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%x = %C) -> (tensor<20x12xf32>) {
+            %y = linalg.matmul ins(%A, %B : tensor<20x24xf16>, tensor<24x12xf16>)
+              outs(%x : tensor<20x12xf32>) -> tensor<20x12xf32>
+            scf.yield %y : tensor<20x12xf32>
+          }
+          return %r : tensor<20x12xf32> }""",
+        target="sm_80",
+        cache=False,
+    )
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((20, 24), (24, 12)))
+    c, d = rng.standard_normal((20, 12)).astype(np.float32), np.full((20, 12), np.nan, np.float32)
+    kernel(a, b, c, d, device="interp")
+    np.testing.assert_allclose(d, c + 3 * (a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-4, atol=1e-4)
