@@ -367,7 +367,9 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if needs.adds_in_tensor_memory(target):
         tiles = [tile for tile in tiles if tile.cluster == (1, 1)]
     if columns := product.blocks[1]:
-        tiles = [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS and (columns == 1 or columns % t.n == 0)]
+        tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
+        tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
+        tiles = tall or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
     if _has_small_groups(product):
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
