@@ -127,7 +127,7 @@ class TensorFunction:
             self._structured(op)
         elif isinstance(op, tensor.ExtractOp):
             Rewriter.replace_op(op, memref.LoadOp.get(self._read(op, op.tensor), op.indices))
-        elif isinstance(op, scf.ForOp) and any(_is_tensor(value.type) for value in op.iter_args):
+        elif isinstance(op, scf.ForOp) and any(_is_tensor(result.type) for result in op.results):
             self._loop(op)
         elif isinstance(op, scf.ForOp):
             for inner in list(op.body.block.ops):
@@ -253,7 +253,7 @@ class TensorFunction:
     def _loop(self, op: scf.ForOp) -> None:
         """A loop that hands on tensors: each is memory that every turn writes to."""
         body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
-        handed = [number for number, value in enumerate(op.iter_args) if _is_tensor(value.type)]
+        handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
         for number in handed:
             init, held = op.iter_args[number], self.buffers.get(op.iter_args[number])
             target = self._target(op.results[number], init, op)
@@ -264,19 +264,18 @@ class TensorFunction:
             if inner is not last:
                 self._rewrite(inner)
         others = [number for number in range(len(op.iter_args)) if number not in handed]
-        end = Builder(InsertPoint.at_end(body))
-        for number in handed if last is not None else ():
-            made, target = self._read(op, last.operands[number]), self.buffers[op.results[number]]
+        values = [] if last is None else list(last.operands)
+        for number in handed:
+            made, target = self._read(op, values[number]), self.buffers[op.results[number]]
             if made != target:
-                end.insert(CopyOp([made], [target], [])).location = op.location
-        handed_on = [] if last is None else [last.operands[number] for number in others]
+                Builder(InsertPoint.at_end(body)).insert(CopyOp([made], [target], [])).location = op.location
         block = Block(arg_types=[IndexType(), *(op.iter_args[number].type for number in others)])
         for number, argument in zip((-1, *others), block.args, strict=True):
             body.args[1 + number].replace_all_uses_with(argument)
         for inner in [inner for inner in body.ops if inner is not last]:
             inner.detach()
             block.add_op(inner)
-        block.add_op(scf.YieldOp(*handed_on))
+        block.add_op(scf.YieldOp(*(values[number] for number in others)))
         made = builder.insert(scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block))
         made.location = op.location
         for number, result in zip(others, made.results, strict=True):

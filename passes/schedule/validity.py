@@ -29,7 +29,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
-from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, fitting_stages, row_of, why_not
+from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, fitting_stages, row_of, why_not
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -60,7 +60,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     product = laid_out(product, schedule.transpose, schedule.padded)
     row = row_of(product, schedule, target)
     _check_promoted(schedule, row)
-    _check_blocks(schedule, product)
+    check_blocks(schedule, product)
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
@@ -131,21 +131,6 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
         raise ScheduleError(
             f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
             f"of both, got mma = {row.shape}; use fewer columns, or promote = none for the sums of the instruction"
-        )
-
-
-def _check_blocks(schedule: Schedule, product: Product) -> None:
-    """Refuses tiles that are not those of blocks with scales."""
-    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
-    if not k:
-        return
-    within = all(
-        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
-    )
-    if depth != k or not within or schedule.promote == PLAIN:
-        raise ScheduleError(
-            f"blocks of {rows}x{k} and {columns}x{k} elements have scales, which takes K tiles of {k}, warp tiles that "
-            f"divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
         )
 
 

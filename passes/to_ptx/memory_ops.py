@@ -247,15 +247,10 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
         if op.matrix.uses:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
-    at, memory = list(lowering.indices(op.indices)), lowering.memories[op.memory]
-    found = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at)
-    if op.part:
-        first, rows = lowering.indices(op.part)
-        pitch = memory.strides[op.dimensions[0] or 0]
-        aligned = gcd(found.alignment, divisor_of(first) * divisor_of(found.row_bytes))
-        base = lowering.scalars.offset_far(found.base, first, pitch, memory.element_bits)
-        found = replace(found, base=base, rows=rows, alignment=aligned)
-    lowering.values[op.matrix] = found
+    at, memory = lowering.indices(op.indices), lowering.memories[op.memory]
+    lowering.values[op.matrix] = matrix(
+        lowering.kernel, lowering.scalars, memory, op.dimensions, at, lowering.indices(op.part)
+    )
 
 
 @lowers(memref.DimOp)
