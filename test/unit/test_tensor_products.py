@@ -52,7 +52,7 @@ def test_a_large_product_is_one_of_tensor_memory(kind: str) -> None:
 
 
 def test_persistent_kernels_assemble_without_spills() -> None:
-    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 128, 64), mma="m64n128k16", ctas=148)
+    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 128, 64), mma="m64n128k16", ctas=148, staging=0)
     (resources,) = ptxas.assemble(kernel.ptx, TARGET).values()
     assert not resources.spills
 
