@@ -411,7 +411,7 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
     chosen = next(candidates(product, target, accumulate, role), None) if role else None
     if asked and chosen is None:
         with_operand = "" if asked == PLAIN else f" with in_registers = {asked}"
-        reason = why_not(product, target, asked)
+        reason = why_not(product, target, asked) or f"{target} has none accumulated in {accumulate}"
         raise ScheduleError(f"warpgroups cannot multiply this product{with_operand}: {reason}")
     return chosen
 
