@@ -218,10 +218,6 @@ _BETWEEN = re.compile(
 _LINE_COMMENT = re.compile(r"//[^\n]*")
 
 
-def _spaces(match: re.Match[str]) -> str:
-    return " " * len(match.group())
-
-
 class _Parser(DeclarationReader):
     """The text, where we are in it, and what operand texts mean here."""
 
@@ -342,7 +338,7 @@ class _Parser(DeclarationReader):
     def parameters(self, match: re.Match[str], group: Literal["parameters", "returns"]) -> tuple[Variable, ...]:
         if match[group] is None:
             return ()
-        inner = _LINE_COMMENT.sub(_spaces, match[group][1:-1])
+        inner = _LINE_COMMENT.sub(lambda comment: " " * len(comment.group()), match[group][1:-1])
         if not inner.strip():
             return ()
         declared: list[Variable] = []

@@ -272,7 +272,7 @@ class Functions:
         edges: dict[str, list[str]] = {}
         order: list[Function] = []
         self._visit(kernel, edges, order)
-        stacked = {name for name, f in self.bodies.items() if any(map(_uses_stack, instructions(f.body or ())))}
+        stacked = {name for name, f in self.bodies.items() if any(i.root in _STACK for i in instructions(f.body or ()))}
         for name in edges:
             if name in _reachable(edges, name):
                 stacked.add(name)
@@ -320,10 +320,6 @@ def _reachable(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
             seen.add(name)
             left += edges.get(name, ())
     return seen
-
-
-def _uses_stack(instruction: Instruction) -> bool:
-    return instruction.root in _STACK
 
 
 def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[str]:

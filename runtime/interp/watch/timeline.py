@@ -142,6 +142,7 @@ def _process(launch: LaunchTrace, cta: int, pid: int, begin: int) -> Iterator[di
         yield _named("thread_name", pid, tid, {"name": row.name})
         yield _named("thread_sort_index", pid, tid, {"sort_index": tid})
         for event in row.events:
+            source = {"source": event.source} if event.source else {}
             yield {
                 "name": event.name,
                 "cat": event.kind,
@@ -150,12 +151,8 @@ def _process(launch: LaunchTrace, cta: int, pid: int, begin: int) -> Iterator[di
                 "dur": event.end - event.start,
                 "pid": pid,
                 "tid": tid,
-                "args": {"warp": event.warp, "line": event.line, **_source(event), **event.details},
+                "args": {"warp": event.warp, "line": event.line, **source, **event.details},
             }
-
-
-def _source(event: TraceEvent) -> dict[str, str]:
-    return {"source": event.source} if event.source else {}
 
 
 def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
