@@ -110,7 +110,12 @@ class ArriveOp(_Synchronises):
 
         warp.arrive %full[%stage] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<8>
 
-    Source: PTX ISA 9.7.13.15.13 and 9.7.13.15.15.
+    With `products`, one thread of the warpgroup arrives when the products that it has started in tensor memory are
+    done. It does not wait::
+
+        warp.arrive %empty[%stage] {products} : !warp.barriers<8>
+
+    Source: PTX ISA 9.7.13.15.13, 9.7.13.15.15 and 9.7.16.12.1.
     """
 
     name = "warp.arrive"
@@ -119,6 +124,7 @@ class ArriveOp(_Synchronises):
     number = operand_def(IndexType())
     cta = opt_operand_def(IndexType())
     copies = opt_prop_def(UnitAttr)
+    products = opt_prop_def(UnitAttr)
     bytes = opt_prop_def(IntegerAttr)
     by = opt_prop_def(IntegerAttr)
 
@@ -131,13 +137,15 @@ class ArriveOp(_Synchronises):
         cta: SSAValue | None = None,
         *,
         copies: bool = False,
+        products: bool = False,
         bytes: int | None = None,
     ):
-        properties = {"copies": flag(copies), "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
+        flags = {"copies": flag(copies), "products": flag(products)}
+        properties = {**flags, "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
         super().__init__(operands=[barriers, number, cta], properties=properties)
 
     def verify_(self) -> None:
-        _verify_one_of(at=self.cta, copies=self.copies, bytes=self.bytes)
+        _verify_one_of(at=self.cta, copies=self.copies, products=self.products, bytes=self.bytes)
         if self.by is not None and self.bytes is None:
             raise VerifyException("'by' names the thread that announces bytes, which are not given")
         if self.bytes is not None and not 0 <= self.bytes.value.data <= MOST_BYTES:
@@ -253,6 +261,8 @@ class WaitOp(_OfGroup):
 
 
 ASYNC_PROXY = "async_proxy"
+BEFORE_SYNC, AFTER_SYNC = "before_thread_sync", "after_thread_sync"
+FENCES = (WGMMA, ASYNC_PROXY, BEFORE_SYNC, AFTER_SYNC)
 
 
 @irdl_op_definition
@@ -264,6 +274,8 @@ class FenceOp(_Synchronises):
 
     - `wgmma`: accesses to registers, before the products of warpgroups that follow. It is needed before the first
       product, and again after registers of products were read or written. Source: PTX ISA 9.7.15.7.1.
+    - `before_thread_sync`: accesses to tensor memory, before a barrier behind which other threads access it.
+    - `after_thread_sync`: a barrier, before accesses to tensor memory. Source: PTX ISA 9.7.16.11.
     - `async_proxy`: writes to shared memory, before products of warpgroups and tensor copies. Source: PTX ISA 9.7.13.4.
     """
 
@@ -278,8 +290,8 @@ class FenceOp(_Synchronises):
         super().__init__(properties={"before": StringAttr(before)})
 
     def verify_(self) -> None:
-        if self.before.data not in (WGMMA, ASYNC_PROXY):
-            raise VerifyException(f"expected a fence before {WGMMA} or {ASYNC_PROXY}, got '{self.before.data}'")
+        if self.before.data not in FENCES:
+            raise VerifyException(f"expected a fence of {', '.join(FENCES)}, got '{self.before.data}'")
 
 
 # Barriers: of some warps of a CTA, of a cluster.
