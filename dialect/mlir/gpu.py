@@ -150,11 +150,11 @@ class FuncOp(gpu.FuncOp):
         }
         if kernel:
             properties["kernel"] = UnitAttr()
-        held = {} if attributes is None else dict(attributes.data)
-        held = {f"gpu.{name}" if name in KNOWN_SIZES else name: value for name, value in held.items()}
+        discardable = {} if attributes is None else dict(attributes.data)
+        discardable = {f"gpu.{name}" if name in KNOWN_SIZES else name: value for name, value in discardable.items()}
         if workgroup:
-            held[ATTRIBUTIONS] = IntegerAttr(len(workgroup), i64)
-        return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **held})
+            discardable[ATTRIBUTIONS] = IntegerAttr(len(workgroup), i64)
+        return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **discardable})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -84,8 +84,8 @@ class DeclarationReader(Cursor):
     def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
         type, count = head["type"], None if tail["count"] is None else int(tail["count"])
         if type not in REGISTER_BITS:
-            known = ", ".join(f".{name}" for name in REGISTER_BITS)
-            self.note(self.error(f"'.{type}' is not a register type; expected one of {known}", head.start("type")))
+            types = ", ".join(f".{name}" for name in REGISTER_BITS)
+            self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
             type = UNREAD
         if count is not None and count > MOST_REGISTERS:
             raise self.error(

@@ -182,8 +182,8 @@ class TargetContext(NamedTuple):
 
 @lru_cache(256)
 def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
-    found = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
-    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in found if m)
+    matches = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
+    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in matches if m)
 
 
 class _Miss(NamedTuple):
@@ -241,10 +241,10 @@ def fitting(
     fits: list[tuple[Row, Bindings]] = []
     misses: list[_Miss] = []
     for row, bindings in matches:
-        found = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
-        if None in found:
+        problems = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
+        if None in problems:
             fits.append((row, bindings))
-        misses += filter(None, found)
+        misses += filter(None, problems)
     return fits or f"{opcode}: {max(misses, key=lambda miss: miss.fits).message} ({reference(opcode)})"
 
 

@@ -251,20 +251,20 @@ class Functions:
         Raises:
             CallError: for one that is not there, or that is a kernel.
         """
-        found: list[str] = []
+        names: list[str] = []
         for call in instructions(function.body or ()):
             if not call.is_call:
                 continue
             callee = callee_name(call)
             if callee is None:
-                found += sorted(self.taken)
+                names += sorted(self.taken)
             elif callee in self.bodies:
                 if self.bodies[callee].entry:
                     raise CallError(call, f"'{callee}' is a kernel; only functions can be called")
-                found.append(callee)
+                names.append(callee)
             elif callee not in BUILTINS:
                 raise CallError(call, f"function '{callee}' has no body in this module")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     def in_order(self, kernel: Function) -> tuple[list[Function], frozenset[str]]:
         """The functions that a kernel calls, directly or not, callees first as far as they do not call each other; and

@@ -99,14 +99,14 @@ def rows(events: Sequence[TraceEvent]) -> Iterator[TraceRow]:
 
 def _apart(events: Sequence[TraceEvent]) -> list[list[TraceEvent]]:
     """Events in as few rows as need be, so that none overlap in a row."""
-    found: list[list[TraceEvent]] = []
+    rows: list[list[TraceEvent]] = []
     for event in sorted(events, key=lambda e: e.start):
-        free = next((row for row in found if row[-1].end <= event.start), None)
+        free = next((row for row in rows if row[-1].end <= event.start), None)
         if free is None:
-            found.append([event])
+            rows.append([event])
         else:
             free.append(event)
-    return found
+    return rows
 
 
 def chrome_trace(traces: Sequence[LaunchTrace], time: str, version: str) -> dict[str, Any]:
