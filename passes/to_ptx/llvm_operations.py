@@ -102,8 +102,8 @@ def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
 
 def _funnel(kernel: LlvmKernel, op: Operation) -> None:
     high, low, amount = (kernel.word(value) for value in op.operands)
-    way = "r" if op.name.endswith("r") else "l"
-    kernel.give(op, kernel.compute(f"shf.{way}.wrap.b32", i32, low, high, amount))
+    direction = "r" if op.name.endswith("r") else "l"
+    kernel.give(op, kernel.compute(f"shf.{direction}.wrap.b32", i32, low, high, amount))
 
 
 @_lowers(llvm.ICmpOp, llvm.FCmpOp)
