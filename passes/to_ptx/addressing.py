@@ -385,33 +385,33 @@ def argument(
 
 def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[IndexValue, ...]:
     """The sizes of memory; those that are passed are registers."""
-    found: list[IndexValue] = []
+    sizes: list[IndexValue] = []
     for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
         if size < 0:
             register = _passed(emitter, "u32", f"{name}_size{i}")
             register.divisor = divisor if stride == 1 else 1
-            found.append(register)
+            sizes.append(register)
         else:
-            found.append(size)
-    return tuple(found)
+            sizes.append(size)
+    return tuple(sizes)
 
 
 def _strides(
     emitter: Emitter, scalars: Scalars, kind: Memory, sizes: tuple[IndexValue, ...], name: str, divisor: int
 ) -> tuple[IndexValue, ...]:
     """The strides of memory in elements; those that are not known are 64-bit registers."""
-    found: list[IndexValue] = []
+    result: list[IndexValue] = []
     _, passed = dynamic_parts(kind)
     for i, stride in enumerate(strides_of(kind) or ()):
         if stride is not None:
-            found.append(stride)
+            result.append(stride)
         elif i in passed:
             register = _passed(emitter, "u64", f"{name}_stride{i}")
             register.divisor = divisor
-            found.append(register)
+            result.append(register)
         else:
-            found.append(scalars.product64(sizes[i + 1 :]))
-    return tuple(found)
+            result.append(scalars.product64(sizes[i + 1 :]))
+    return tuple(result)
 
 
 def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> VirtualRegister:

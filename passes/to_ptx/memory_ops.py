@@ -52,8 +52,7 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
     if memory_space(kind) == TENSOR_SPACE:
         from .tensor_memory import allocate
 
-        allocate(lowering, op)
-        return
+        return allocate(lowering, op)
     element = element_row(kind.element_type)
     shape = kind.get_shape()
     if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
@@ -74,25 +73,20 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if isinstance(op.fragment.type, OpaqueType):
         from .products import load_opaque
 
-        load_opaque(lowering, op, op.fragment.type)
-        return
+        return load_opaque(lowering, op, op.fragment.type)
     kind = fragment_of(op.fragment)
     if op.order:
-        _load_registers(lowering, op)
-        return
+        return _load_registers(lowering, op)
     if op.along is not None:
         from .epilogue import load_vector
 
-        load_vector(lowering, op, op.along.data[0])
-        return
+        return load_vector(lowering, op, op.along.data[0])
     if memory_space(memory_of(op.memory)) == TENSOR_SPACE:
         from .tensor_memory import load
 
-        load(lowering, op, kind)
-        return
+        return load(lowering, op, kind)
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-        _load_shared(lowering, op, kind)
-        return
+        return _load_shared(lowering, op, kind)
     matrix = lowering.matrix(op, op.memory, bits=kind.bits == PACKED_BITS, steps=True)
     row, column = lowering.indices(op.indices)
     if matrix.packed > 1:

@@ -110,8 +110,8 @@ def refused(module: Module, name: str = "<ptx>", arch: str | None = None) -> lis
         InterpreterError: for a target that is none.
     """
     program = Program(module, name, arch)
-    found = [finding for kernel in program.kernels for finding in program.refused(kernel)]
-    return list({(f.line, f.column, f.message): f for f in reversed(found)}.values())[::-1]
+    findings = [finding for kernel in program.kernels for finding in program.refused(kernel)]
+    return list({(f.line, f.column, f.message): f for f in reversed(findings)}.values())[::-1]
 
 
 class Program:

@@ -92,12 +92,12 @@ class Standstill:
             return False
         memory = self._state.memory
         buffers = (memory.shared.buffer, memory.local.buffer, *self._memory.buffers())
-        found = [buffer.data for buffer in buffers if buffer.writable]
-        before, self._bytes = self._bytes, [data.copy() for data in found]
+        contents = [buffer.data for buffer in buffers if buffer.writable]
+        before, self._bytes = self._bytes, [data.copy() for data in contents]
         self._ran.clear()
-        if before is None or len(before) != len(found):
+        if before is None or len(before) != len(contents):
             return False
-        return all(np.array_equal(a, b) for a, b in zip(before, found, strict=True))
+        return all(np.array_equal(a, b) for a, b in zip(before, contents, strict=True))
 
     def _waits(self, pc: int) -> bool:
         """Whether threads at `pc` are in a loop around a wait for an mbarrier object."""

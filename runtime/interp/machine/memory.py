@@ -344,8 +344,8 @@ class GlobalBuffers:
         if offset >> (SPAN_BITS - 1):
             buffer, offset = self._allocations.get(number + 1), offset - (1 << SPAN_BITS)
         if buffer is None:
-            known = ", ".join(b.name for n, b in self._allocations.items() if n < HEAP) or "none"
-            return f"{text}, which is in no allocation (known: {known})"
+            allocations = ", ".join(b.name for n, b in self._allocations.items() if n < HEAP) or "none"
+            return f"{text}, which is in no allocation (known: {allocations})"
         where = f"{-offset} bytes before" if offset < 0 else f"at byte {offset} of"
         return f"{text}, {where} {buffer.name} ({buffer.size} bytes)"
 
