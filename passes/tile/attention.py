@@ -190,7 +190,7 @@ class AttentionBuilder:
         view = memory.owner
         paged = view.memory.owner if isinstance(view, MatrixOp) else view
         if not isinstance(paged, PagedOp):
-            tiles.copy(index, {axis: at, other: 0}, tile, until)
+            tiles.copy(index, {axis: at, other: 0}, tile, until if tiles.in_memory[0] == axis else None)
             return
         row = index.rem(at, paged.rows)
         end = index.sub(self.end if until is None else until, index.sub(at, row))
