@@ -104,6 +104,8 @@ class IndexBuilder:
         """The size of a dimension of memory, or of a matrix of it."""
         if isinstance(memory.owner, MatrixOp):
             view = memory.owner
+            if view.part and dimension == len(view.dimensions_kept):
+                return self.known(view.part[1])
             memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
         size = memory.type.get_shape()[dimension] if is_memory(memory.type) else -1
         return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result

@@ -33,6 +33,7 @@ from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, mem
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
@@ -56,7 +57,7 @@ VIEWING = (
 )
 """Operations of which a call knows what they make seen."""
 
-VIEWS = (*VIEWING, memref.ReinterpretCastOp, PagedOp)
+VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
 
 
 def root(value: SSAValue) -> SSAValue:

@@ -21,7 +21,8 @@ from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
-from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp
+from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
+from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
@@ -56,14 +57,17 @@ class Inside(NamedTuple):
         arguments: Mapping[SSAValue, SSAValue],
         batch: Sequence[Index],
         number: Index,
+        part: Sequence[Index] = (),
+        parted: Sequence[KernelArgument] = (),
     ) -> Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
-        the batch with a number."""
-        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and not o.is_whole]
+        the batch with a number, and a `part` of the rows of some."""
+        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and (o in parted or not o.is_whole)]
         at, views = batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
         for operand in found:
             if operand.place not in views:
-                views[operand.place] = _view(index, operand, arguments[operand.value], at)
+                rows = part if operand in parted else ()
+                views[operand.place] = _view(index, operand, arguments[operand.value], at, rows)
         indices = [] if function is None else [op.number for op in function.body.block.ops if isinstance(op, IndexOp)]
         loops = sorted({loop for loop in indices if loop < len(batch)})
         at = batch_index(index, batch, number) if loops else []
@@ -109,13 +113,15 @@ def _in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index,
     return index.rem(number, tiles), index.div(number, tiles)
 
 
-def _view(index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
-    """The matrix of this CTA, or those that it sums over; `at` are the indices of the batch."""
+def _view(
+    index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
+) -> SSAValue:
+    """The matrix of this CTA, a `part` of its rows, or those that it sums over; `at` are the indices of the batch."""
     kept = [loop >= len(at) for loop in operand.batch]
     others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
     dimensions = [d for d, stays in zip(others, kept, strict=True) if stays]
     indices = index.values([at[loop] for loop in operand.batch if loop < len(at)])
-    return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions)).matrix
+    return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions, index.values(part))).matrix
 
 
 # Which tile of the product a CTA computes: rasterisation.
@@ -145,6 +151,8 @@ class Extents(NamedTuple):
 def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
     """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
     d = product.d
+    if product.ends is not None:
+        return product.batch
     others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
     where = dict(zip(d.batch, others, strict=True))
     return tuple(
@@ -220,10 +228,11 @@ class TiledProduct(NamedTuple):
         """What a CTA computes, in its kernel; `arguments` stand for the operands."""
         del scratch
         product, tiling = self.product, Tiling(self.product, self.schedule)
-        extents = Extents.of(index, product, arguments)
         number = cta_number(index)
-        tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
-        inside = Inside.of(index, self.op.epilogue, product.operands, arguments, extents.batch, matrix)
+        extents, tile, matrix, part = self._placed(index, number, arguments)
+        inside = Inside.of(
+            index, self.op.epilogue, product.operands, arguments, extents.batch, matrix, part, product.parted
+        )
         starts = cta_origin(index, extents, self.schedule, tile)
         starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
@@ -243,6 +252,30 @@ class TiledProduct(NamedTuple):
         )
         return in_place_of(op, found)
 
+    def _placed(
+        self, index: IndexBuilder, number: SSAValue, arguments: Mapping[SSAValue, SSAValue]
+    ) -> tuple[Extents, Index, Index, Sequence[Index]]:
+        """The sizes of the matrix that a tile is of, its number there, the matrix's number, and its group's rows."""
+        product, extents = self.product, Extents.of(index, self.product, arguments)
+        if product.ends is None:
+            tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
+            return extents, tile, matrix, ()
+        ends = arguments[product.ends.value]
+        if self.op.grouped == K:
+            tile, matrix = _in_matrix(index, number, self._tiles(index, extents))
+        else:
+            across = index.value(grid(index, extents, self.schedule)[1])
+            found = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
+            tile, matrix = index.sub(number, found.first), found.group
+        group = index.insert(GroupOp(ends, index.value(matrix)))
+        # A tile behind the last group multiplies nothing, but by a B that there is.
+        matrix = index.minimum(matrix, product.matrices - 1)
+        if self.op.grouped == M:
+            extents = extents._replace(
+                m=group.rows if self.schedule.ctas else index.where_equal(group.rows, 0, 1, group.rows)
+            )
+        return extents, tile, matrix, (group.begin, group.rows)
+
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:
         """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
         along."""
@@ -252,7 +285,12 @@ class TiledProduct(NamedTuple):
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         """How many CTAs there are; `memory` tells sizes that are not known."""
-        extents = Extents.of(index, self.product, memory)
+        product, extents = self.product, Extents.of(index, self.product, memory)
+        if self.op.grouped == M:
+            # As many as there are if each group has one row more than whole tiles; the last ones may do nothing.
+            rows = index.add(extents.m, product.matrices * (self.schedule.cta[0] - 1))
+            down, across = index.div(rows, self.schedule.cta[0]), grid(index, extents, self.schedule)[1]
+            return index.mul(down, across)
         return reduce(index.mul, extents.batch, self._tiles(index, extents))
 
     def _tiles(self, index: IndexBuilder, extents: Extents) -> Index:
