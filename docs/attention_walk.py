@@ -62,7 +62,7 @@ If f makes a score minus infinity by one of these comparisons, or by `arith.ori`
 |---|---|---|
 | n > m + c | `diagonal = c` | tiles to the right are skipped |
 | n < m - w | `window = w` | tiles to the left are skipped |
-| n >= L, in memory that loops of the batch index | `lengths` | tiles behind are skipped; `mma.sync` reads no key behind L |
+| n >= L, in memory along the batch | `lengths` | tiles behind are skipped; `mma.sync` reads no key behind L |
 
 Tiles that are partly left out are masked in registers. Other masks are part of f.
 """
@@ -152,8 +152,8 @@ def few_queries() -> Iterator[str]:
 
 A decoder has one query for each head. The kernel takes as long as K and V are read, so they are read once, by all SMs:
 
-- Heads that share K and V become the rows of one tile: `warp-fuse-attention` exchanges the loop over the only query with
-  that over these heads, unless a `diagonal` or a `window` counts queries.
+- Heads that share K and V become the rows of one tile: `warp-fuse-attention` exchanges the loop over the only query
+  with that over these heads, unless a `diagonal` or a `window` counts queries.
 - The warps of a CTA share the keys of each tile (`warp` narrower than `cta`): each multiplies its keys by all of Q, and
   holds all columns of O. At the end they merge what they have in shared memory, each for a part of the columns.
 - CTAs share the keys of a tile of O (`split_k`), as many as there are SMs for. Each leaves its largest scores, sums and
