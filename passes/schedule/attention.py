@@ -141,7 +141,7 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
 
     H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups 412,
     344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in turns 611,
-    495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 20.4 microseconds for
+    495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3 microseconds for
     21.5.
     """
     depth, columns = padded(read.scores.k), padded(read.values.n)
