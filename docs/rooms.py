@@ -285,8 +285,9 @@ OF_IDEAS = {
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
-    "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/schedule/attention.py "
-    "passes/tile/attention.py",
+    "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
+    "passes/schedule/attention.py passes/tile/attention.py",
+    "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/decompose_softmax.py "
     "passes/tile/rows.py passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py passes/tile/traversal.py",

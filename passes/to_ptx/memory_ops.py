@@ -222,15 +222,9 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     lowering.emitter.comment(
         f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {memory_name(op.source)} to {place}"
     )
-    lowering.copies.copy(
-        source,
-        (row, lowering.whole_bytes(op, column, source.packed)),
-        tile,
-        stages[0] if stages else 0,
-        bounds(op.in_bounds),
-        asynchronous=op.is_async is not None,
-        spread=op.packed is not None,
-    )
+    at, inside = (row, lowering.whole_bytes(op, column, source.packed)), bounds(op.in_bounds)
+    spread, stage = op.packed is not None, stages[0] if stages else 0
+    lowering.copies.copy(source, at, tile, stage, inside, asynchronous=op.is_async is not None, spread=spread)
 
 
 @lowers(MatrixOp)
