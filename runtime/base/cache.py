@@ -217,7 +217,11 @@ def _version_of(package: str) -> str:
 @cache
 def compiler() -> str:
     """A digest of the sources that compile, and of the version of xDSL."""
-    root = Path(__file__).parents[1]
-    paths = sorted(p for package in PACKAGES for p in (root / package).rglob("*.py"))
-    sources = (part for p in paths for part in (f"\0{p.relative_to(root)}\0".encode(), p.read_bytes()))
-    return _sha256(_version_of("xdsl").encode(), *sources)
+    parts = (part for name, path in sources().items() for part in (f"\0{name}\0".encode(), path.read_bytes()))
+    return _sha256(_version_of("xdsl").encode(), *parts)
+
+
+def sources() -> dict[str, Path]:
+    """The sources that compile, by their names in the package."""
+    root = Path(__file__).parents[2]
+    return {str(p.relative_to(root)): p for package in PACKAGES for p in sorted((root / package).rglob("*.py"))}

@@ -319,3 +319,7 @@ class TestCommand:
         assert len(store.entries()) == 1
         assert [" cache " in out for out in outs] == [False, True]
         assert ["warp-stage" in out for out in outs] == [True, False]
+
+
+def test_a_key_depends_on_all_sources_that_compile() -> None:
+    assert {"dialect/isa/types.py", "passes/pipeline.py", "runtime/base/cache.py"} <= cache.sources().keys()
