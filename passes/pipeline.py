@@ -158,6 +158,7 @@ def standard_pipeline(
             "warp-fold-fill",
             "warp-fuse-weights",
             "warp-fuse-epilogue",
+            "warp-fuse-rows{elementwise=true}",
             # Fields of a schedule are those of one kernel.
             *(() if schedule else (f"warp-version{{{file[0]}}}" if file else "warp-version",)),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",

@@ -360,7 +360,7 @@ class AttentionMatch:
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(value) for value in self.score_operands.values()}
         used = frozenset({*self.reader.used, self.values, self.last})
-        found = Replacement(used, self.last, self.o[0], read)
+        found = Replacement(used, self.last, frozenset((self.o[0],)), read)
         if self.product not in found.dead:
             decline("others use the scores too, or what becomes of them")
         if self.values not in found.dead:

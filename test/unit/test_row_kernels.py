@@ -210,8 +210,16 @@ def test_norms(size: tuple[int, int], mean: bool, dynamic: bool) -> None:
     check(text, size, (length,), (length,), (), size)
 
 
+def test_rows_that_warps_share() -> None:
+    check(norm(2, 1100, "bf16", mean=True), (2, 1100), (1100,), (1100,), (), (2, 1100))
+
+
+def test_rows_that_ctas_of_a_cluster_share() -> None:
+    check(softmax((2, 16500), "bf16"), (2, 16500), (2, 16500))
+
+
 def test_rows_longer_than_registers_hold() -> None:
-    check(norm(2, 4200, "bf16", mean=True), (2, 4200), (4200,), (4200,), (), (2, 4200))
+    check(softmax((1, 33000), "f16"), (1, 33000), (1, 33000), target="sm_80")
 
 
 def test_rows_are_taken_together_with_what_is_there() -> None:
