@@ -238,8 +238,8 @@ def measure(name: str, m: int, n: int, target: str) -> Result:
         in_graph([lambda i=i: compiled(*sets[i]) for i in calls]),
         in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
     ]
-    times = timed([(graph, len(calls)) for graph in graphs])
-    return Result(name, m, n, *times, kernel.ptx.count(".visible .entry"), error, torch_error)
+    mine, peer, copy = timed([(graph, len(calls)) for graph in graphs])
+    return Result(name, m, n, mine, peer, copy, kernel.ptx.count(".visible .entry"), error, torch_error)
 
 
 def warm(name: str, m: int, n: int, target: str) -> str:

@@ -38,13 +38,17 @@ def _elementwise(op: object) -> Nest | None:
 
 def _on_part(op: GenericOp, inputs: Sequence[SSAValue], shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
     """The operation on parts of its inputs, of which the result is one of a shape."""
-    kind = op.results[0].type
-    if not isa(kind, TensorType[Attribute]):
-        raise ValueError(f"{kind} is no tensor")
-    part = TensorType(kind.element_type, shape)
+    part = _with_shape(op, shape)
     empty = rewriter.insert(tensor.EmptyOp([], part)).tensor
     maps = [attribute.data for attribute in op.indexing_maps]
     return rewriter.insert(generic(op, inputs, [empty], op.body.clone(), maps, results=[part])).results[0]
+
+
+def _with_shape(op: GenericOp, shape: Sequence[int]) -> TensorType[Attribute]:
+    kind = op.results[0].type
+    if not isa(kind, TensorType[Attribute]):
+        raise ValueError(f"{kind} is no tensor")
+    return TensorType(kind.element_type, shape)
 
 
 class ComputeParts(RewritePattern):
@@ -72,7 +76,7 @@ class ComputeParts(RewritePattern):
                 shape[loop] = size
                 parts.append(_on_part(op, inputs, shape, rewriter))
                 start += size
-            made = tensor.ConcatOp(parts, loop, op.results[0].type)
+            made = tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0])))
             made.location = op.location
             rewriter.replace(op, made)
             if not whole.result.uses:
@@ -102,8 +106,8 @@ class ComputeSlice(RewritePattern):
             return
         inputs = list[SSAValue]()
         for read in nest.reads:
-            chosen = [[numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps)]
-            part = tensor.ExtractSliceOp.from_static_parameters(read.value, *chosen)
+            first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
+            part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
             inputs.append(rewriter.insert(part).result)
         rewriter.replace(op, [], [_on_part(source, inputs, sizes, rewriter)])
         if not source.results[0].uses:

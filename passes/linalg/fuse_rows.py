@@ -45,7 +45,6 @@ from .element_expressions import (
     writer_before,
 )
 from .fuse_epilogue import Replacement, place_in_block
-from .merge_rows import MergeRows
 from .operand import FoldDimension, collapse, expand, groups_of, root, users_of
 from .overlap import check_rows
 
@@ -172,8 +171,9 @@ class RowsMatch:
     ) -> tuple[LinalgStructuredOperation, Subscripts] | None:
         """An operation that makes elements of what `op` makes at a place, and of nothing else that is not read here:
         with the place of its own."""
-        structured = isinstance(user, LinalgStructuredOperation) and user.parent is op.parent
-        if not structured or len(user.outputs) != 1 or multiplies(user) or user.next_op is None:
+        if not isinstance(user, LinalgStructuredOperation) or user.parent is not op.parent or user.next_op is None:
+            return None
+        if len(user.outputs) != 1 or multiplies(user):
             return None
         *maps, written = (attribute.data for attribute in user.get_indexing_maps())
         names = dict[int, Name]()
@@ -232,7 +232,7 @@ class RowsMatch:
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
         given = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
-        along = {ALONG: self.rows}
+        along: dict[Name, int] = {ALONG: self.rows}
         region = region_of_several(list(self.elements.values()), given, stored, indices=along, across=True)
         seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
         outputs = [self._seen(value, place, views) for value, place in self.places.items()]
@@ -283,7 +283,7 @@ def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | N
             place = _split(place, [[shape_of(value)[d] for d in group] for group in groups_of(view)])
         else:
             place = _merged(place, of_view, groups_of(view))
-    views = list[Operation]()
+    views = list[memref.CollapseShapeOp | memref.ExpandShapeOp]()
     while isinstance(view := other.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
         views.append(view)
         other = view.operands[0]
@@ -384,7 +384,10 @@ class FuseRowsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseRows(self.elementwise)], op, reverse=True)
-        apply_patterns([MergeRows()], op)
+        if sum(isinstance(each, RowsOp) for each in op.walk()) > 1:
+            from .merge_rows import MergeRows  # with what a product does not need
+
+            apply_patterns([MergeRows()], op)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

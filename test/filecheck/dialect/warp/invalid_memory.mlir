@@ -82,7 +82,7 @@ func.func @load_vector(%s: memref<100x77xf32>, %i: index) {
 
 // expected-error-re @+2 {{warp.store: operand {{.*}} at position 1 does not verify:}}
 func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  "warp.store"(%x, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
+  "warp.store"(%x, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
   return
 }
 
