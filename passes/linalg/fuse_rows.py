@@ -195,7 +195,7 @@ class RowsMatch:
         writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
         return (
             (names == each or (names == each[:-1] != () and not self.elementwise))
-            and all(writer is None or not multiplies(writer) for writer in writers)
+            and (bool(element.leaves("reduce")) or not any(writer and multiplies(writer) for writer in writers))
             and isinstance(element_type(op.outputs[0]), AnyFloat)
         )
 
@@ -347,12 +347,12 @@ class FuseRows(RewritePattern):
         if len(op.outputs) != 1 or op.results or not isinstance(op.outputs[0].type, MemRefType):
             return
         kept: frozenset[SSAValue] = frozenset()
+        what = "operations on the same elements" if self.elementwise else "operations on the same rows"
         for again in (False, True, False, False):
             match = None
             try:
                 match = RowsMatch(op, kept, again=again, elementwise=self.elementwise)
                 match.replace()
-                what = "operations on the same elements" if self.elementwise else "operations on the same rows"
                 chose(op, FuseRowsPass.name, f"{len(match.replaced.used)} {what} are one kernel")
                 for element in match.elements.values():
                     _tell_products(op, element)
@@ -360,7 +360,7 @@ class FuseRows(RewritePattern):
                 return
             except NotFusedError as declined:
                 if reason := str(declined):
-                    remark(op, FuseRowsPass.name, f"it is not fused with operations on the same rows: {reason}")
+                    remark(op, FuseRowsPass.name, f"it is not fused with {what}: {reason}")
             if match is None or match.others | match.temporaries <= kept:
                 return
             if again or not match.others:

@@ -55,7 +55,7 @@ def _identity(value: SSAValue) -> Hashable:
 
 def _are_alike(first: RowsOp, second: RowsOp) -> bool:
     """Whether two operations have the same rows, and share an input along them."""
-    if first.loops != second.loops or _sizes(first) != _sizes(second):
+    if first.loops != second.loops or _sizes(first) != _sizes(second) or min(_sizes(first)) < 0:
         return False
     along, reduce = first.loops - 1, [any(isinstance(o, AcrossOp) for o in r.body.block.ops) for r in (first, second)]
     shared = set(_inputs(first)) & set(_inputs(second))

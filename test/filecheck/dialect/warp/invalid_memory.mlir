@@ -109,3 +109,11 @@ func.func @prefetch_indices(%s: memref<100x77xf32>, %i: index) {
   warp.prefetch %s[%i] : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.store: another CTA's memory is shared, and each lane writes its elements; got memref<100x77xf32>}}
+func.func @store_at(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<100x77xf32>, %i: index) {
+  warp.store %x, %s[%i, %i] at %i : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
+  return
+}
