@@ -234,7 +234,6 @@ class Importer:
 COMPOSITE = (
     aten.native_layer_norm.default,
     aten.native_layer_norm_backward.default,
-    aten.native_group_norm.default,
     aten._fused_rms_norm.default,
     aten._fused_rms_norm_backward.default,
     aten._softmax.default,
