@@ -159,6 +159,8 @@ def standard_pipeline(
             "warp-fuse-weights",
             "warp-fuse-epilogue",
             "warp-fuse-rows{elementwise=true}",
+            "warp-im2col",
+            "warp-group",
             # Fields of a schedule are those of one kernel.
             *(() if schedule else (f"warp-version{{{file[0]}}}" if file else "warp-version",)),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
@@ -176,6 +178,7 @@ def standard_pipeline(
             "warp-specialise",
             "warp-pipeline",
             "warp-synchronise",
+            "warp-tensor-memory",
             "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",

@@ -108,11 +108,11 @@ class Schedule:
     )
     split_k: int = rare(
         "grid",
-        "split-K: how many CTAs share K of each tile; the last one to finish adds their partial sums",
+        "split-K: how many CTAs share K of each tile, or the keys of an attention; the last one to finish adds their "
+        "partial sums",
         1,
         least=1,
         most=MOST_PARTS,
-        of=PRODUCTS,
     )
     sync: str = rare(
         "loop",

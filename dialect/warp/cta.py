@@ -21,6 +21,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
@@ -49,7 +50,8 @@ class CopyOp(IRDLOperation):
     of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that there are
     none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
     unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a
-    `warp.wait cp_async` covers its `warp.commit cp_async`. With `packed`, elements of 4 bits are written in the format
+    `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of the source from this index on are not
+    read, as if they were outside of it. With `packed`, elements of 4 bits are written in the format
     that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile then has a byte for
     each element::
 
@@ -63,6 +65,7 @@ class CopyOp(IRDLOperation):
     indices = var_operand_def(IndexType())
     destination = operand_def(MemRefType)
     stage = var_operand_def(IndexType())
+    until = opt_operand_def(IndexType())
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     packed = opt_prop_def(StringAttr)
@@ -70,7 +73,8 @@ class CopyOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$source `[` $indices `]` `to` $destination `[` $stage `]` attr-dict `:` type($source) `to` type($destination)"
+        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? attr-dict"
+        " `:` type($source) `to` type($destination)"
     )
 
     def __init__(
@@ -83,9 +87,10 @@ class CopyOp(IRDLOperation):
         is_async: bool = False,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         packed: str = "",
+        until: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[source, list(indices), destination, list(stage)],
+            operands=[source, list(indices), destination, list(stage), until],
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
@@ -110,7 +115,8 @@ class CopyOp(IRDLOperation):
                 f"expected source and destination of one element type, got {source.element_type} "
                 f"and {destination.element_type}"
             )
-        bounds(self.in_bounds)
+        if self.until is not None and bounds(self.in_bounds)[0]:
+            raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
 
     @staticmethod
     def _verify_packed(packed: str, source: Memory, destination: Memory) -> None:

@@ -6,7 +6,7 @@ the model likes is bound by what arrives. Elsewhere each row of a box lies acros
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product as combinations
 from math import gcd, prod
 from typing import NamedTuple
@@ -79,6 +79,14 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
+PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 15
+"""The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
+a K that may be cut into more parts of any product: the pixels of many images."""
+
+THREE_GROUPS = 1.08
+"""By how much K tiles of a convolution take longer by three warpgroups than the model says (H100, 50176x128x1152 34.3
+and 31.6 microseconds by three and by two, 12544x512x1024 23.1 and 21.7)."""
+
 
 class GroupTile(NamedTuple):
     """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`; in
@@ -127,12 +135,17 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
                 yield tile
         return
     across_lines = _across_lines(product, packed)
-    for parts in PARTS:
+    for parts in parts_of(product):
         for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
             for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
                 tile = GroupTile(m, n, parts, cluster)
                 if tile == GroupTile(m, n) or fits(product, tile, target):
                     yield tile
+
+
+def parts_of(product: Product) -> Iterable[int]:
+    """Into how many parts K is tried to be cut."""
+    return PARTS_OF_PIXELS if product.convolves else (*PARTS, 16, 32) if product.depth >= LONG_K else PARTS
 
 
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
@@ -189,6 +202,8 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
     waves = -(-ctas // target.sms)
+    if product.convolves and tile.groups > 2:
+        step *= THREE_GROUPS
     if panel_columns(tile.n, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
         step *= NARROW_PANELS
     loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step

@@ -214,14 +214,17 @@ def _version_of(package: str) -> str:
     return version(package)
 
 
+ROOT = Path(__file__).parents[2]
+"""The folder of the packages."""
+
+
+def sources() -> list[Path]:
+    """The files that compile."""
+    return sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+
+
 @cache
 def compiler() -> str:
     """A digest of the sources that compile, and of the version of xDSL."""
-    parts = (part for name, path in sources().items() for part in (f"\0{name}\0".encode(), path.read_bytes()))
-    return _sha256(_version_of("xdsl").encode(), *parts)
-
-
-def sources() -> dict[str, Path]:
-    """The sources that compile, by their names in the package."""
-    root = Path(__file__).parents[2]
-    return {str(p.relative_to(root)): p for package in PACKAGES for p in sorted((root / package).rglob("*.py"))}
+    texts = (part for p in sources() for part in (f"\0{p.relative_to(ROOT)}\0".encode(), p.read_bytes()))
+    return _sha256(_version_of("xdsl").encode(), *texts)
