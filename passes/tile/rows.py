@@ -52,8 +52,11 @@ HELD = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
 that they are loaded as."""
 
-MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 16, 8
+MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 8, 8
 """Warps of a CTA that share a row; where CTAs of a cluster share it, warps of each, and CTAs."""
+
+LONG_ROW = 16
+"""How many warps may hold a row before CTAs share it."""
 
 LEAST_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
@@ -119,7 +122,7 @@ class RowShare(NamedTuple):
     def of(length: int, each: int, *, clusters: bool) -> RowShare:
         """For rows of which each warp holds so many elements."""
         ctas = power_of_two(length, CLUSTER_WARPS * each)
-        if clusters and 1 < ctas <= MOST_CTAS:
+        if clusters and length > LONG_ROW * each and 1 < ctas <= MOST_CTAS:
             return RowShare(CLUSTER_WARPS, ctas)
         return RowShare(min(MOST_WARPS, power_of_two(length, each)), 1)
 
@@ -186,6 +189,8 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     sizes = RowSizes.of(traversal.columns, [place for place in places if place.value not in traversal.of_rows])
     longest, width = sizes.long[0], traversal.warp[1] * traversal.warps[1] * traversal.cluster
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
+    if traversal.cluster > 1:
+        index.insert(ScopedBarrierOp(CLUSTER, arrive=True))
     region = RowRegion(
         op.body,
         traversal.fragment,
@@ -210,7 +215,7 @@ class RowJoin:
     """Reduces a column of a row with those of the other warps that share the row, through shared memory."""
 
     share: RowShare
-    started: bool = False
+    met: bool = False
 
     def __call__(self, index: IndexBuilder, by: Kind, column: SSAValue) -> SSAValue:
         (warps, ctas), count = self.share, self.share.warps * self.share.ctas
@@ -223,9 +228,9 @@ class RowJoin:
             index.insert(StoreOp(column, memory, index.values([0, warp])))
             index.insert(BarrierOp())
         else:
-            if not self.started:
-                index.insert(ScopedBarrierOp(CLUSTER))  # All CTAs run before others write their shared memory.
-                self.started = True
+            if not self.met:
+                index.insert(ScopedBarrierOp(CLUSTER, wait=True))  # All CTAs run before others write their memory.
+                self.met = True
             own = index.values([0, index.add(index.mul(index.insert(ClusterRankOp()).rank, warps), warp)])
             for cta in range(ctas):
                 index.insert(StoreOp(column, memory, own, cta=index.value(cta)))

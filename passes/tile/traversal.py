@@ -176,7 +176,8 @@ class Traversal:
         found: dict[int, Index] = {}
         for loop in range(len(self.output.loops)):
             step = {self.rows: self.cta[0], self.columns: self.cta[1]}.get(loop, 1)
-            found[loop] = 1 if step is None else index.ceildiv(index.dim(output, loop), step)
+            parts = self.cluster if loop == self.columns and self.cluster > 1 else None
+            found[loop] = parts or (1 if step is None else index.ceildiv(index.dim(output, loop), step))
         return found
 
     def fragment(self, kind: TypeAttribute) -> FragmentType:
