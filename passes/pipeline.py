@@ -158,7 +158,7 @@ def standard_pipeline(
             "warp-fold-fill",
             "warp-fuse-weights",
             "warp-fuse-epilogue",
-            "warp-fuse-rows{elementwise=true}",
+            "warp-fuse-elementwise",
             "warp-im2col",
             "warp-group",
             # Fields of a schedule are those of one kernel.

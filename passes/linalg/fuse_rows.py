@@ -1,4 +1,5 @@
-"""`warp-fuse-rows`: operations on the same rows, of which some take rows together, become one `warp.rows`.
+"""`warp-fuse-rows`: operations on the same rows, of which some take rows together, become one `warp.rows`; and
+`warp-fuse-elementwise`, which does the same with operations that take none together.
 
 A softmax, a layer norm or an RMS norm is a chain of reductions along rows and elementwise operations. What counts is
 what an element of the last result is, as an expression of elements of memory (`element_expressions.py`). Memory that
@@ -342,6 +343,11 @@ class FuseRows(RewritePattern):
 
     elementwise: bool = False
 
+    @property
+    def name(self) -> str:
+        """The pass in remarks."""
+        return (FuseElementwisePass if self.elementwise else FuseRowsPass).name
+
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         if len(op.outputs) != 1 or op.results or not isinstance(op.outputs[0].type, MemRefType):
@@ -353,41 +359,54 @@ class FuseRows(RewritePattern):
             try:
                 match = RowsMatch(op, kept, again=again, elementwise=self.elementwise)
                 match.replace()
-                chose(op, FuseRowsPass.name, f"{len(match.replaced.used)} {what} are one kernel")
+                chose(op, self.name, f"{len(match.replaced.used)} {what} are one kernel")
                 for element in match.elements.values():
                     _tell_products(op, element)
                 rewriter.has_done_action = True
                 return
             except NotFusedError as declined:
                 if reason := str(declined):
-                    remark(op, FuseRowsPass.name, f"it is not fused with {what}: {reason}")
+                    remark(op, self.name, f"it is not fused with {what}: {reason}")
             if match is None or match.others | match.temporaries <= kept:
                 return
             if again or not match.others:
                 kept |= match.others or match.temporaries
 
 
-@dataclass(frozen=True)
 class FuseRowsPass(ModulePass):
     """Replaces operations on the same rows, at least one of which reduces along the rows, by one `warp.rows`: row
     reductions, softmax, layer norm and RMS norm.
 
-    The operations must be `linalg` operations on memory in one block. With `elementwise`, the pass does the same with
-    several operations that reduce nothing.
+    The operations must be `linalg` operations on memory in one block.
     """
 
     name = "warp-fuse-rows"
     needs: ClassVar = ("linalg.*", "memref.dim")
 
-    elementwise: bool = False
-
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
-        apply_patterns([FuseRows(self.elementwise)], op, reverse=True)
-        if sum(isinstance(each, RowsOp) for each in op.walk()) > 1:
-            from .merge_rows import MergeRows  # with what a product does not need
+        _fuse(op, FuseRows())
 
-            apply_patterns([MergeRows()], op)
+
+class FuseElementwisePass(ModulePass):
+    """Replaces several elementwise operations, of which one reads what another makes, by one `warp.rows`.
+
+    The operations must be `linalg` operations on memory in one block.
+    """
+
+    name = "warp-fuse-elementwise"
+    needs: ClassVar = ("linalg.*",)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        _fuse(op, FuseRows(elementwise=True))
+
+
+def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
+    apply_patterns([pattern], module, reverse=True)
+    if sum(isinstance(each, RowsOp) for each in module.walk()) > 1:
+        from .merge_rows import MergeRows  # with what a product does not need
+
+        apply_patterns([MergeRows()], module)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

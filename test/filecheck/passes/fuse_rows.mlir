@@ -1,5 +1,5 @@
 // RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows | filecheck %s
-// RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows{elementwise=true} | filecheck %s --check-prefix=ELEMENTS
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-elementwise | filecheck %s --check-prefix=ELEMENTS
 // RUN: warploom-opt %s --remarks -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows -o /dev/null 2>&1 | filecheck %s --check-prefix=REMARK
 // RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows | warploom-opt | filecheck %s --check-prefix=AGAIN
 // RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows,warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-schedule,warp-outline | filecheck %s --check-prefix=KERNEL
