@@ -52,11 +52,12 @@ HELD = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
 that they are loaded as."""
 
-MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 8, 8
+MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 16, 8
 """Warps of a CTA that share a row; where CTAs of a cluster share it, warps of each, and CTAs."""
 
-LONG_ROW = 16
-"""How many warps may hold a row before CTAs share it."""
+LONG_ROW = 64
+"""How many warps may hold a row before CTAs share it: up to twice what a CTA holds, reading again from L2 is faster
+than barriers of a cluster (`bench/NOTES.md`)."""
 
 LEAST_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
