@@ -223,7 +223,8 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused(
             "warpgroups for sums over several loops",
-            "Products that sum over several loops use `mma.sync` only, except convolutions, whose pixels tensor copies read.",
+            "Products that sum over several loops use `mma.sync` only, except convolutions, whose pixels tensor copies "
+            "read.",
             BATCH_REDUCE,
             schedule={"mma": "m64n128k16"},
         ),

@@ -23,12 +23,12 @@ from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
-from ..linalg.product import Product, block, images_of
+from ..linalg.product import Product, block
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
-from .needs import multiplied, staged_part
+from .needs import staged_part
 from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, fitting_stages, row_of, why_not
 from .warpgroup_model import LINE
 
@@ -348,24 +348,6 @@ class Tuned:
             if device["target"] == target and entry is not None and entry["best"]:
                 return Schedule.parse(entry["best"])
         return None
-
-
-def key_of(product: Product) -> str:
-    """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
-    sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
-    size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
-    words = [f"{size} {multiplied(product)}"]
-    words[0] += f" -> {product.d.element.name}"
-    words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
-    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
-    words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
-    words += ["A sparse"] if product.sparsity > 1 else []
-    words += product.op.words
-    words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
-    words += [f"scales of groups of {product.group}"] if product.group else []
-    words += ["added to C"] if product.c is not None else []
-    words += ["with an epilogue"] if product.op.epilogue is not None else []
-    return ", ".join(words)
 
 
 # Fields that are given for warpgroups: who they say multiplies, and what goes with another tile.
