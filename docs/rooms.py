@@ -288,12 +288,11 @@ OF_IDEAS = {
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
     "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
-    "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/decompose_softmax.py "
-    "passes/tile/rows.py passes/to_ptx/epilogue.py",
-    "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py passes/tile/traversal.py",
-    "groups of rows": "dialect/warp/groups.py passes/linalg/group_products.py passes/tile/outline.py "
-    "passes/pipelining/tensor_copies.py runtime/torch/groups.py",
-    "scales of blocks": "dialect/warp/operands.py passes/linalg/fuse_block_scales.py passes/tile/operands.py",
+    "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
+    "passes/linalg/decompose_softmax.py passes/tile/rows.py passes/tile/row_region.py "
+    "passes/to_ptx/epilogue.py",
+    "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
+    "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/algebra.py dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",

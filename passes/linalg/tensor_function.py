@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias, TypeGuard
 
 from xdsl.builder import Builder
@@ -30,7 +31,7 @@ from ...dialect.warp.views import strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
 from .constants import global_of
-from .operand import collapsed, expanded, groups_of, kept_dimensions
+from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
 from .tensors import COVERED
 
@@ -188,6 +189,11 @@ class TensorFunction:
             return
         source = self._read(op, op.operands[0])
         found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
+        if isinstance(op, tensor.CollapseShapeOp) and not is_collapsible(source, groups_of(op)):
+            kind = memory_of(source)
+            copied = builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))).memref
+            builder.insert(CopyOp([source], [copied], [])).location = op.location
+            source = copied
         returned = found is not None and isinstance(source.owner, Operation) and found in source.owner.operands
         if found is not None and (
             returned or (isinstance(op, tensor.ExtractSliceOp) and found in self.turned.values())
@@ -353,6 +359,11 @@ class TensorFunction:
 def _viewed(op: Shaped, source: SSAValue) -> Operation:
     """What an operation makes of a tensor, made of its memory."""
     match op:
+        case tensor.CollapseShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            return collapse(source, groups_of(op))
+        case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            shape = op.result.type.get_shape()
+            return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _memory(op.result.type), back=False)
         case tensor.CastOp():
@@ -379,6 +390,17 @@ def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, sh
     return memref.SubviewOp(
         source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
     )
+
+
+def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether elements of memory lie so that the dimensions of each group can be one."""
+    kind = memory_of(source)
+    strides, shape = strides_of(kind), kind.get_shape()
+    if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
+        return True
+    several = ([d for d in group if shape[d] != 1] for group in groups)
+    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
+    return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
 
 
 def _reshaped(

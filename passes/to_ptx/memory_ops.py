@@ -183,7 +183,8 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
     registers = lowering.fragment(op.fragment)
     if op.move is None:
-        _by_lane(lowering).store(kind, tile, place, registers)
+        rank = None if op.cta is None else lowering.scalar(op.cta)
+        _by_lane(lowering).store(kind, tile, place, registers, rank)
     else:
         lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, tile, place, registers)
 
