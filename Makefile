@@ -84,8 +84,8 @@ pins: $(TESTABLE)
 
 # every pinned kernel computes its function for all inputs, and mutants of some are told from them: an hour
 proofs: $(TESTABLE)
-	$(BIN)/python test/proofs.py
-	$(BIN)/python test/prove_mutants.py --count 100
+	$(BIN)/python test/proofs.py --jobs $(JOBS)
+	$(BIN)/python test/prove_mutants.py --count 250 --jobs $(JOBS)
 
 # good and bad candidates: no good one is refused, no bad one passes: five minutes
 judge: $(TESTABLE)

@@ -185,15 +185,15 @@ def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: f
             print(name, options, kernel)
             continue
         out.fill_(float("nan"))
-        rows, _ = paged(options)
-        table, lengths = torch.randperm(b * n // rows if rows else 1, device="cuda").int(), torch.full((b,), n).int()
-        beside = [table.view(b, -1), lengths.cuda()] if rows else []
+        size, _ = paged(options)
+        table, lengths = torch.randperm(b * n // size if size else 1, device="cuda").int(), torch.full((b,), n).int()
+        beside = [table.view(b, -1), lengths.cuda()] if size else []
 
-        def prepare(*kv: torch.Tensor, kernel: Kernel = kernel, rows: int = rows, beside: Any = beside) -> Any:
-            pages = [of.view(-1, rows, g, d) for of in kv] if rows else kv
+        def prepare(*kv: torch.Tensor, kernel: Kernel = kernel, size: int = size, beside: Any = beside) -> Any:
+            pages = [of.view(-1, size, g, d) for of in kv] if size else kv
             return kernel.prepare(queries, *pages, *beside, out)
 
-        held = [_in_pages(of, table, rows) if rows else of for of in (k, v)]
+        held = [_in_pages(of, table, size) if size else of for of in (k, v)]
         prepared = prepare(*held)
         prepared()
         torch.cuda.synchronize()

@@ -16,6 +16,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import gemm
@@ -180,6 +181,15 @@ def calls(torch: Any, experts: Experts, kernels: Mapping[str, Kernel], groups: s
     for kind in dict.fromkeys(name.split()[0] for name in kernels):
         left, right = peers[kind]
         yield Measured(kind, f"torch {kind}", partial(torch._grouped_mm, left, right, offs=ends), None)
+    if any(name.startswith(ROWS) for name in kernels):
+        yield Measured(ROWS, "cuBLAS, one by one", partial(one_by_one, torch, a, b, ends.tolist()), None)
+
+
+def one_by_one(torch: Any, a: Any, b: Any, ends: list[int]) -> None:
+    """A product for each expert, whose rows the host knows."""
+    for expert, (begin, end) in enumerate(pairwise([0, *ends])):
+        if begin < end:
+            torch.mm(a[begin:end], b[expert])
 
 
 def milliseconds(timer: gemm.Timer, measured: list[Measured]) -> list[float]:
@@ -226,7 +236,7 @@ def main() -> None:
         for groups in given.groups:
             measured = list(calls(torch, problem, kernels[problem], groups))
             times = milliseconds(timer, measured)
-            peers = {each.kind: ms for each, ms in zip(measured, times, strict=True) if each.error is None}
+            peers = {each.kind: ms for each, ms in zip(measured, times, strict=True) if each.name.startswith("torch")}
             for each, ms in zip(measured, times, strict=True):
                 error = "" if each.error is None else f"{each.error:.1e}"
                 found = f"{1e3 * ms:9.1f} us {problem.operations / ms / 1e9:7.1f} TFLOP/s {peers[each.kind] / ms:6.2f}"

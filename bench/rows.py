@@ -1,135 +1,287 @@
-"""Softmax and RMS norm of rows against torch's, and against a copy of the same bytes, in one run.
+"""Rows and elementwise work against torch.compile, and against a copy of the same bytes, in one run.
 
     bench/with_gpu.sh python3 bench/rows.py --json out.json
-    bench/with_gpu.sh python3 bench/rows.py --sizes 65536x4096 16384x8192
+    bench/with_gpu.sh python3 bench/rows.py --only softmax,rms_norm --columns 1024 65536
+    bench/with_gpu.sh python3 bench/rows.py --warm     # compiles all of both, and times nothing
 
-Operands are bf16 from a normal distribution. Before anything is timed, our result is compared with that of torch in
-f32: `error` is the largest difference over the largest value. A time is the median over `--repeats` calls between two
-events, after three warm-up calls, with the L2 cache flushed before each; kernels take turns. `share` is what a copy
-takes over what a kernel takes: both read and write as much.
+Each case is a function of PyTorch. Ours is what `torch_to_linalg` makes of it, as one compiled function; the peer is
+what inductor makes of it. Operands are bf16 from a normal distribution, `--elements` of them in rows of each length.
+Launches are timed in CUDA graphs, one after another over sets of operands that the L2 cache does not hold; a time is
+the median of several replays, kernels taking turns. `of copy` is the time in which the device copies as many bytes as
+the function reads and writes, over that of the kernel; `launches` is how many kernels ours has. `error` is the largest
+difference from float64 over the largest value, of the first rows, beside that of torch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from attention import timed
+from torch.nn import functional
 
-from warploom.runtime import compile
+from warploom.runtime import Kernel, compile
+from warploom.runtime.torch.importer import torch_to_linalg
 
-EPSILON = 1e-6
-
-SOFTMAX = """func.func @softmax(%x: memref<{m}x{n}xbf16>, %y: memref<{m}x{n}xbf16>) {{
-  linalg.softmax dimension(1) ins(%x : memref<{m}x{n}xbf16>) outs(%y : memref<{m}x{n}xbf16>)
-  return
-}}"""
-
-NORM = """
-#mn = affine_map<(m, n) -> (m, n)>
-#m = affine_map<(m, n) -> (m)>
-#n = affine_map<(m, n) -> (n)>
-func.func @norm(%x: memref<{m}x{n}xbf16>, %w: memref<{n}xbf16>, %y: memref<{m}x{n}xbf16>) {{
-  %zero = arith.constant 0.0 : f32
-  %length = arith.constant {n}.0 : f32
-  %epsilon = arith.constant 1.0e-6 : f32
-  %total = memref.alloc() : memref<{m}xf32>
-  linalg.fill ins(%zero : f32) outs(%total : memref<{m}xf32>)
-  linalg.generic {{indexing_maps = [#mn, #m], iterator_types = ["parallel", "reduction"]}}
-      ins(%x : memref<{m}x{n}xbf16>) outs(%total : memref<{m}xf32>) {{
-  ^bb0(%a: bf16, %old: f32):
-    %0 = arith.extf %a : bf16 to f32
-    %1 = arith.mulf %0, %0 : f32
-    %r = arith.addf %old, %1 : f32
-    linalg.yield %r : f32
-  }}
-  linalg.generic {{indexing_maps = [#mn, #m, #n, #mn], iterator_types = ["parallel", "parallel"]}}
-      ins(%x, %total, %w : memref<{m}x{n}xbf16>, memref<{m}xf32>, memref<{n}xbf16>) outs(%y : memref<{m}x{n}xbf16>) {{
-  ^bb0(%a: bf16, %sum: f32, %weight: bf16, %old: bf16):
-    %0 = arith.divf %sum, %length : f32
-    %1 = arith.addf %0, %epsilon : f32
-    %2 = math.rsqrt %1 : f32
-    %3 = arith.extf %a : bf16 to f32
-    %4 = arith.mulf %3, %2 : f32
-    %5 = arith.extf %weight : bf16 to f32
-    %6 = arith.mulf %4, %5 : f32
-    %r = arith.truncf %6 : f32 to bf16
-    linalg.yield %r : bf16
-  }}
-  return
-}}"""
+Tensor = torch.Tensor
+EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
+SETS_BYTES, REPLAYS, SAMPLE = 300 << 20, 7, 8
 
 
-def calls_of(m: int, n: int, target: str) -> dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]]:
-    """Each kernel with what it must give, in f32."""
-    x = torch.randn(m, n, device="cuda").bfloat16()
-    weight = torch.randn(n, device="cuda").bfloat16()
-    softmax, norm = (compile(text.format(m=m, n=n), target=target) for text in (SOFTMAX, NORM))
-    results = [torch.full_like(x, float("nan")) for _ in range(3)]
-
-    def ours_softmax() -> torch.Tensor:
-        softmax(x, results[0])
-        return results[0]
-
-    def ours_norm() -> torch.Tensor:
-        norm(x, weight, results[1])
-        return results[1]
-
-    wide = x.float()
-    exact = {
-        "softmax": torch.softmax(wide, -1),
-        "norm": torch.nn.functional.rms_norm(wide, (n,), weight.float(), EPSILON),
-    }
-    return {
-        "copy": (lambda: results[2].copy_(x), wide),
-        "warploom softmax": (ours_softmax, exact["softmax"]),
-        "torch softmax": (lambda: torch.softmax(x, -1), exact["softmax"]),
-        "warploom rms_norm": (ours_norm, exact["norm"]),
-        "torch rms_norm": (lambda: torch.nn.functional.rms_norm(x, (n,), weight, EPSILON), exact["norm"]),
-    }
+def layer_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:], w, b)
 
 
-def measure(m: int, n: int, target: str, repeats: int) -> list[dict[str, object]]:
-    """All kernels for one size."""
-    calls = calls_of(m, n, target)
-    errors = {
-        name: float((call().float() - wanted).abs().max() / wanted.abs().max())
-        for name, (call, wanted) in calls.items()
-    }
-    times = timed({name: call for name, (call, _) in calls.items()}, repeats)
-    return [
-        {
-            "rows": m,
-            "length": n,
-            "name": name,
-            "microseconds": round(time, 1),
-            "share": round(times["copy"] / time, 3),
-            "error": errors[name],
-        }
-        for name, time in times.items()
+def layer_norm_statistics(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return torch.native_layer_norm(x, x.shape[-1:], w, b, EPSILON)
+
+
+def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+    return functional.rms_norm(x, x.shape[-1:], w, EPSILON)
+
+
+def add_rms_norm(x: Tensor, r: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    h = x + r
+    return h, functional.rms_norm(h, x.shape[-1:], w, EPSILON)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    return torch.log_softmax(x, -1)
+
+
+def swiglu(a: Tensor, b: Tensor) -> Tensor:
+    return functional.silu(a) * b
+
+
+def swiglu_backward(g: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    g32, a32, b32 = g.float(), a.float(), b.float()
+    s = torch.sigmoid(a32)
+    return (g32 * b32 * s * (1 + a32 * (1 - s))).to(a.dtype), (g32 * a32 * s).to(b.dtype)
+
+
+def softmax_backward(g: Tensor, y: Tensor) -> Tensor:
+    return torch.ops.aten._softmax_backward_data(g, y, -1, y.dtype)
+
+
+def rms_norm_backward(g: Tensor, x: Tensor, w: Tensor) -> Tensor:
+    """The gradient of the input."""
+    wide, weighted = x.float(), g.float() * w.float()
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)
+    return (scale * weighted - wide * scale.pow(3) * (weighted * wide).mean(-1, keepdim=True)).to(x.dtype)
+
+
+def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Halves of each head of 128, turned."""
+    a, b = x.chunk(2, -1)
+    return x * cosine + torch.cat((-b, a), -1) * sine
+
+
+def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    scale = x.float().abs().amax(-1, keepdim=True) / LARGEST
+    return (x.float() / scale).to(torch.float8_e4m3fn), scale
+
+
+def quantise_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.float().unflatten(-1, (-1, BLOCK))
+    scale = y.abs().amax(-1, keepdim=True) / LARGEST
+    return (y / scale).to(torch.float8_e4m3fn).flatten(-2), scale.squeeze(-1)
+
+
+def cast(x: Tensor) -> Tensor:
+    return x.float()
+
+
+def transpose(x: Tensor) -> Tensor:
+    return x.t().contiguous()
+
+
+def rows(*shape: int) -> Tensor:
+    return torch.randn(*shape, device="cuda").bfloat16()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function, and its operands for so many rows of a length."""
+
+    function: Callable[..., Any]
+    operands: Callable[[int, int], Sequence[Tensor]]
+
+
+CASES = {
+    "layer_norm": Case(layer_norm, lambda m, n: (rows(m, n), rows(n), rows(n))),
+    "layer_norm_statistics": Case(layer_norm_statistics, lambda m, n: (rows(m, n), rows(n), rows(n))),
+    "rms_norm": Case(rms_norm, lambda m, n: (rows(m, n), rows(n))),
+    "add_rms_norm": Case(add_rms_norm, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
+    "softmax": Case(softmax, lambda m, n: (rows(m, n),)),
+    "log_softmax": Case(log_softmax, lambda m, n: (rows(m, n),)),
+    "swiglu": Case(swiglu, lambda m, n: (rows(m, n), rows(m, n))),
+    "swiglu_backward": Case(swiglu_backward, lambda m, n: (rows(m, n), rows(m, n), rows(m, n))),
+    "softmax_backward": Case(softmax_backward, lambda m, n: (rows(m, n), rows(m, n))),
+    "rms_norm_backward": Case(rms_norm_backward, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
+    "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
+    "quantise_rows": Case(quantise_rows, lambda m, n: (rows(m, n),)),
+    "quantise_blocks": Case(quantise_blocks, lambda m, n: (rows(m, n),)),
+    "cast": Case(cast, lambda m, n: (rows(m, n),)),
+    "transpose": Case(transpose, lambda m, n: (rows(m, n),)),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Microseconds of ours, inductor and the copy; errors of ours and of torch."""
+
+    case: str
+    rows: int
+    columns: int
+    ours: float
+    inductor: float
+    copy: float
+    launches: int
+    error: float
+    torch_error: float
+
+    def __str__(self) -> str:
+        size, share = f"{self.rows}x{self.columns}", self.copy / self.ours
+        times = f"{self.ours:9.2f} {self.inductor:9.2f} {self.copy:9.2f}"
+        errors = f"{self.error:9.1e} {self.torch_error:9.1e}"
+        shares = f"{share:8.3f} {self.inductor / self.ours:8.3f}"
+        return f"{self.case:22} {size:>13} {times} {shares} {self.launches:3} {errors}"
+
+
+HEADER = f"{'case':22} {'size':>13} " + " ".join(
+    f"{title:>{width}}"
+    for title, width in (("ours us", 9), ("inductor", 9), ("copy", 9), ("of copy", 8), ("speedup", 8), ("#", 3),
+                         ("error", 9), ("torch", 9))
+)  # fmt: skip
+
+
+def leaves(result: Any) -> list[Tensor]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def size_of(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def ours(case: Case, operands: Sequence[Tensor], target: str) -> Kernel:
+    """The compiled function."""
+    return compile(torch_to_linalg(case.function, *operands), target=target)
+
+
+def in_graph(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+    """The calls, one after another, as a graph."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+        stream.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+    torch.cuda.synchronize()
+    return graph
+
+
+def timed(graphs: Sequence[tuple[torch.cuda.CUDAGraph, int]]) -> list[float]:
+    """Microseconds of each of so many calls of graphs, which take turns."""
+    times: list[list[float]] = [[] for _ in graphs]
+    for _ in range(REPLAYS + 1):
+        for (graph, count), found in zip(graphs, times, strict=True):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            found.append(1e3 * start.elapsed_time(end) / count)
+    return [statistics.median(found[1:]) for found in times]
+
+
+def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], own: Sequence[Tensor]) -> list[float]:
+    """The largest errors of our results and of torch's, in the first rows."""
+    if case.function in (transpose, cast):
+        return [float((a != b).sum()) for a, b in zip(results, own, strict=True)] * 2
+    wide = [(x[:SAMPLE] if x.dim() > 1 else x).double() for x in operands]
+    worst = [0.0, 0.0]
+    for exact, mine, peer in zip(leaves(case.function(*wide)), results, own, strict=True):
+        for number, found in enumerate((mine, peer)):
+            off = (found[:SAMPLE].double() - exact.double()).abs().max() / exact.double().abs().max()
+            worst[number] = max(worst[number], float(off))
+    return worst
+
+
+def measure(name: str, m: int, n: int, target: str) -> Result:
+    case = CASES[name]
+    first = case.operands(m, n)
+    kernel, compiled = ours(case, first, target), torch.compile(case.function, dynamic=False)
+    own = leaves(case.function(*first))
+    moved = size_of(first) + size_of(own)
+    sets = [first, *(case.operands(m, n) for _ in range(max(1, math.ceil(SETS_BYTES / moved)) - 1))]
+    outputs = [[torch.zeros_like(x) for x in own] for _ in sets]
+    kernel(*first, *outputs[0])
+    torch.cuda.synchronize()
+    error, torch_error = errors(case, first, outputs[0], own)
+    halves = [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in range(2 * len(sets))]
+    calls = list(range(len(sets))) * max(1, 6 // len(sets))
+    graphs = [
+        in_graph([lambda i=i: kernel(*sets[i], *outputs[i]) for i in calls]),
+        in_graph([lambda i=i: compiled(*sets[i]) for i in calls]),
+        in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
     ]
+    mine, peer, copy = timed([(graph, len(calls)) for graph in graphs])
+    return Result(name, m, n, mine, peer, copy, kernel.ptx.count(".visible .entry"), error, torch_error)
+
+
+def warm(name: str, m: int, n: int, target: str) -> str:
+    """Compiles both for a size."""
+    case = CASES[name]
+    operands = case.operands(m, n)
+    kernel = ours(case, operands, target)
+    results = leaves(torch.compile(case.function, dynamic=False)(*operands))
+    kernel(*operands, *results)
+    torch.cuda.synchronize()
+    return f"{name} {m}x{n}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="*", default=["65536x4096", "65536x1024", "16384x8192"])
+    parser.add_argument("--only", help="cases, with commas between them")
+    parser.add_argument("--columns", nargs="*", type=int, default=[1024, 4096, 16384, 65536])
+    parser.add_argument("--elements", type=int, default=1 << 26)
     parser.add_argument("--target", default="sm_90a")
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--warm", action="store_true")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.manual_seed(0)
-    found: list[dict[str, object]] = []
-    for size in given.sizes:
-        m, n = map(int, size.split("x"))
-        rows = measure(m, n, given.target, given.repeats)
-        for row in rows:
-            print("  ".join(f"{key} {value}" for key, value in row.items()))
-        found += rows
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1))
+    torch._dynamo.config.recompile_limit = 64
+    names = args.only.split(",") if args.only else list(CASES)
+    sizes = [(name, args.elements // n, n) for name in names for n in args.columns]
+    if not args.warm:
+        print(torch.cuda.get_device_name())
+        print(HEADER)
+    results: list[Result] = []
+    for name, m, n in sizes:
+        try:
+            if args.warm:
+                print(warm(name, m, n, args.target), flush=True)
+                continue
+            results.append(measure(name, m, n, args.target))
+            print(results[-1], flush=True)
+        except Exception as error:  # one case that fails leaves the others
+            print(f"{name:22} {m}x{n} {type(error).__name__}: {str(error)[:300]}", flush=True)
+        torch.cuda.empty_cache()
+    if args.json is not None:
+        args.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
 
 
 if __name__ == "__main__":

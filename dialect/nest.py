@@ -112,12 +112,12 @@ class Nest(NamedTuple):
     def along(self, loop: int) -> tuple[NestAccess, int, int] | None:
         """An access with a dimension along a loop alone, which dimension that is, and its size, known if one is; None
         if there is none."""
-        found = [
+        accesses = [
             (access, access.loops.index(loop), shape_of(access.value)[access.loops.index(loop)])
             for access in self.accesses
             if loop in access.loops
         ]
-        return next((each for each in found if each[2] >= 0), found[0] if found else None)
+        return next((each for each in accesses if each[2] >= 0), accesses[0] if accesses else None)
 
 
 def is_constant(value: SSAValue) -> bool:

@@ -20,6 +20,7 @@ def page() -> Iterator[str]:
     yield GENERATED
     yield from asked()
     yield from levels()
+    yield from few_queries()
     yield from over_time()
     yield from computed()
     yield from declined()
@@ -47,14 +48,23 @@ number of temporaries may vary:
 | K | may be transposed |
 | batch | any number of dimensions; several heads may share K and V through their indexing maps |
 | f: masks, biases | may scale a score, and add numbers and memory that any of the loops of the scores index |
-| f: causal masks, ALiBi | may compare and compute with `linalg.index` |
+| f: causal masks, windows, ALiBi | may compare and compute with `linalg.index` |
+| f: documents, lengths | may compare numbers in memory of i32, such as one for each query and one for each key |
 | f: softcap | may apply `arith` and `math` operations to the score |
 | types | Q, K and V are f16 or bf16; O has the same type or f32 |
+| pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 |
 | lengths | the numbers of queries and keys may differ, and may be dynamic (`?`) |
-| columns of a head | up to 256, padded in registers to 16, 32, 64, 128 or 256 |
+| columns of a head | up to 256, padded in registers to 16, 32, 64, 128 or 256; Q and V may have different numbers |
 
-If f makes a score minus infinity where n > m + c, this comparison becomes the attribute `diagonal` of the operation.
-The kernel skips tiles to the right of the diagonal, and masks tiles on it in registers. Other masks are part of f.
+If f makes a score minus infinity by one of these comparisons, or by `arith.ori` of several, the keys are not computed:
+
+| comparison | becomes | and |
+|---|---|---|
+| n > m + c | `diagonal = c` | tiles to the right are skipped |
+| n < m - w | `window = w` | tiles to the left are skipped |
+| n >= L, in memory along the batch | `lengths` | tiles behind are skipped; `mma.sync` reads no key behind L |
+
+Tiles that are partly left out are masked in registers. Other masks are part of f.
 """
     )
     yield block("sh", "warploom run examples/attention.mlir --device interp --check\n")
@@ -135,6 +145,27 @@ uses `wgmma`, and [a producer warp](hopper.md) with tensor copies.
     )  # fmt: skip
 
 
+def few_queries() -> Iterator[str]:
+    """What is otherwise for few queries."""
+    yield prose("""
+## Few queries
+
+A decoder has one query for each head. The kernel takes as long as K and V are read, so they are read once, by all SMs:
+
+- Heads that share K and V become the rows of one tile: `warp-fuse-attention` exchanges the loop over the only query
+  with that over these heads, unless a `diagonal` or a `window` counts queries.
+- The warps of a CTA share the keys of each tile (`warp` narrower than `cta`): each multiplies its keys by all of Q, and
+  holds all columns of O. At the end they merge what they have in shared memory, each for a part of the columns.
+- CTAs share the keys of a tile of O (`split_k`), as many as there are SMs for. Each leaves its largest scores, sums and
+  products in scratch memory, and the last one to arrive merges them, in order, so that every run gives the same bits.
+
+Merging is exact in the same sense as the loop: m' is the largest m, and each l and O is multiplied by 2^(c m - c m').
+
+K and V in pages are views of a cache, `warp.paged`. A tile of keys lies in one page: pages have a power of two of rows,
+16 or more, and with fewer than 64 of them a tile has fewer keys. Their attention is lowered to `mma.sync`.
+""")
+
+
 def over_time() -> Iterator[str]:
     """The picture of a kernel."""
     yield prose("""
@@ -192,7 +223,7 @@ Special values give these results:
 | some minus infinity | the result without these keys |
 | a NaN in the row of Q, in K, or plus infinity | NaN |
 | the lowest number of f32, as in masks | as for any other number: a row with no other score weighs all keys equally |
-| a NaN or an infinity in V | the same in its column, unless the key is in a tile to the right of the diagonal |
+| a NaN or an infinity in V | the same in its column, unless the key is in a tile that is skipped, or not read |
 """)
 
 

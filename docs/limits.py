@@ -131,21 +131,6 @@ EXP = """func.func @f(%A: memref<64x64xf32>, %C: memref<64x64xf32>) {
 }
 """
 
-CARRIED_TENSOR = """func.func @f(
-    %A: tensor<64x64xf16>, %B: tensor<64x64xf16>, %C: tensor<64x64xf32>
-) -> tensor<64x64xf32> {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c4 = arith.constant 4 : index
-  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %C) -> (tensor<64x64xf32>) {
-    %y = linalg.matmul ins(%A, %B : tensor<64x64xf16>, tensor<64x64xf16>)
-        outs(%x : tensor<64x64xf32>) -> tensor<64x64xf32>
-    scf.yield %y : tensor<64x64xf32>
-  }
-  return %r : tensor<64x64xf32>
-}
-"""
-
 GATHER = """func.func @f(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
   %e = tensor.empty() : tensor<5xf32>
   %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
@@ -216,14 +201,9 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             CARRIED,
         ),
         Refused(
-            "loops that carry tensors",
-            "For the same reason, loops are lowered on memory only. Write such a loop on memrefs: each iteration then "
-            "adds to the memory that the one before it wrote. Outside of loops, tensors are lowered.",
-            CARRIED_TENSOR,
-        ),
-        Refused(
             "warpgroups for sums over several loops",
-            "Products that sum over several loops use `mma.sync` only, except convolutions, whose pixels tensor copies read.",
+            "Products that sum over several loops use `mma.sync` only, except convolutions, whose pixels tensor copies "
+            "read.",
             BATCH_REDUCE,
             schedule={"mma": "m64n128k16"},
         ),

@@ -276,8 +276,7 @@ OF_IDEAS = {
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/fragment_products.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
-    "passes/schedule/validity.py passes/schedule/warpgroup_model.py "
-    "passes/schedule/warpgroup.py passes/tile/operands.py "
+    "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
@@ -286,12 +285,14 @@ OF_IDEAS = {
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
-    "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/attention.py "
-    "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",
-    "rows": "dialect/warp/attention.py dialect/warp/attention.py passes/linalg/fuse_rows.py "
-    "passes/linalg/decompose_softmax.py passes/tile/rows.py "
+    "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
+    "passes/schedule/attention.py passes/tile/attention.py",
+    "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
+    "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
+    "passes/linalg/decompose_softmax.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",
-    "elementwise kernels": "passes/linalg/elementwise.py passes/tile/elementwise_kernel.py passes/tile/traversal.py",
+    "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
+    "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/algebra.py dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
@@ -309,12 +310,13 @@ def about(idea: str, lines: int) -> int:
 
 def ideas() -> Iterator[str]:
     """A row for each idea."""
-    for idea, files in OF_IDEAS.items():
-        if missing := [file for file in files.split() if not (ROOT / file).exists()]:
+    for idea, text in OF_IDEAS.items():
+        files = [*dict.fromkeys(text.split())]
+        if missing := [file for file in files if not (ROOT / file).exists()]:
             raise FileNotFoundError(f"{idea}: {', '.join(missing)}")
-        lines = sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files.split())
-        names = ", ".join(f"`{file}`" for file in files.split())
-        yield f"| {idea} | {len(files.split())} | {about(idea, lines)} | {names} |\n"
+        lines = sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files)
+        names = ", ".join(f"`{file}`" for file in files)
+        yield f"| {idea} | {len(files)} | {about(idea, lines)} | {names} |\n"
 
 
 def page() -> Iterator[str]:

@@ -154,7 +154,7 @@ class IndexBuilder:
 
     def from_zero(self, a: Index) -> Index:
         """The index, or 0 if it is below."""
-        return max(a, 0) if isinstance(a, int) else self.insert(arith.MaxSIOp(a, self.value(0))).result
+        return self.sub(a, self.minimum(a, 0, signed=True))
 
     def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
         condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result

@@ -158,6 +158,7 @@ def standard_pipeline(
             "warp-fold-fill",
             "warp-fuse-weights",
             "warp-fuse-epilogue",
+            "warp-fuse-elementwise",
             "warp-im2col",
             "warp-group",
             # Fields of a schedule are those of one kernel.

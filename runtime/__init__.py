@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .oracle.candidate import Launching
     from .oracle.findings import JudgeFinding, Verdict
     from .oracle.judge import judge
+    from .proof.order import Order, order
     from .proof.prove import KernelLaunch, prove
     from .proof.question import Proof
     from .torch.backend import warploom as torch_backend
@@ -63,6 +64,7 @@ __all__ = [
     "LaunchTrace",
     "Launching",
     "MatrixDescriptor",
+    "Order",
     "PixelBox",
     "Problem",
     "Proof",
@@ -82,6 +84,7 @@ __all__ = [
     "judge",
     "load_kernels",
     "load_ptx",
+    "order",
     "prove",
     "prune",
 ]

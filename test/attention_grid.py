@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from attention_problems import wrong
@@ -34,22 +35,26 @@ def cases(count: int, seed: int = 0, most: int = 300) -> Iterator[tuple[Attentio
         loops = [f"b{i}" for i in range(len(batch))]
         shared = tuple(loop for loop in loops if random.random() < 0.25)
         masked = [loop for loop in (*loops, "m", "n") if random.random() < 0.5]
-        yield (
-            Attention(
-                (1 if random.random() < 0.1 else m, n, d, e),
-                str(random.choice(["f16", "bf16"])),
-                batch,
-                shared,
-                tuple(random.permutation(masked).tolist()) if random.random() < 0.4 else None,
-                int(random.integers(-m, n + 1)) if random.random() < 0.4 else None,
-                ("", "", "softcap", "alibi")[int(random.integers(4))],
-                SOFTMAXES[turn % len(SOFTMAXES)],
-                bool(random.random() < 0.3),
-                bool(random.random() < 0.3),
-                bool(random.random() < 0.3),
-            ),
-            TARGETS[turn % len(TARGETS)],
+        asked = Attention(
+            (1 if random.random() < 0.1 else m, n, d, e),
+            str(random.choice(["f16", "bf16"])),
+            batch,
+            shared,
+            tuple(random.permutation(masked).tolist()) if random.random() < 0.4 else None,
+            int(random.integers(-m, n + 1)) if random.random() < 0.4 else None,
+            ("", "", "softcap", "alibi")[int(random.integers(4))],
+            SOFTMAXES[turn % len(SOFTMAXES)],
+            bool(random.random() < 0.3),
+            bool(random.random() < 0.3),
+            bool(random.random() < 0.3),
+            window=int(random.integers(n)) if random.random() < 0.2 else None,
+            lengths=bool(batch) and random.random() < 0.2,
+            documents=random.random() < 0.15,
         )
+        rows, plain = 16 << int(random.integers(3)), not (asked.turned or asked.dynamic or asked.on_memory)
+        if batch and "b0" not in shared and plain and random.random() < 0.5:
+            asked = replace(asked, pages=rows, size=(asked.size[0], -(-n // rows) * rows, d, e))
+        yield asked, TARGETS[turn % len(TARGETS)]
 
 
 def main() -> int:

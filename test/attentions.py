@@ -92,10 +92,10 @@ class Attention:
         of_k = tuple(loop for loop in self.loops if loop not in self.shared)
         if self.pages:
             of_page = ("page", "slot", *of_k[1:])
-            cached = [Value("%K", (*of_page, "d"), self.element), Value("%V", (*of_page, "e"), self.element)]
-            return self._around(*cached, [Value("%pages", ("b0", "block"), "i32")])
-        k = (*of_k, "d", "n") if self.turned else (*of_k, "n", "d")
-        return self._around(Value("%K", k, self.element), Value("%V", (*of_k, "n", "e"), self.element))
+            k, v = (Value(name, (*of_page, column), self.element) for name, column in (("%K", "d"), ("%V", "e")))
+            return self._around(k, v, [Value("%pages", ("b0", "block"), "i32")])
+        turned = (*of_k, "d", "n") if self.turned else (*of_k, "n", "d")
+        return self._around(Value("%K", turned, self.element), Value("%V", (*of_k, "n", "e"), self.element))
 
     def _around(self, k: Value, v: Value, pages: Sequence[Value] = ()) -> list[Value]:
         masks = [] if self.mask is None else [Value("%mask", self.mask, "f32")]

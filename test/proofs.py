@@ -12,14 +12,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
+from multiprocessing import Pool
 
 from attentions import Attention
 from pins import Function, Level, Pinned, pinned, smaller
 from products import Product
 
-from warploom.runtime import WarploomError
+from warploom.runtime import Kernel, WarploomError
 from warploom.runtime.cli.prove import prove_kernel
 from warploom.runtime.proof.question import Proof
+
+SIZED = ("dynamic", "divisible")
+"""Forms whose types have no sizes."""
 
 
 def proof_of(kernel: Pinned) -> Proof:
@@ -27,29 +32,52 @@ def proof_of(kernel: Pinned) -> Proof:
     source = kernel.source
     if isinstance(source, Product):
         product = smaller(source, kernel.target)
-        return prove_kernel(product.compile(kernel.target), product.mlir, [], 0)
+        compiled, shapes = product.compile(kernel.target), product.shapes() if product.form in SIZED else []
+        return proven(compiled, product.mlir, _sizes(compiled, shapes))
     if isinstance(source, Attention):
-        return prove_kernel(kernel.compile(), source.mlir, [], 0)
+        compiled, shapes = kernel.compile(), [source.shape(v) for v in source.arguments() if source.dynamic]
+        return proven(compiled, source.mlir, _sizes(compiled, shapes))
     if isinstance(source, Function):
         return prove_kernel(kernel.compile(), source.text, source.sizes, 0, source.words.get("function"))
     raise TypeError(f"{kernel} is launched by no function")
 
 
+def _sizes(kernel: Kernel, shapes: Sequence[tuple[int, ...]]) -> list[str]:
+    """The sizes of arguments that have none in their types."""
+    pairs = zip(kernel.function.parameters, shapes, strict=False)
+    return [f"{p.name}=random:{'x'.join(map(str, shape))}" for p, shape in pairs if p.shape]
+
+
+def proven(kernel: Kernel, text: str, sizes: list[str]) -> Proof:
+    """The verdict; where rounding decides a comparison otherwise than the function does, that on other numbers."""
+    proof = prove_kernel(kernel, text, sizes, 0)
+    return prove_kernel(kernel, text, sizes, 1) if proof.outcome == "refuted" and proof.compared else proof
+
+
+def verdict(kernel: Pinned) -> tuple[str, bool, float]:
+    """What a proof says of a kernel, whether it is one, and the seconds that it took."""
+    start = time.monotonic()
+    try:
+        proof = proof_of(kernel)
+        said, proven = str(proof) if not proof else proof.outcome, bool(proof)
+    except WarploomError as error:
+        said, proven = f"undecided: {error}", False
+    return f"{kernel}: {said.splitlines()[0][:300]}", proven, time.monotonic() - start
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="prove each Nth kernel")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with this one")
     parser.add_argument("--only", default="", metavar="TEXT", help="prove those with this in their name")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="prove so many at once")
     args = parser.parse_args()
-    kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)][:: args.every]
-    proven = 0
-    for kernel in kernels:
-        start = time.monotonic()
-        try:
-            proof = proof_of(kernel)
-            verdict, proven = str(proof) if not proof else proof.outcome, proven + bool(proof)
-        except WarploomError as error:
-            verdict = f"undecided: {error}"
-        print(f"{time.monotonic() - start:6.1f} s  {kernel}: {verdict.splitlines()[0][:300]}", flush=True)
+    kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)]
+    kernels, proven = kernels[args.first :: args.every], 0
+    with Pool(args.jobs, maxtasksperchild=8) as pool:
+        for text, success, seconds in pool.imap_unordered(verdict, kernels):
+            proven += success
+            print(f"{seconds:6.1f} s  {text}", flush=True)
     print(f"{proven} of {len(kernels)} proven")
     return 0 if proven == len(kernels) else 1
 

@@ -16,6 +16,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from multiprocessing import Pool
 
 import numpy as np
 
@@ -144,23 +146,30 @@ def computes(text: str, kernel: Kernel) -> bool:
     return all(reference.compare(exact[i], np.asarray(given[i])).ok for i in kernel.function.written)
 
 
-def verdicts(count: int, seed: int) -> Iterator[tuple[Mutant, str]]:
+def verdicts(count: int, seed: int, jobs: int = 1) -> Iterator[tuple[Mutant, str]]:
     """What becomes of so many mutants of each source."""
+    tasks: list[tuple[Mutant, str, Kernel]] = []
     for name, (text, options) in SOURCES.items():
         kernel = compile(text, **options)  # pyright: ignore[reportArgumentType]
         made = mutants(name, kernel.ptx, random.Random(seed))
-        for _ in range(count):
-            mutant, ptx = next(made)
-            yield mutant, verdict(text, replace(kernel, ptx=ptx))
+        tasks += [(mutant, text, replace(kernel, ptx=ptx)) for mutant, ptx in islice(made, count)]
+    with Pool(jobs, maxtasksperchild=16) as pool:
+        yield from pool.imap_unordered(_verdict, tasks)
+
+
+def _verdict(task: tuple[Mutant, str, Kernel]) -> tuple[Mutant, str]:
+    mutant, text, kernel = task
+    return mutant, verdict(text, kernel)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100, metavar="N", help="mutants of each kernel")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="judge so many at once")
     args = parser.parse_args()
     counts: Counter[str] = Counter()
-    for mutant, found in verdicts(args.count, args.seed):
+    for mutant, found in verdicts(args.count, args.seed, args.jobs):
         counts[found] += 1
         if found in ("equivalent", "wrong"):
             print(f"{found}: {mutant}", flush=True)

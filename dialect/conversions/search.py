@@ -50,8 +50,8 @@ def ways(places: Sequence[int], element_bits: int) -> tuple[Way, ...]:
         sources = _inverted(tuple(to - LANE_BITS for to in moves[LANE_BITS:]))
         return (Way(tuple(_within(sources, len(sources)))),)
     carried = _Carried.of(moves)
-    found = [*_by_words(moves, carried, low, names), *_by_matrices(moves, carried, low)]
-    return tuple(sorted(found, key=lambda way: way.cost))
+    candidates = [*_by_words(moves, carried, low, names), *_by_matrices(moves, carried, low)]
+    return tuple(sorted(candidates, key=lambda way: way.cost))
 
 
 def _widened(places: Sequence[int], low: int) -> tuple[int, ...]:
@@ -241,9 +241,9 @@ def _trip(moves: Sequence[int], bits: int, store: Kind, load: Kind, together: Se
 def _by_matrices(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[Way]:
     """`movmatrix`, if it does it; and the best trips through memory with `stmatrix`, and without."""
     low = min(low, HALF_BIT)
-    found = [*_matrix_trips(moves, carried, low)]
+    trips = [*_matrix_trips(moves, carried, low)]
     for stores in (True, False):
-        fit = [way for way, trip in found if (trip.store.how in (ROWS, COLUMNS)) == stores]
+        fit = [way for way, trip in trips if (trip.store.how in (ROWS, COLUMNS)) == stores]
         yield from sorted(fit, key=lambda way: way.cost)[:1]
     riders = carried.riders(low, HALF_BIT)
     crosses = moves[2] - LANE_BITS, _inverted(moves)[2] - LANE_BITS

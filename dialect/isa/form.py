@@ -91,11 +91,11 @@ def having(rows: Callable[[], tuple[FormRow, ...]], **fields: object) -> tuple[F
 @cache
 def _by_fields(rows: Callable[[], tuple[Form, ...]], names: tuple[str, ...]) -> Mapping[object, tuple[Form, ...]]:
     """The rows of a table by the values of some fields."""
-    found: dict[object, tuple[Form, ...]] = {}
+    table: dict[object, tuple[Form, ...]] = {}
     for row in rows():
         key = tuple(getattr(row, name) for name in names)
-        found[key] = (*found.get(key, ()), row)
-    return found
+        table[key] = (*table.get(key, ()), row)
+    return table
 
 
 # Block scaling: the scales of A and B, who holds them, and which selectors are legal.

@@ -270,14 +270,14 @@ def pairs(variant: Variant = PLAIN) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _of_types() -> dict[tuple[str, str, Variant], tuple[Mma, ...]]:
-    found: dict[tuple[str, str, Variant], tuple[Mma, ...]] = {}
+    table: dict[tuple[str, str, Variant], tuple[Mma, ...]] = {}
     for row in rows():
         others = row.satfinite or row.rounding or (row.a_layout, row.b_layout) != ("row", "col")
         if not others and row.c == row.d and row.products == 1 and (row.scale is None or row.scale.written):
             variant = Variant(row.bit_op, row.kind, row.scale.type.name if row.scale else "")
             key = row.a.name, row.b.name, variant
-            found[key] = (*found.get(key, ()), row)
-    return found
+            table[key] = (*table.get(key, ()), row)
+    return table
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
+from typing import ClassVar
 
 from ..layouts.layout import Layout
 from .form import Form, word
@@ -51,8 +52,44 @@ def registers(name: str, count: int, *, written: bool = False) -> Slot:
     return Slot(name, VECTOR, count=count, written=written, own=True)
 
 
+class _Matrices(Form):
+    """`count` matrices of rows of 16 bytes between shared memory and registers, one after the other."""
+
+    count: int
+    transpose: bool
+    type: str
+
+    MOVES: ClassVar[str]
+    BYTES: ClassVar[tuple[Layout, Layout]]
+    """The layouts of matrices of bytes, as they are and transposed."""
+
+    def __post_init__(self) -> None:
+        if self.count not in (1, 2, 4):
+            raise ValueError(f"{self.MOVES} 1, 2 or 4 matrices, got {self.count}")
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of one matrix are, rows being rows in memory and columns elements in a row."""
+        return ((_PAIRS, _PAIRS_ACROSS) if self.type == "b16" else self.BYTES)[self.transpose]
+
+    @property
+    def addresses(self) -> int:
+        """How many lanes, from lane 0, give the address of a row."""
+        return self.count * self.layout.rows
+
+    @property
+    def element_bits(self) -> int:
+        """The width of an element in a register."""
+        return 16 if self.type == "b16" else 8
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane that all the matrices take."""
+        return self.count * self.layout.elements * self.element_bits // 32
+
+
 @dataclass(frozen=True)
-class LoadMatrix(Form):
+class LoadMatrix(_Matrices):
     """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory.
 
     For 8-row matrices lane 8*j + i gives the address of row i of matrix j, for 16-row ones lane 16*j + i.
@@ -71,9 +108,8 @@ class LoadMatrix(Form):
     space: str = SHARED
     only: Specific = ()
 
-    def __post_init__(self) -> None:
-        if self.count not in (1, 2, 4):
-            raise ValueError(f"ldmatrix loads 1, 2 or 4 matrices, got {self.count}")
+    MOVES = "ldmatrix loads"
+    BYTES = (_BYTES, _BYTES_ACROSS_16)
 
     @cached_property
     def spelling(self) -> str:
@@ -82,31 +118,9 @@ class LoadMatrix(Form):
         return f"ldmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}{source}"
 
     @property
-    def layout(self) -> Layout:
-        """Where the elements of one matrix arrive, rows being rows in memory and columns elements in a row."""
-        if self.type != "b16":
-            return _BYTES_ACROSS_16 if self.transpose else _BYTES
-        return _PAIRS_ACROSS if self.transpose else _PAIRS
-
-    @property
-    def addresses(self) -> int:
-        """How many lanes, from lane 0, give the address of a row."""
-        return self.count * self.layout.rows
-
-    @property
-    def element_bits(self) -> int:
-        """The width of an element in a register."""
-        return 16 if self.type == "b16" else 8
-
-    @property
     def memory_bits(self) -> int:
         """The width of an element in memory."""
         return {"b6x16_p32": 6, "b4x16_p64": 4, "s4": 4}.get(self.source, self.element_bits)
-
-    @property
-    def registers(self) -> int:
-        """32-bit registers per lane that all the matrices take."""
-        return self.count * self.layout.elements * self.element_bits // 32
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
@@ -118,7 +132,7 @@ class LoadMatrix(Form):
 
 
 @dataclass(frozen=True)
-class StoreMatrix(Form):
+class StoreMatrix(_Matrices):
     """One form of `stmatrix`: `count` matrices to shared memory, one register each.
 
     Lane 8*j + i gives the address of row i of matrix j. The columns of a 16x8 matrix of bytes are what become the 8
@@ -135,37 +149,14 @@ class StoreMatrix(Form):
     space: str = SHARED
     only: Specific = ()
 
-    def __post_init__(self) -> None:
-        if self.count not in (1, 2, 4):
-            raise ValueError(f"stmatrix stores 1, 2 or 4 matrices, got {self.count}")
+    MOVES = "stmatrix stores"
+    BYTES = (_BYTES_ACROSS_8, _BYTES_ACROSS_8)
 
     @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         trans = ".trans" if self.transpose else ""
         return f"stmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}"
-
-    @property
-    def layout(self) -> Layout:
-        """Where the elements of one matrix come from, rows being rows in memory and columns elements in a row."""
-        if self.type != "b16":
-            return _BYTES_ACROSS_8
-        return _PAIRS_ACROSS if self.transpose else _PAIRS
-
-    @property
-    def addresses(self) -> int:
-        """How many lanes, from lane 0, give the address of a row."""
-        return self.count * self.layout.rows
-
-    @property
-    def element_bits(self) -> int:
-        """The width of an element."""
-        return 16 if self.type == "b16" else 8
-
-    @property
-    def registers(self) -> int:
-        """32-bit registers per lane that all the matrices take."""
-        return self.count * self.layout.elements * self.element_bits // 32
 
     @property
     def layouts(self) -> Mapping[str, Layout]:

@@ -193,9 +193,9 @@ class Wgmma(ProductForm):
 
     def operands_with(self, *, a_shared: bool) -> tuple[Slot, ...]:
         """The operands in the order of the text."""
-        held = "f16x2" if self.a.is_float else "b32"
+        register = "f16x2" if self.a.is_float else "b32"
         d = replace(fragment("d", self.d, self.registers("d"), written=True), accumulates=True)
-        a = Slot("a", VECTOR, held, self.registers("a"), own=held == "b32")
+        a = Slot("a", VECTOR, register, self.registers("a"), own=register == "b32")
         slots = [d, Slot("a", DESCRIPTOR, "b64") if a_shared else a, Slot("b", DESCRIPTOR, "b64")]
         if self.sparse:
             slots += [word("e"), Slot("f", CONSTANT, span=choice(self.selectors))]

@@ -210,7 +210,7 @@ def _in_spaces(ptx: Version) -> Iterator[tuple[str, Version]]:
 @cache
 def load_rows() -> tuple[WmmaLoad, ...]:
     """Every form of `wmma.load`."""
-    found: dict[tuple[object, ...], WmmaLoad] = {}
+    rows: dict[tuple[object, ...], WmmaLoad] = {}
     for kind in (*FLOATING, *INTEGER):
         for shape in kind.shapes:
             operands = (
@@ -221,19 +221,19 @@ def load_rows() -> tuple[WmmaLoad, ...]:
             for (role, layout, names), (space, ptx) in product(operands, _in_spaces(kind.ptx)):
                 for type in element_types(names):
                     row = WmmaLoad(role, layout, shape, space, type, ptx, kind.sm)
-                    found.setdefault((role, layout, shape, space, type), row)
-    return tuple(found.values())
+                    rows.setdefault((role, layout, shape, space, type), row)
+    return tuple(rows.values())
 
 
 @cache
 def store_rows() -> tuple[WmmaStore, ...]:
     """Every form of `wmma.store`."""
-    found: dict[tuple[object, ...], WmmaStore] = {}
+    rows: dict[tuple[object, ...], WmmaStore] = {}
     for kind in (*FLOATING, *INTEGER):
         for shape in kind.shapes:
             for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(kind.ptx), element_types(kind.sums)):
-                found.setdefault((layout, shape, space, type), WmmaStore(layout, shape, space, type, ptx, kind.sm))
-    return tuple(found.values())
+                rows.setdefault((layout, shape, space, type), WmmaStore(layout, shape, space, type, ptx, kind.sm))
+    return tuple(rows.values())
 
 
 @cache

@@ -417,16 +417,16 @@ def labels(layout: Layout, instruction: Layout) -> Labels | None:
 
     Registers of a tile follow each other; the bits of the element that come after a tile's say which tile.
     """
-    held = len(instruction.element)
-    found: dict[str, dict[int, int]] = {"r": {}, "c": {}}
-    if len(layout.element) < held or any(bit.axis not in found for bit in layout.element[held:]):
+    elements = len(instruction.element)
+    bits: dict[str, dict[int, int]] = {"r": {}, "c": {}}
+    if len(layout.element) < elements or any(bit.axis not in bits for bit in layout.element[elements:]):
         return None
     theirs = (*instruction.lane, *instruction.element)
-    for ours, bit in zip((*layout.lane, *layout.element[:held]), theirs, strict=True):
-        if ours.axis != bit.axis or (bit.axis not in found and ours != bit):
+    for ours, bit in zip((*layout.lane, *layout.element[:elements]), theirs, strict=True):
+        if ours.axis != bit.axis or (bit.axis not in bits and ours != bit):
             return None
-        found.get(bit.axis, {})[bit.number] = ours.number
-    rows, columns = (tuple(names[i] for i in range(len(names))) for names in found.values())
+        bits.get(bit.axis, {})[bit.number] = ours.number
+    rows, columns = (tuple(names[i] for i in range(len(names))) for names in bits.values())
     return Labels(rows, columns)
 
 

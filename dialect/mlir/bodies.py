@@ -128,7 +128,7 @@ def _product(
     values: Sequence[SSAValue], block: Block, zeros: Collection[int], *, negated: bool = False
 ) -> Weighted | None:
     """The product of values, each of which may be one of others."""
-    found: list[tuple[Factor, bool]] = []
+    operands: list[tuple[Factor, bool]] = []
     weights: list[SSAValue] = []
     rest = list(values)
     while rest:
@@ -139,14 +139,14 @@ def _product(
         elif isinstance(owner, arith.NegfOp):
             negated, rest = not negated, [owner.operand, *rest]
         elif (factor := _factor(value, block, zeros)) is not None:
-            found.append(factor)
+            operands.append(factor)
         elif _is_weight(value, block):
             weights.append(value)
         else:
             return None
-    if len(found) != 2 or any(factor.argument == len(block.args) - 1 for factor, _ in found):
+    if len(operands) != 2 or any(factor.argument == len(block.args) - 1 for factor, _ in operands):
         return None
-    (a, first), (b, second) = found
+    (a, first), (b, second) = operands
     return Weighted((a, b), tuple(weights), negated, first and second)
 
 

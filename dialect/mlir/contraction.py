@@ -106,8 +106,8 @@ class ContractionOp(NamedOperation, ABC):
             # Not super(): xDSL's own product, the next in line, knows no cast.
             LinalgStructuredOperation.verify_(self)
         body = weighted(self.body.block)
-        found = () if body is None or body.weights or body.negated else body.factors
-        if {f.argument for f in found} != {0, 1} or not all(map(self._extends_as_said, found)):
+        multiplied = () if body is None or body.weights or body.negated else body.factors
+        if {f.argument for f in multiplied} != {0, 1} or not all(map(self._extends_as_said, multiplied)):
             raise VerifyException(
                 "expected the body to extend A and B to C's type, multiply, and add to C; "
                 "another body is written as linalg.generic"

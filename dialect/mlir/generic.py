@@ -130,14 +130,14 @@ def _iterators(kinds: Attribute | None) -> ArrayAttr[IteratorTypeAttr] | None:
     """Iterators as attributes, or by their names; None for anything else."""
     if not isa(kinds, ArrayAttr[Attribute]):
         return None
-    found: list[IteratorTypeAttr] = []
+    iterators: list[IteratorTypeAttr] = []
     for kind in kinds:
         if isinstance(kind, StringAttr) and kind.data in KINDS:
             kind = IteratorTypeAttr(KINDS[kind.data])
         if not isinstance(kind, IteratorTypeAttr):
             return None
-        found.append(kind)
-    return ArrayAttr(found)
+        iterators.append(kind)
+    return ArrayAttr(iterators)
 
 
 # The text that operations share: operands and results.

@@ -150,11 +150,11 @@ class FuncOp(gpu.FuncOp):
         }
         if kernel:
             properties["kernel"] = UnitAttr()
-        held = {} if attributes is None else dict(attributes.data)
-        held = {f"gpu.{name}" if name in KNOWN_SIZES else name: value for name, value in held.items()}
+        discardable = {} if attributes is None else dict(attributes.data)
+        discardable = {f"gpu.{name}" if name in KNOWN_SIZES else name: value for name, value in discardable.items()}
         if workgroup:
-            held[ATTRIBUTIONS] = IntegerAttr(len(workgroup), i64)
-        return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **held})
+            discardable[ATTRIBUTIONS] = IntegerAttr(len(workgroup), i64)
+        return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **discardable})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -227,7 +227,8 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
     @classmethod
     def parse(cls, parser: Parser) -> LaunchFuncOp:
         is_async = parser.parse_optional_keyword("async") is not None
-        waits = _operands(parser, parser.Delimiter.SQUARE) or []
+        operand, brackets = parser.parse_unresolved_operand, parser.Delimiter.SQUARE
+        waits = parser.parse_optional_comma_separated_list(brackets, operand) or []
         stream = _stream(parser)
         kernel = _symbol(parser)
         clusters = _sizes(parser, "clusters", optional=True)
@@ -274,10 +275,6 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
             with printer.in_parens():
                 printer.print_list(self.kernelOperands, lambda value: print_typed(printer, value))
         printer.print_op_attributes(self.attributes)
-
-
-def _operands(parser: Parser, delimiter: Parser.Delimiter) -> list[UnresolvedOperand] | None:
-    return parser.parse_optional_comma_separated_list(delimiter, parser.parse_unresolved_operand)
 
 
 def _symbol(parser: Parser) -> SymbolRefAttr:

@@ -5,7 +5,7 @@ Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects import llvm
@@ -113,3 +113,13 @@ OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, GEPOp, *CASTS.values(
 _OTHERS = [op for op in llvm.LLVM.operations if op is not llvm.GEPOp]
 
 LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*llvm.LLVM.attributes, ConstantRangeAttr])
+
+ARITHMETIC: Mapping[str, str] = {
+    "add": "add.i", "sub": "sub.i", "mul": "mul.lo.i", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",
+    "srem": "rem.s", "and": "and.b", "or": "or.b", "xor": "xor.b", "shl": "shl.b", "lshr": "shr.u", "ashr": "shr.s",
+    "intr.umin": "min.u", "intr.smin": "min.s", "intr.umax": "max.u", "intr.smax": "max.s",
+    "fadd": "add.rn.f", "fsub": "sub.rn.f", "fmul": "mul.rn.f", "fdiv": "div.rn.f", "intr.maxnum": "max.f",
+    "intr.minnum": "min.f", "intr.maximum": "max.NaN.f", "intr.minimum": "min.NaN.f", "fneg": "neg.f",
+    "intr.fabs": "abs.f", "intr.sqrt": "sqrt.rn.f", "intr.fma": "fma.rn.f",
+}  # fmt: skip
+"""What operations are in PTX, in front of the bits of the type; `i` is an integer with or without a sign."""

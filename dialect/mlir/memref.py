@@ -71,9 +71,9 @@ class GlobalOp(memref.GlobalOp):
             value = parser.parse_dense_int_or_fp_elements_attr(TensorType(kind.element_type, kind.get_shape()))  # pyright: ignore[reportArgumentType]
         properties = {"sym_name": name, "type": kind, "initial_value": value, "sym_visibility": StringAttr(visibility)}
         attributes = parser.parse_optional_attr_dict()
-        found = {name: attributes.pop(name) for name in ("alignment",) if name in attributes}
-        found |= {"constant": UnitAttr()} if constant else {}
-        return cls.create(properties=properties | found, attributes=attributes)
+        inherent = {name: attributes.pop(name) for name in ("alignment",) if name in attributes}
+        inherent |= {"constant": UnitAttr()} if constant else {}
+        return cls.create(properties=properties | inherent, attributes=attributes)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

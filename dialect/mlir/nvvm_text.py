@@ -168,10 +168,10 @@ def property_of(definition: OpDef, name: str, text: str) -> Attribute:
 
 def templates(operations: Sequence[type[IRDLOperation]]) -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
     """The operations that have an instruction, by the first word of its opcode."""
-    found: dict[str, list[tuple[type[IRDLOperation], Template]]] = {}
+    by_root: dict[str, list[tuple[type[IRDLOperation], Template]]] = {}
     for op in operations:
         text = getattr(op, "PTX", "")
         if text:
             made = template(text)
-            found.setdefault(made.root, []).append((op, made))
-    return found
+            by_root.setdefault(made.root, []).append((op, made))
+    return by_root

@@ -63,8 +63,8 @@ class _Tiled(IRDLOperation, ABC):
     @property
     def order(self) -> tuple[int, ...]:
         """Which dimension each outer dimension of the tiles runs along."""
-        given = () if self.outer_dims_perm is None else tuple(self.outer_dims_perm.get_values())
-        return given or tuple(range(self.plain.get_num_dims()))
+        dimensions = () if self.outer_dims_perm is None else tuple(self.outer_dims_perm.get_values())
+        return dimensions or tuple(range(self.plain.get_num_dims()))
 
     @property
     def tiles(self) -> dict[int, int]:

@@ -215,15 +215,15 @@ class SubgroupReduceOp(_WordFirst):
 
     @staticmethod
     def _parse_cluster(parser: Parser) -> dict[str, Attribute]:
-        found: dict[str, Attribute] = {}
+        properties: dict[str, Attribute] = {}
         parser.parse_keyword("size")
         parser.parse_punctuation("=")
-        found["cluster_size"] = IntegerAttr(parser.parse_integer(), i32)
+        properties["cluster_size"] = IntegerAttr(parser.parse_integer(), i32)
         if parser.parse_optional_punctuation(",") is not None:
             parser.parse_keyword("stride")
             parser.parse_punctuation("=")
-            found["cluster_stride"] = IntegerAttr(parser.parse_integer(), i32)
-        return found
+            properties["cluster_stride"] = IntegerAttr(parser.parse_integer(), i32)
+        return properties
 
     def print(self, printer: Printer) -> None:
         self._print_word(printer, self.op.data.value)

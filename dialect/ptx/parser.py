@@ -84,8 +84,8 @@ class DeclarationReader(Cursor):
     def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
         type, count = head["type"], None if tail["count"] is None else int(tail["count"])
         if type not in REGISTER_BITS:
-            known = ", ".join(f".{name}" for name in REGISTER_BITS)
-            self.note(self.error(f"'.{type}' is not a register type; expected one of {known}", head.start("type")))
+            types = ", ".join(f".{name}" for name in REGISTER_BITS)
+            self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
             type = UNREAD
         if count is not None and count > MOST_REGISTERS:
             raise self.error(
@@ -218,10 +218,6 @@ _BETWEEN = re.compile(
 _LINE_COMMENT = re.compile(r"//[^\n]*")
 
 
-def _spaces(match: re.Match[str]) -> str:
-    return " " * len(match.group())
-
-
 class _Parser(DeclarationReader):
     """The text, where we are in it, and what operand texts mean here."""
 
@@ -342,7 +338,7 @@ class _Parser(DeclarationReader):
     def parameters(self, match: re.Match[str], group: Literal["parameters", "returns"]) -> tuple[Variable, ...]:
         if match[group] is None:
             return ()
-        inner = _LINE_COMMENT.sub(_spaces, match[group][1:-1])
+        inner = _LINE_COMMENT.sub(lambda comment: " " * len(comment.group()), match[group][1:-1])
         if not inner.strip():
             return ()
         declared: list[Variable] = []

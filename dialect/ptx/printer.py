@@ -169,18 +169,18 @@ def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
     Raises:
         PtxEmissionError: if there is none, or more than one.
     """
-    found = [op for op in module.walk() if isinstance(op, ptx.ModuleOp)]
-    if not found:
+    modules = [op for op in module.walk() if isinstance(op, ptx.ModuleOp)]
+    if not modules:
         raise PtxEmissionError(
             "there is no ptx.module to print: the module has not been lowered to the ptx dialect; "
             "run the standard pipeline first, -p warploom"
         )
-    if len(found) > 1:
-        names = ", ".join(f"@{op.sym_name.data}" for op in found)
+    if len(modules) > 1:
+        names = ", ".join(f"@{op.sym_name.data}" for op in modules)
         raise PtxEmissionError(
-            f"expected one ptx.module to print, found {len(found)}: {names}; select one with module=NAME"
+            f"expected one ptx.module to print, found {len(modules)}: {names}; select one with module=NAME"
         )
-    return found[0]
+    return modules[0]
 
 
 @dataclass(frozen=True)

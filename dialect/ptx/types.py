@@ -83,9 +83,9 @@ def compatible(instruction: str, register: str, *, wider: bool = False, own: boo
 def alike(types: Iterable[str]) -> bool:
     """Whether registers of these types may be the elements of one vector: of one width, and bits beside one other type,
     where integers are one."""
-    held = {type for type in types if type}
-    others = {"u" if type[0] in "us" else type for type in held if type[0] != "b"}
-    return len({REGISTER_BITS[type] for type in held}) < 2 and len(others) < 2
+    kinds = {type for type in types if type}
+    others = {"u" if type[0] in "us" else type for type in kinds if type[0] != "b"}
+    return len({REGISTER_BITS[type] for type in kinds}) < 2 and len(others) < 2
 
 
 def bits_of(type: str) -> int:

@@ -182,8 +182,8 @@ class TargetContext(NamedTuple):
 
 @lru_cache(256)
 def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
-    found = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
-    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in found if m)
+    matches = [(name, re.fullmatch(r"sm_(\d+)([af]?)", name)) for name in names]
+    return tuple(NAMED.get(name) or Target(int(m[1]), m[2], (1, 0), 0, 0) for name, m in matches if m)
 
 
 class _Miss(NamedTuple):
@@ -241,10 +241,10 @@ def fitting(
     fits: list[tuple[Row, Bindings]] = []
     misses: list[_Miss] = []
     for row, bindings in matches:
-        found = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
-        if None in found:
+        problems = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
+        if None in problems:
             fits.append((row, bindings))
-        misses += filter(None, found)
+        misses += filter(None, problems)
     return fits or f"{opcode}: {max(misses, key=lambda miss: miss.fits).message} ({reference(opcode)})"
 
 
@@ -303,7 +303,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind in VALUES:
         if slot.pointer and bits_of(slot.type) != rules.address_size:
             return f"a generic address takes {rules.address_size} bits, .{slot.type} has {bits_of(slot.type)}"
-        problem = _check_value(slot, _unbraced(slot, operand), type_of)
+        single = slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 and operand.items[0]
+        problem = _check_value(slot, single or operand, type_of)
         return problem or (check_symbol(operand, bindings, rules) if isinstance(operand, Symbol) else None)
     if slot.kind == DISCARDED:
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
@@ -319,11 +320,6 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == SELECTOR:
         return _check_selector(slot.span, operand, type_of)
     return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
-
-
-def _unbraced(slot: Slot, operand: Operand) -> Operand:
-    """The register of `{%r1}` where a slot lets one stand in braces."""
-    return operand.items[0] if slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 else operand
 
 
 def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:

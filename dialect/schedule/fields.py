@@ -52,8 +52,8 @@ class ScheduleField:
             ScheduleError: saying which are.
         """
         if self.one_of and value not in self.one_of:
-            known = ", ".join(map(str, self.one_of))
-            raise ScheduleError(f"{self.name} must be one of {known}, got {text_of(value) or 'nothing'}")
+            values = ", ".join(map(str, self.one_of))
+            raise ScheduleError(f"{self.name} must be one of {values}, got {text_of(value) or 'nothing'}")
         if self.least is None:
             return
         low, high = (value, value) if self.kind is int else (min(value), max(value))

@@ -201,13 +201,9 @@ def _described(matrix: Matrix) -> str:
     return f"{_size(matrix)} of {matrix.dtype}"
 
 
-def _names(types: tuple[np.dtype[Any], ...]) -> str:
-    return ", ".join(map(str, types))
-
-
 def _require_matrix(matrix: Matrix) -> None:
     if matrix.dtype not in MAGNITUDE_BITS:
-        raise PatternError(f"expected elements of {_names(tuple(MAGNITUDE_BITS))}, got {matrix.dtype}")
+        raise PatternError(f"expected elements of {', '.join(map(str, MAGNITUDE_BITS))}, got {matrix.dtype}")
     if matrix.ndim != 2:
         raise PatternError(f"expected a matrix (rows, columns), got {_described(matrix)}")
 

@@ -141,9 +141,9 @@ def pattern_of(element: str, kind: str = "") -> Pattern:
     """
     if (element, kind) in PATTERNS:
         return PATTERNS[element, kind]
-    known = ", ".join(e + (f" (.kind::{k})" if k else "") for e, k in PATTERNS)
+    types = ", ".join(e + (f" (.kind::{k})" if k else "") for e, k in PATTERNS)
     under = f" under .kind::{kind}" if kind else ""
-    raise PatternError(f"no sparse matrix A has elements of type '{element}'{under}; known: {known}")
+    raise PatternError(f"no sparse matrix A has elements of type '{element}'{under}; known: {types}")
 
 
 # Sparse operands as rows: the granularity and the metadata layout of A of each sparse instruction.

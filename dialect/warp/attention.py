@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
@@ -96,32 +97,38 @@ class RowsOp(IRDLOperation):
           warp.yield %r : f16
         }
 
-    The last loop runs along a row, and the others run over rows. The output is indexed by all loops in order, or by all
-    except the last if each row has one result. Inputs are numbers, or memory that is indexed by any loops. The
-    arguments of the region are one element of each input. The region computes in f32.
+    The last loop runs along a row, and the others run over rows. An output is indexed by all loops in order, or by all
+    except the last if each row has one result of it. Several outputs are made in one pass::
+
+        warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
+
+    Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
+    input; it yields one element of each output, and computes floats in f32. `warp.index` is the index along a loop.
     """
 
     name = "warp.rows"
 
     inputs = var_operand_def()
-    output = operand_def(MemRefType)
+    outputs = var_operand_def(MemRefType)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
     body = region_def("single_block")
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$inputs `into` $output attr-dict `:` type($inputs) `into` type($output) $body"
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = "$inputs `into` $outputs attr-dict `:` type($inputs) `into` type($outputs) $body"
 
-    def __init__(self, inputs: Sequence[SSAValue], output: SSAValue, maps: Sequence[AffineMap], body: Region):
+    def __init__(
+        self, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], maps: Sequence[AffineMap], body: Region
+    ):
         super().__init__(
-            operands=[list(inputs), output],
+            operands=[list(inputs), list(outputs)],
             properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps])},
             regions=[body],
         )
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of the inputs and the output."""
+        """The indexing maps of the inputs and the outputs."""
         return tuple(attribute.data for attribute in self.indexing_maps)
 
     @property
@@ -130,31 +137,37 @@ class RowsOp(IRDLOperation):
         return self.maps[-1].num_dims
 
     @property
-    def reduces(self) -> bool:
-        """Whether a row gives one element."""
-        return len(self.maps[-1].results) < self.loops
+    def written(self) -> tuple[AffineMap, ...]:
+        """The maps of the outputs."""
+        return self.maps[len(self.inputs) :]
+
+    def is_of_rows(self, output: int) -> bool:
+        """Whether an output has one element for each row."""
+        return len(self.written[output].results) < self.loops
 
     def verify_(self) -> None:
-        if len(self.maps) != len(self.inputs) + 1:
+        values, count = (*self.inputs, *self.outputs), len(self.inputs)
+        if len(self.maps) != len(values) or not self.outputs:
             raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
         every = tuple(range(self.loops))
-        if loops_of(self.maps[-1]) not in (every, every[:-1]):
-            raise VerifyException(
-                f"expected the output to be indexed by all loops, or all but the last, got {self.maps[-1]}"
-            )
+        for map_ in self.written:
+            if loops_of(map_) not in (every, every[:-1]):
+                raise VerifyException(
+                    f"expected the output to be indexed by all loops, or all but the last, got {map_}"
+                )
         sizes = LoopSizes()
-        for number, (value, map_) in enumerate(zip((*self.inputs, self.output), self.maps, strict=True)):
-            name = f"input {number}" if number < len(self.inputs) else "the output"
+        for number, (value, map_) in enumerate(zip(values, self.maps, strict=True)):
+            name = f"input {number}" if number < count else "the output"
             verify_along(name, map_, self.loops, every)
             sizes.add(name, value, loops_of(map_))
-        if not any(every[-1] in loops_of(map_) for map_ in self.maps[:-1]):
+        if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
-        kinds = [element_type(value) for value in (*self.inputs, self.output)]
-        for kind in kinds:
+        kinds = [element_type(value) for value in values]
+        for number, kind in enumerate(kinds):
             row = element_row(kind)
-            if row is None or not row.is_float or row.bits not in (16, 32):
+            if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float):
                 raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
-        verify_elements(self.body, kinds[:-1], kinds[-1])
+        verify_elements(self.body, kinds[:count], *kinds[count:])
 
 
 # Along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`.
@@ -173,13 +186,10 @@ def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
     """The layout of what becomes of each row; with `parts`, of what each lane makes of its own elements of it."""
 
     def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
-        count = 0
+        counts = {"c": count(), "x": count()}
         for bit in bits:
-            if bit.axis == "r":
-                yield bit
-            else:
-                yield Bit("c" if parts and bit.axis == "c" else "x", count)
-                count += 1
+            axis = bit.axis if bit.axis == "r" or (parts and bit.axis == "c") else "x"
+            yield bit if axis == "r" else Bit(axis, next(counts[axis]))
 
     element = tuple(bit for bit in layout.element if bit.axis == "r")
     return Layout(tuple(renamed(layout.lane)), element, layout.warp)

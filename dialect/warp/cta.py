@@ -115,7 +115,8 @@ class CopyOp(IRDLOperation):
                 f"expected source and destination of one element type, got {source.element_type} "
                 f"and {destination.element_type}"
             )
-        if self.until is not None and bounds(self.in_bounds)[0]:
+        rows, _ = bounds(self.in_bounds)
+        if self.until is not None and rows:
             raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
 
     @staticmethod

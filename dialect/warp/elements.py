@@ -160,22 +160,27 @@ def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, outer: int, b
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a region on elements, and yields the element of the result: `warp.yield %y : bf16`."""
+    """Ends a region on elements, and yields the element of each result: `warp.yield %y : bf16`."""
 
     name = "warp.yield"
 
-    element = operand_def()
+    elements = var_operand_def()
 
     traits = traits_def(IsTerminator(), Pure())
-    assembly_format = "$element attr-dict `:` type($element)"
+    assembly_format = "$elements attr-dict `:` type($elements)"
 
-    def __init__(self, element: SSAValue):
-        super().__init__(operands=[element])
+    def __init__(self, *elements: SSAValue):
+        super().__init__(operands=[list(elements)])
 
 
 def yielded(region: Region) -> SSAValue:
-    """The element that a verified region yields."""
-    return _terminator(region).element
+    """The element that a verified region of one result yields."""
+    return _terminator(region).elements[0]
+
+
+def all_yielded(region: Region) -> Sequence[SSAValue]:
+    """The elements that a verified region yields, one for each result."""
+    return _terminator(region).elements
 
 
 def _terminator(region: Region) -> YieldOp:
@@ -185,7 +190,7 @@ def _terminator(region: Region) -> YieldOp:
     return last
 
 
-def verify_elements(region: Region, inputs: Sequence[Attribute], result: Attribute) -> None:
+def verify_elements(region: Region, inputs: Sequence[Attribute], *results: Attribute) -> None:
     """Checks a region on elements of these types.
 
     Raises:
@@ -195,8 +200,10 @@ def verify_elements(region: Region, inputs: Sequence[Attribute], result: Attribu
     got = [argument.type for argument in region.block.args]
     if got != expected:
         raise VerifyException(f"expected a region on elements ({_listed(expected)}), got ({_listed(got)})")
-    if end.element.type != result:
-        raise VerifyException(f"expected warp.yield of an element of type {result}, got {end.element.type}")
+    made = [element.type for element in end.elements]
+    if made != list(results):
+        what = "an element of type" if len(results) == 1 else "elements of types"
+        raise VerifyException(f"expected warp.yield of {what} {_listed(results)}, got {_listed(made) or 'none'}")
     for op in region.block.ops:
         if op is not end and not only_computes(op):
             raise VerifyException(f"expected arithmetic on elements and warp.yield, got {op.name}")

@@ -66,7 +66,6 @@ from .operands import (
     BlockScaledOp,
     OperandForm,
     OperandType,
-    block_scales_of,
     form_of,
     matrix_behind,
     metadata_of,
@@ -155,7 +154,7 @@ class FactorsOp(IRDLOperation):
     @property
     def block_scales(self) -> tuple[BlockScaledOp, ...]:
         """The forms of A and B whose blocks have scales of f32, or none."""
-        return block_scales_of(*self.given)
+        return tuple(form for form in self.forms if isinstance(form, BlockScaledOp))
 
     @property
     def b_stored(self) -> StoredIntegers | None:

@@ -227,10 +227,10 @@ def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matri
     found: list[Matrix] = []
     for row, across in places:
         if (row, across) in free:
-            held = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
-            if None in held:
+            registers = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
+            if None in registers:
                 return None
-            found.append(Matrix(row, across, tuple(n for n in held if n is not None), rows))
+            found.append(Matrix(row, across, tuple(n for n in registers if n is not None), rows))
     return found
 
 
@@ -239,16 +239,16 @@ def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | N
 
     `leading` is how many bits number the elements of a register.
     """
-    found: dict[int, int] = {}
+    number_of: dict[int, int] = {}
     pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
     for ours, theirs in pairs:
         if ours.axis != theirs.axis or (ours.axis != "r" and ours != theirs):
             return None
         if ours.axis == "r":
-            found[theirs.number] = ours.number
+            number_of[theirs.number] = ours.number
     if len(layout.element) < leading:
         return None
-    rows = tuple(found.get(i, i) for i in range(piece.rows.bit_length() - 1))
+    rows = tuple(number_of.get(i, i) for i in range(piece.rows.bit_length() - 1))
     return rows if len({*rows}) == len(rows) else None
 
 
@@ -317,8 +317,8 @@ class MatrixMove:
         """
         count, *words = text.split(".")
         packed = next((word for word in words if word in PACKED), "")
-        known = [word for word in ("trans", "b16", packed) if word and word in words]
-        if re.fullmatch(r"x\d+", count) is None or known != words:
+        suffixes = [word for word in ("trans", "b16", packed) if word and word in words]
+        if re.fullmatch(r"x\d+", count) is None or suffixes != words:
             raise VerifyException(
                 f"expected x1, x2 or x4 matrices, then .trans, .b16 or .{', .'.join(PACKED)}, got '{text}'"
             )

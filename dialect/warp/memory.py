@@ -353,6 +353,10 @@ class StoreOp(IRDLOperation):
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
 
+    With `at`, it writes the shared memory of another CTA of the cluster, the CTA with that rank::
+
+        warp.store %sum, %s[%c0, %warp] at %rank : !warp.fragment<...>, memref<1x32xf32, 3>
+
     An opaque accumulator is written with `wmma.store` (PTX ISA 9.7.14.4.4). With `matrices`, the warp writes shared
     memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory gets the transpose. With `trans`,
     elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are 8x16 in memory (PTX ISA
@@ -367,6 +371,7 @@ class StoreOp(IRDLOperation):
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     taken = opt_operand_def(i1)
+    cta = opt_operand_def(IndexType())
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     registers = opt_prop_def(StringAttr)
     matrices = opt_prop_def(StringAttr)
@@ -375,7 +380,8 @@ class StoreOp(IRDLOperation):
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? attr-dict `:` type($fragment) `,` type($memory)"
+        "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? (`at` $cta^)? attr-dict "
+        "`:` type($fragment) `,` type($memory)"
     )
 
     def __init__(
@@ -387,12 +393,13 @@ class StoreOp(IRDLOperation):
         *,
         registers: str = "",
         taken: SSAValue | None = None,
+        cta: SSAValue | None = None,
         matrices: str = "",
         swapped: bool = False,
     ):
         words = {"registers": registers, "matrices": matrices}
         super().__init__(
-            operands=[fragment, memory, list(indices), taken],
+            operands=[fragment, memory, list(indices), taken, cta],
             properties={
                 "in_bounds": in_bounds,
                 **{name: StringAttr(word) if word else None for name, word in words.items()},
@@ -414,6 +421,9 @@ class StoreOp(IRDLOperation):
         memory, swapped = memory_of(self.memory), self.swapped is not None
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
+        plain = not any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.taken))
+        if self.cta is not None and not (plain and memory_space(memory) == SHARED_SPACE):
+            raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
         if isinstance(kind := self.fragment.type, OpaqueType):
             if any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.taken)):
                 raise VerifyException("an opaque fragment is written by wmma: all of it, in no other order")

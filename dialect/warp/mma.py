@@ -321,13 +321,13 @@ class MmaOp(IRDLOperation):
         fragment, (byte, thread) = fragment_of(self.scales[of_b]), self.scale_selectors[2 * of_b :][:2]
         layout, (m, n, k) = fragment.layout.data, row.shape
         size, extent = (n, layout.columns) if of_b else (m, layout.rows)
-        found: list[tuple[int, int, int]] = []
+        places: list[tuple[int, int, int]] = []
         for r, c in origins:
             along, step = (c, r // k) if of_b else (r, c * self.sparsity // k)
             number, within = divmod(along, extent)
             register = step * fragment.tiles[1] + number if of_b else number * fragment.tiles[1] + step
-            found.append((register, byte, thread + within // size))
-        return found
+            places.append((register, byte, thread + within // size))
+        return places
 
     def _verify_result(self, row: Mma) -> None:
         c, steps = self.fragments[2], self.fragments[1].shape[0] // row.shape.k

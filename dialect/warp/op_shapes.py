@@ -121,14 +121,14 @@ def word_properties(words: Sequence[str]) -> dict[str, Attribute]:
 def parse_words(parser: Parser, names: Collection[str]) -> dict[str, Attribute]:
     """Reads the words of a text that are properties of these names."""
     words = [word for word, name in _PROPERTY.items() if name in names]
-    found: dict[str, Attribute] = {}
+    properties: dict[str, Attribute] = {}
     position = parser.pos
     while (word := parser.parse_optional_keyword_in(words)) is not None:
-        if _PROPERTY[word] in found:
+        if _PROPERTY[word] in properties:
             parser.raise_error(f"'{word}' says again what another word has said", position)
-        found |= word_properties((word,))
+        properties |= word_properties((word,))
         position = parser.pos
-    return found
+    return properties
 
 
 def word_of(op: IRDLOperation, name: str) -> str:

@@ -25,7 +25,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.mma import Variant, blocks
-from ..isa.types import ELEMENT_TYPES, FP8, ElementType
+from ..isa.types import ELEMENT_TYPES, ElementType
 from ..layouts.layout import LANES
 from .attributes import SCALES, Memory, element_row, memory_of
 from .elements import PointwiseOp
@@ -289,11 +289,6 @@ class BlockScaledOp(OperandForm):
         (scales,) = beside
         return BlockScaledOp(memory, scales)
 
-    def verify_multiplied(self, name: str) -> None:
-        super().verify_multiplied(name)
-        if name not in FP8:
-            raise VerifyException(f"expected 8-bit floats whose blocks have scales, got {name}")
-
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
@@ -303,12 +298,6 @@ class BlockScaledOp(OperandForm):
         for size, count in zip(sizes, self.blocks, strict=True):
             if min(size, count) >= 0 and (count < 1 or size % count):
                 raise VerifyException(f"expected scales of equal blocks of {side}, got {count} along {size} elements")
-
-
-def block_scales_of(a: SSAValue, b: SSAValue) -> tuple[BlockScaledOp, ...]:
-    """The forms of A and of B, of those whose blocks have scales of f32."""
-    forms = (form_of(value) for value in (a, b))
-    return tuple(form for form in forms if isinstance(form, BlockScaledOp))
 
 
 # A sparse A: `warp.sparse`, an operand of products.

@@ -377,12 +377,14 @@ class ScopedBarrierOp(_Synchronises):
         value: SSAValue | None = None,
         *,
         arrive: bool = False,
+        wait: bool = False,
         mbarriers: bool = False,
     ):
         properties = {
             "scope": StringAttr(scope),
             "threads": None if threads is None else IntegerAttr(threads, i64),
             "arrive": flag(arrive),
+            "wait": flag(wait),
             "mbarriers": flag(mbarriers),
         }
         results = [None if value is None else i1]

@@ -306,7 +306,7 @@ def im2col_type(
     known = [stride for stride in strides or () if stride is not None]
     if not known or len(known) < len(shape):
         raise VerifyException(f"expected images with known strides, got {memory}")
-    by_tap = [dilation * stride for dilation, stride in zip(dilations, known[1:-1], strict=False)]
+    by_tap = [abs(dilation) * stride for dilation, stride in zip(dilations, known[1:-1], strict=False)]
     apart = prod(taps) > 1 and not joined
     sizes, along = ([*taps], by_tap) if apart else ([], [])
     columns = shape[-1] if apart else prod(taps) * shape[-1]

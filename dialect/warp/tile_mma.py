@@ -137,9 +137,9 @@ class TileMmaOp(FactorsOp):
     ):
         """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
         at = [] if groups is None else [at for at in (groups.k, groups.n, groups.m) if at is not None]
-        beside = ([], [], []) if groups is None else (groups.scales, at, groups.of_rows)
+        scales, of_rows = (None, None) if groups is None else (groups.scales, groups.of_rows)
         super().__init__(
-            operands=[a, b, c, list(part), *beside],
+            operands=[a, b, c, list(part), scales, at, of_rows],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
@@ -168,11 +168,12 @@ class TileMmaOp(FactorsOp):
         """The scales of groups along k, if there are any."""
         if self.group_scales is None or self.group is None:
             return None
-        found = GroupScales(self.group_scales, self.group.value.data, *self.group_at)
+        k, n, *m = self.group_at
+        found = GroupScales(self.group_scales, self.group.value.data, k, n)
         if self.blocks is None:
             return found
         rows, columns = self.blocks.get_values()
-        return found._replace(of_rows=self.row_scales, blocks=(rows, columns))
+        return found._replace(m=m[0], of_rows=self.row_scales, blocks=(rows, columns))
 
     @property
     def shape(self) -> tuple[int, int, int]:

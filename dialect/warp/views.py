@@ -258,7 +258,8 @@ class WindowOp(IRDLOperation):
         %w = warp.window %x affine_map<(i, j, k) -> (i * 2 + j, k)>
             : memref<9x16xf16> -> memref<4x3x16xf16, strided<[32, 16, 16]>>
 
-    An element may appear at several places of the result, so the result is only read. Along a loop that the map does
+    An element may appear at several places of the result, so the result is only read. It may run backwards; then only
+    what reads images (`warp.im2col`) takes its place. Along a loop that the map does
     not use, the elements repeat. `sizes` are the dynamic sizes of the result, in order.
     """
 
@@ -306,7 +307,7 @@ def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int]) -> MemRef
     strides = strides_of(memory)
     if strides is None or len(map_.results) != len(strides) or map_.num_symbols or windows(map_) is None:
         raise VerifyException(
-            f"expected sums of loops times constants, none of them below 0, for each dimension of {memory}, got {map_}"
+            f"expected sums of loops times constants, from 0 on or above, for each dimension of {memory}, got {map_}"
         )
     if (dimension := passed(map_, shape, memory.get_shape())) is not None:
         loops = "x".join(str(size) if size >= 0 else "?" for size in shape)

@@ -86,13 +86,13 @@ def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:
 
 def row_numbers(layout: Layout, instruction: Layout) -> tuple[int, ...] | None:
     """The numbers with which the instruction's layout is this one; None if it is with none."""
-    found: dict[int, int] = {}
+    number_of: dict[int, int] = {}
     for ours, theirs in zip(layout.bits, instruction.bits, strict=False):
         if theirs.axis == "r":
-            found[theirs.number] = ours.number
-    numbers = tuple(found[i] for i in sorted(found))
-    whole = len(layout.bits) == len(instruction.bits) and sorted(numbers) == list(range(len(numbers)))
-    return numbers if whole and numbered(instruction, numbers) == layout else None
+            number_of[theirs.number] = ours.number
+    numbers = tuple(number_of[i] for i in sorted(number_of))
+    complete = len(layout.bits) == len(instruction.bits) and sorted(numbers) == list(range(len(numbers)))
+    return numbers if complete and numbered(instruction, numbers) == layout else None
 
 
 # Products of warpgroups: `warp.wgmma`, its fence and its groups; `warp.set_registers`.

@@ -312,7 +312,7 @@ class AttentionMatch:
         lengths = self.scores.keys.lengths
         read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
         used = frozenset({*self.reader.used, self.values, self.last})
-        found = Replacement(used, self.last, self.o[0], read)
+        found = Replacement(used, self.last, frozenset((self.o[0],)), read)
         if self.product not in found.dead:
             decline("others use the scores too, or what becomes of them")
         if self.values not in found.dead:

@@ -17,6 +17,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -28,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.isa.tensor_map import MOST_RANK, MOST_STEP, most_offset
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of, map_along, runs_backwards, windows
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
@@ -147,7 +149,9 @@ class Padded(NamedTuple):
         copy, low = next(iter(inside), None), tuple(offsets[1:-1])
         if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
             return Padded(fill, part, low, copy)
+        first = next((op for op in inside if all(op is each or op.is_before_in_block(each) for each in inside)), None)
         written = readers == {reader} and all(op.is_before_in_block(reader) for op in inside)
+        written = written and first is not None and _overwrites(first, part.result)
         return Padded(fill, part, low, None) if written else None
 
     def images(self) -> SSAValue:
@@ -168,6 +172,16 @@ class Padded(NamedTuple):
             Rewriter.erase_op(self.copy)
         Rewriter.erase_op(self.fill)
         drop_unused(self.part.result)
+
+
+def _overwrites(op: Operation, images: SSAValue) -> bool:
+    """Whether an operation writes all of the images, and reads nothing of the memory that they are in."""
+    if isinstance(op, MatmulOp):
+        beside = [value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None]
+        return op.d == images and root(images) not in map(root, beside)
+    if not isinstance(op, LinalgStructuredOperation) or list(op.outputs) != [images] or Nest.of(op).summed:
+        return False
+    return root(images) not in map(root, op.inputs) and not op.body.block.args[-1].uses
 
 
 def _stays(copy: CopyOp, reader: Operation) -> bool:
@@ -316,7 +330,7 @@ class Widened:
         (self.pixel, self.step, self.width), (self.tap, _, taps) = filter_.pixels[-1], filter_.taps[-1]
         channels = memory_of(window.memory).get_shape()[-1]
         self.beside = next(each for each in (1, 2, 4, 8) if each >= channels and self.step * each % ALIGNED == 0)
-        self.along = -(-taps * self.beside // ALIGNED) * ALIGNED
+        self.along = taps * self.beside
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp) -> Widened | None:
@@ -360,11 +374,15 @@ class Widened:
     def _weights(self) -> SSAValue:
         """The filter with one tap in a row, of all its channels."""
         sizes, at = [*memory_of(self.op.b).get_shape()], loops_of(self.op.maps[1]).index(self.tap)
-        sizes[at : at + 2] = self.along // self.beside, self.beside
+        sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.beside, self.beside
         copied, places = self._among_zeros(self.op.b, sizes), [[d] for d in range(len(sizes))]
         flat = self.builder.insert(collapse(copied, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
         parts = [[size] for size in memory_of(flat).get_shape()]
-        return self.builder.insert(expand(flat, [*parts[:at], [1, *parts[at]], *parts[at + 1 :]])).result
+        parts[at].insert(0, 1)
+        whole = self.builder.insert(expand(flat, parts)).result
+        # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
+        sizes[at : at + 2] = 1, self.along
+        return self.builder.insert(_part(whole, [0] * len(sizes), sizes)).result
 
     def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
         """A copy of memory in larger memory of zeros; of images, so many pixels behind its start."""
@@ -372,11 +390,15 @@ class Widened:
         larger = self.builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
         zero = FloatAttr(0.0, kind.element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
         self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [larger], []))
-        made = memref.SubviewOp.from_static_parameters(
-            larger, memory_of(larger), first, kind.get_shape(), [1] * len(shape)
-        )
-        self.builder.insert(CopyOp([source], [self.builder.insert(made).result], []))
+        part = self.builder.insert(_part(larger, first, kind.get_shape())).result
+        self.builder.insert(CopyOp([source], [part], []))
         return larger
+
+
+def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:
+    """A part of memory of these sizes."""
+    steps = [1] * len(sizes)
+    return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, steps)
 
 
 class FlattenPixels(RewritePattern):

@@ -11,6 +11,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
     Float16Type,
     FloatAttr,
     IndexType,
@@ -47,8 +49,8 @@ from .operand import root
 # rounding to its `type`; so is arithmetic in a narrower type, which is arithmetic in f32 rounded once more. An
 # extension changes nothing, and neither does rounding what has the type already.
 
-Name: TypeAlias = int | str
-"""A loop."""
+Name: TypeAlias = "int | str | tuple[tuple[Name, int], ...]"
+"""A loop; or several that a dimension runs along, slowest first, with their sizes."""
 
 Subscripts: TypeAlias = tuple[Name, ...]
 """Where in memory an element lies: a loop for each dimension, `FIXED` for one that is always at 0."""
@@ -358,15 +360,29 @@ def region_of(
 
     It may use the indices of loops with a number in `indices`.
     """
+    return region_of_several([element], given, [stored], indices=indices, across=across)
+
+
+def region_of_several(
+    elements: Sequence[ElementExpression],
+    given: Mapping[ElementExpression, Attribute],
+    stored: Sequence[Attribute],
+    *,
+    indices: Mapping[Name, int] | None = None,
+    across: bool = False,
+) -> Region:
+    """The same for several elements."""
     block = Block(arg_types=given.values())
     builder = ElementBuilder(block, {}, across)
     for leaf, argument in zip(given, block.args, strict=True):
         builder.known[leaf] = builder.widened(argument)
-    for leaf in element.leaves("index"):
+    for leaf in dict.fromkeys(leaf for element in elements for leaf in element.leaves("index")):
         if indices is not None and leaf.name in indices:
             block.add_op(index := ElementIndexOp(indices[leaf.name]))
             builder.known[leaf] = index.result
-    block.add_op(ElementYieldOp(builder.narrowed(builder.built(element), stored)))
+    built = [builder.built(element) for element in elements]
+    results = [builder.narrowed(value, kind) for value, kind in zip(built, stored, strict=True)]
+    block.add_op(ElementYieldOp(*results))
     return Region(block)
 
 
@@ -390,7 +406,7 @@ class ElementBuilder(NamedTuple):
             return value
         if isinstance(value.owner, arith.ExtFOp) and value.owner.input.type == kind:
             return value.owner.input
-        if not isinstance(kind, Float16Type | BFloat16Type):
+        if not isinstance(kind, Float16Type | BFloat16Type | Float8E4M3FNType | Float8E5M2Type):
             decline(f"it is stored as {kind}")
         self.block.add_op(op := arith.TruncFOp(value, kind))
         return op.result

@@ -9,10 +9,11 @@ of blocks along k with the scales of both operands::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -47,10 +48,15 @@ class ScaledOperand(NamedTuple):
     def of(product: MatmulOp, value: SSAValue) -> ScaledOperand | None:
         """The operand, if it is made of 8-bit floats and scales, for the product alone."""
         memory = root(value)
-        writers = users_of(memory) - {product} if isinstance(memory.owner, memref.AllocOp) else set()
-        made = read_elementwise(writers.pop()) if len(writers) == 1 else None
+        writers = list(users_of(memory) - {product})
+        made = read_elementwise(writers[0]) if len(writers) == 1 else None
         last = None if made is None else made.body.last_op
-        if made is None or last is None or root(made.output) is not memory:
+        if (
+            not isinstance(memory.owner, memref.AllocOp)
+            or made is None
+            or last is None
+            or root(made.output) is not memory
+        ):
             return None
         factor = _uncast(last.operands[0]).owner
         pair = [_uncast(side) for side in factor.operands] if isinstance(factor, arith.MulfOp) else []
@@ -64,12 +70,7 @@ class ScaledOperand(NamedTuple):
     @property
     def dimensions(self) -> list[list[int]]:
         """For each dimension of the operand the loops that it runs along: two for blocks and what is in them."""
-        made, value = self.made.output.owner, self.value.owner
-        if isinstance(made, memref.ExpandShapeOp) and made.src is self.value:
-            return groups_of(made)
-        if isinstance(value, memref.CollapseShapeOp) and value.src is self.made.output:
-            return groups_of(value)
-        return [[loop] for loop in range(self.made.loops)] if self.made.output is self.value else []
+        return dimensions_of(self.made, self.value)
 
     @property
     def loops(self) -> tuple[int, ...]:
@@ -82,20 +83,12 @@ class ScaledOperand(NamedTuple):
         along, outer = loops_of(made.maps[self.scales]), [loops[0] for loops in dimensions]
         if str(memory_of(made.inputs[self.scales]).element_type) != "f32":
             return "scales are expected in f32"
-        if loops_of(made.maps[self.floats]) != tuple(range(made.loops)) or len(dimensions) != 2:
+        same = made.output is self.value or len(dimensions) < made.loops
+        if loops_of(made.maps[self.floats]) != tuple(range(made.loops)) or len(dimensions) != 2 or not same:
             return "the floats are read in another order, or another shape"
         if any(len(loops) > 2 for loops in dimensions) or sorted(along) != sorted(outer):
             return "scales are expected for blocks along both dimensions"
-        read = {root(made.inputs[number]) for number in (self.floats, self.scales)}
-        op = made.op.next_op
-        while op is not None and op is not self.product:
-            memory = touched(op)
-            if memory is None and not isinstance(op, memref.ExpandShapeOp | memref.CollapseShapeOp):
-                return f"{op.name} between them may touch any memory"
-            if memory is not None and memory[1] & read:
-                return "an operation between them writes the floats or the scales"
-            op = op.next_op
-        return "" if op is self.product and root(self.product.d) not in read else "it does not stand before the product"
+        return between(made, self.product, (self.floats, self.scales), "the floats or the scales")
 
     def formed(self) -> SSAValue:
         """The operand of the product."""
@@ -112,6 +105,34 @@ class ScaledOperand(NamedTuple):
         return formed(self.product, BlockScaledOp(floats, self.made.inputs[self.scales], across=across))
 
 
+def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:
+    """For each dimension of an operand the loops of the operation that makes it that it runs along; none of an operand
+    of another shape than the two that a reshape gives."""
+    output, view = made.output.owner, value.owner
+    if isinstance(output, memref.ExpandShapeOp) and output.src is value:
+        return groups_of(output)
+    if isinstance(view, memref.CollapseShapeOp) and view.src is made.output:
+        return groups_of(view)
+    return [[loop] for loop in range(made.loops)]
+
+
+def between(made: Elementwise, product: MatmulOp, numbers: Sequence[int], what: str) -> str:
+    """What stands between an operation and the product that is to read some inputs of it, and changes `what` is read;
+    "" if nothing does."""
+    inputs = {root(made.inputs[number]) for number in numbers}
+    op = made.op.next_op
+    while op is not None and op is not product:
+        memory = touched(op)
+        if memory is None:
+            return f"{op.name} between them may touch any memory"
+        if memory[1] & inputs:
+            return f"an operation between them writes {what}"
+        op = op.next_op
+    if root(product.d) in inputs:
+        return f"the result of the product shares memory with {what}"
+    return "" if op is product else "it does not stand before the product"
+
+
 def _uncast(value: SSAValue) -> SSAValue:
     """A float before it was converted to other floats."""
     while isinstance(value.owner, arith.ExtFOp | arith.TruncFOp):
@@ -120,7 +141,7 @@ def _uncast(value: SSAValue) -> SSAValue:
 
 
 def _is_narrow(value: SSAValue) -> bool:
-    row = element_row(memory_of(value).element_type) if isinstance(value.type, memref.MemRefType) else None
+    row = element_row(memory_of(value).element_type) if isinstance(value.type, MemRefType) else None
     return row is not None and row.name in FP8
 
 

@@ -23,6 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.assumptions import DisjointOp
+from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
@@ -32,7 +33,8 @@ from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
 from .element_expressions import decline
 from .elementwise import Elementwise, read_elementwise
-from .operand import drop_unused, root
+from .operand import VIEWS, drop_unused, root, users_of
+from .overlap import may_share
 from .raise_matmul import raise_products
 
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
@@ -281,6 +283,8 @@ def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
         return _roots(op.operands), _roots(op.outputs)
     if isinstance(op, MatmulOp):
         return _roots(op.memories), _roots([op.d])
+    if isinstance(op, RowsOp):
+        return _roots(op.operands), _roots(op.outputs)
     return None
 
 
@@ -373,12 +377,12 @@ OpT = TypeVar("OpT", bound=Operation)
 
 @dataclass(frozen=True)
 class Replacement:
-    """The operations that make `result`, `last` at the end; what takes their place stands there, and reads memory whose
-    roots are `read`."""
+    """The operations that make `results`, `last` at the end; what takes their place stands there, and reads memory
+    whose roots are `read`."""
 
     used: frozenset[Operation]
     last: Operation
-    result: SSAValue
+    results: frozenset[SSAValue]
     read: Set[SSAValue]
 
     @cached_property
@@ -390,20 +394,19 @@ class Replacement:
         return dead
 
     def _serves(self, op: Operation, others: Set[Operation]) -> bool:
-        """Whether what an operation writes is the result, or read by these others alone."""
+        """Whether what an operation writes is a result, or read by these others alone."""
         if op is self.last:
             return True
         if not isinstance(op, LinalgStructuredOperation):
             return False
-        memory = op.outputs[0]
-        if memory is self.result or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
-            return memory is self.result
-        users = (use.operation for use in memory.uses)
-        return all(user in others or isinstance(user, memref.DeallocOp) for user in users)
+        memory = root(op.outputs[0])
+        if op.outputs[0] in self.results or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
+            return op.outputs[0] in self.results
+        return users_of(memory) <= others
 
     def objection(self) -> str:
         """What would change that somebody can see; "" if nothing."""
-        op: Operation | None = min(self.used, key=_place_in_block)
+        op: Operation | None = min(self.used, key=place_in_block)
         while op is not self.last and op is not None:
             if op not in self.dead:
                 found = touched(op)
@@ -411,7 +414,12 @@ class Replacement:
                     return f"{name_of(op)} stands between its operations, and may touch any memory"
                 if found[1] & self.read:
                     return f"{op.name} between its operations writes what it reads"
-                if root(self.result) in found[0] | found[1]:
+                used = [value for value in op.operands if root(value) in found[0] | found[1]]
+                if any(
+                    root(value) is root(result) and may_share(value, result)
+                    for value in used
+                    for result in self.results
+                ):
                     return f"{op.name} between its operations uses its result"
             op = op.next_op
         return ""
@@ -436,14 +444,15 @@ class Replacement:
         self._erase()
 
     def _erase(self) -> None:
-        """Erases the operations, and allocations that nothing uses then."""
-        memories = {value for op in self.dead for value in op.operands if isinstance(value.owner, memref.AllocOp)}
-        for op in sorted(self.dead, key=_place_in_block, reverse=True):
+        """Erases the operations, and views and allocations that nothing uses then."""
+        operands = {value for op in self.dead for value in op.operands}
+        memories = [value for value in operands if isinstance(value.owner, (*VIEWS, memref.AllocOp))]
+        for op in sorted(self.dead, key=place_in_block, reverse=True):
             Rewriter.erase_op(op)
         for memory in memories:
             drop_unused(memory)
 
 
-def _place_in_block(op: Operation) -> int:
+def place_in_block(op: Operation) -> int:
     """Where in its block an operation stands."""
     return op.parent.get_operation_index(op) if op.parent is not None else 0

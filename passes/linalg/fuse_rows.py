@@ -1,4 +1,5 @@
-"""`warp-fuse-rows`: operations on the same rows, of which some take rows together, become one `warp.rows`.
+"""`warp-fuse-rows`: operations on the same rows, of which some take rows together, become one `warp.rows`; and
+`warp-fuse-elementwise`, which does the same with operations that take none together.
 
 A softmax, a layer norm or an RMS norm is a chain of reductions along rows and elementwise operations. What counts is
 what an element of the last result is, as an expression of elements of memory (`element_expressions.py`). Memory that
@@ -9,21 +10,26 @@ Where such operations are not fused, `warploom-opt --remarks` says why.
 
 from __future__ import annotations
 
-from collections.abc import Set
+import math
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import AnyFloat, MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of
 from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import element_type
+from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (
@@ -36,11 +42,11 @@ from .element_expressions import (
     decline,
     map_of,
     multiplies,
-    region_of,
+    region_of_several,
     writer_before,
 )
-from .fuse_epilogue import Replacement
-from .operand import FoldDimension, root
+from .fuse_epilogue import Replacement, place_in_block
+from .operand import FoldDimension, collapse, expand, groups_of, root, users_of
 from .overlap import check_rows
 
 ALONG = "n"
@@ -48,18 +54,31 @@ ALONG = "n"
 
 
 class RowReader(ElementReader):
-    """Reads elements through temporaries, but not through products, or memory that others see or that is `kept`."""
+    """Reads elements through all memory but that which is `kept`, and the results of products. `places` is where
+    operations that are read through make the element."""
 
-    def __init__(self, result: SSAValue, kept: Set[SSAValue]) -> None:
+    def __init__(self, kept: Set[SSAValue]) -> None:
         super().__init__(ALONG)
-        self.result, self.kept = result, kept
+        self.kept, self.places = kept, dict[Operation, Subscripts]()
 
     def _element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
-        local = isinstance(value.owner, memref.AllocOp | memref.AllocaOp) and value not in self.kept
-        writer = writer_before(value, before)
-        if (not local and value is not self.result) or (writer is not None and multiplies(writer)):
-            return ElementExpression("load", value=value, place=at)
-        return super()._element(value, at, before)
+        load, writer = ElementExpression("load", value=value, place=at), writer_before(value, before)
+        if writer is None or len(writer.outputs) != 1 or root(value) in self.kept or multiplies(writer):
+            return load
+        output = writer.outputs[0]
+        place = at if value is output else place_in(value, at, output)
+        element = load if place is None else super()._element(output, place, before)
+        if place is None or element == ElementExpression("load", value=output, place=place):
+            return load
+        self.places[writer] = place
+        return element
+
+    def _bound(self, op: LinalgStructuredOperation, at: Subscripts) -> dict[int, Name] | None:
+        map_ = op.get_indexing_maps().data[-1].data
+        loops, sizes = loops_of(map_), shape_of(op.outputs[0])
+        if not is_projection(map_) or any(FIXED in (a, b) and n != 1 for a, b, n in zip(loops, at, sizes, strict=True)):
+            return None
+        return {loop: name for loop, name in zip(loops, at, strict=True) if loop != FIXED}
 
     def _onto(
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
@@ -71,42 +90,129 @@ class RowReader(ElementReader):
 
 
 class RowsMatch:
-    """What the operation `last` makes of rows.
+    """What the operation `last` makes of rows, with what operations before it make that others need too: `elements`,
+    which lie at `places`, by the memory that they are stored to.
+
+    If `elementwise`, no row is taken together, and there are several operations. With `again`, what others need stays
+    where it is, and is computed here again.
 
     Raises:
-        NotFusedError: if it takes no row together, for a reason that is empty.
+        NotFusedError: if there is no such match, for a reason that is empty.
     """
 
-    def __init__(self, last: LinalgStructuredOperation, kept: frozenset[SSAValue] = frozenset()) -> None:
-        self.last, self.result = last, last.outputs[0]
+    def __init__(
+        self,
+        last: LinalgStructuredOperation,
+        kept: frozenset[SSAValue] = frozenset(),
+        *,
+        again: bool = False,
+        elementwise: bool = False,
+    ) -> None:
+        self.last, self.elementwise, self.result, self.kept = last, elementwise, last.outputs[0], set(kept)
+        self.again = again
         kinds = [kind.data for kind in last.get_iterator_types()]
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
         if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces or not kinds:
             decline("")
-        self.rows = rank if reduces else rank - 1
-        over: Subscripts = tuple(range(self.rows))
-        self.place = over if reduces else (*over, ALONG)
-        while True:
-            self.reader = RowReader(self.result, kept)
-            self.element = self.reader.element(self.result, self.place, last.next_op)
-            used = frozenset(op for op in self.reader.used if isinstance(op, LinalgStructuredOperation))
-            self.replaced = Replacement(used, last, self.result, self._read())
-            staying = frozenset(op.outputs[0] for op in used - self.replaced.dead)
-            if not staying - {self.result}:
-                break
-            kept |= staying
-        if not any(self.element.leaves("reduce")):
+        each, of_row = (*range(rank - 1), ALONG), tuple(range(rank))
+        places = ([] if reduces else [each]) + ([] if elementwise else [of_row])
+        if not any(self._reads(place) for place in places):
             decline("")
-        self.loads = list(self.element.leaves("load"))
-        self.numbers = list(self.element.leaves("outside"))
+
+    def _reads(self, place: Subscripts) -> bool:
+        """Reads the elements, where that of the result lies at a place; whether they are of rows."""
+        op = self.last
+        self.rows, others = len(place) - (ALONG in place), dict[LinalgStructuredOperation, Subscripts]()
+        while True:
+            reader = RowReader(self.kept)
+            self.places = {self.result: place} | {other.outputs[0]: at for other, at in others.items()}
+            ends = {self.result: op} | {other.outputs[0]: other for other in others}
+            self.elements = {
+                value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
+            }
+            read = {root(load.value) for load in self._leaves("load") if load.value is not None}
+            used = frozenset(each for each in reader.used if isinstance(each, LinalgStructuredOperation))
+            self.replaced = Replacement(used, self.last, frozenset(self.places), read)
+            several = len(used) > 1 or not self.elementwise
+            if bool(self._leaves("reduce")) == self.elementwise or not several or op not in used:
+                return False
+            if not self._stays(reader, others):
+                return True
+
+    def _stays(self, reader: RowReader, others: dict[LinalgStructuredOperation, Subscripts]) -> bool:
+        """Adds to the `others` what operations make that is needed elsewhere, too; keeps in memory what cannot be
+        stored here. Whether there was any such."""
+        staying = sorted(self.replaced.used - self.replaced.dead, key=place_in_block)
+        for op in staying:
+            if not isinstance(op, LinalgStructuredOperation) or op not in reader.places:
+                continue
+            memory, at = op.outputs[0], reader.places[op]
+            element = reader.element(memory, at, op.next_op or op)
+            users = users_of(root(memory)) - self.replaced.used
+            local = isinstance(root(memory).owner, memref.AllocOp)
+            if local and (not users or element.kind in ("load", "constant")):
+                continue  # It serves what stays, or others read what it reads as well as this.
+            stores = self._stores(op, at, element)
+            if stores and local and self.again:
+                continue
+            follower = next(filter(None, (self._follower(user, op, at, reader) for user in users)), None)
+            if follower is not None:
+                others[follower[0]] = follower[1]
+                self.last = max(self.last, follower[0], key=place_in_block)
+            elif stores:
+                others[op] = at
+            else:
+                self.kept.add(root(memory))
+                others.clear()
+            return True
+        return False
+
+    def _follower(
+        self, user: Operation, op: LinalgStructuredOperation, at: Subscripts, reader: RowReader
+    ) -> tuple[LinalgStructuredOperation, Subscripts] | None:
+        """An operation that makes elements of what `op` makes at a place, and of nothing else that is not read here:
+        with the place of its own."""
+        if not isinstance(user, LinalgStructuredOperation) or user.parent is not op.parent or user.next_op is None:
+            return None
+        if len(user.outputs) != 1 or multiplies(user):
+            return None
+        *maps, written = (attribute.data for attribute in user.get_indexing_maps())
+        names = dict[int, Name]()
+        for value, map_ in zip(user.inputs, maps, strict=True):
+            place = place_in(op.outputs[0], at, value) if root(value) is root(op.outputs[0]) else None
+            names |= dict(zip(loops_of(map_), place or (), strict=False))
+        place = tuple(names.get(loop, FIXED) for loop in loops_of(written))
+        if any(name == FIXED and n != 1 for name, n in zip(place, shape_of(user.outputs[0]), strict=True)):
+            return None
+        element = reader.element(user.outputs[0], place, user.next_op)
+        loads = {root(load.value) for load in element.leaves("load") if load.value is not None}
+        return (user, place) if loads <= self.replaced.read and self._stores(user, place, element) else None
+
+    def _stores(self, op: LinalgStructuredOperation, at: Subscripts, element: ElementExpression) -> bool:
+        """Whether an element that others need may be stored here: it is one of each of the same elements, or rows, and
+        no epilogue of a product could store it."""
+        each = (*range(self.rows), ALONG)
+        names = tuple(name for name in at if name != FIXED)
+        writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
+        return (
+            (names == each or (names == each[:-1] != () and not self.elementwise))
+            and (bool(element.leaves("reduce")) or not any(writer and multiplies(writer) for writer in writers))
+            and isinstance(element_type(op.outputs[0]), AnyFloat)
+        )
+
+    def _leaves(self, kind: str) -> list[ElementExpression]:
+        """The leaves of a kind of all elements, each once."""
+        return list(dict.fromkeys(leaf for element in self.elements.values() for leaf in element.leaves(kind)))
 
     @property
     def temporaries(self) -> frozenset[SSAValue]:
         """Memory that it reads through."""
-        return frozenset(value for op in self.replaced.used for value in op.operands) - {self.result}
+        return frozenset(root(value) for op in self.replaced.used for value in op.operands) - {root(self.result)}
 
-    def _read(self) -> set[SSAValue]:
-        return {root(load.value) for load in self.element.leaves("load") if load.value is not None}
+    @property
+    def others(self) -> frozenset[SSAValue]:
+        """Memory that it stores to beside its result."""
+        return frozenset(map(root, self.places)) - {root(self.result)}
 
     def replace(self) -> None:
         """Puts one operation in the place of all.
@@ -114,41 +220,157 @@ class RowsMatch:
         Raises:
             NotFusedError: if it may not, or there is no such operation.
         """
-        self.replaced.replace(self._operation, check_rows)
+        views = list[Operation]()
+        try:
+            self.replaced.replace(partial(self._operation, views), check_rows)
+        except NotFusedError:
+            for view in reversed(views):
+                Rewriter.erase_op(view)
+            raise
 
-    def _operation(self) -> RowsOp:
-        inputs = {leaf: value for leaf in (*self.loads, *self.numbers) if (value := leaf.value) is not None}
+    def _operation(self, views: list[Operation]) -> RowsOp:
+        inputs = {leaf: value for kind in ("load", "outside") for leaf in self._leaves(kind) if (value := leaf.value)}
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
         given = {leaf: element_type(value) for leaf, value in inputs.items()}
-        stored = memory_of(self.result).element_type
-        maps = [map_of(place, order) for place in (*(leaf.place for leaf in inputs), self.place)]
-        region = region_of(self.element, given, stored=stored, across=True)
-        return RowsOp(list(inputs.values()), self.result, maps, region)
+        stored = [memory_of(value).element_type for value in self.places]
+        along: dict[Name, int] = {ALONG: self.rows}
+        region = region_of_several(list(self.elements.values()), given, stored, indices=along, across=True)
+        seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
+        outputs = [self._seen(value, place, views) for value, place in self.places.items()]
+        maps = [map_of(place, order) for _, place in (*seen, *outputs)]
+        if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
+            decline("an operand is transposed")
+        return RowsOp([value for value, _ in seen], [value for value, _ in outputs], maps, region)
+
+    def _seen(self, value: SSAValue, place: Subscripts, views: list[Operation]) -> tuple[SSAValue, Subscripts]:
+        """Memory with a dimension for each loop that it runs along, and those loops."""
+        sizes = shape_of(value)
+        if any(isinstance(name, tuple) for name in place):
+            digits = [name if isinstance(name, tuple) else ((name, n),) for name, n in zip(place, sizes, strict=True)]
+            views.append(expand(value, [[n for _, n in part] for part in digits]))
+            place = tuple(name for part in digits for name, _ in part)
+            Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
+            value = views[-1].results[0]
+            sizes = shape_of(value)
+        single = [d for d, name in enumerate(place) if name == FIXED and sizes[d] == 1]
+        if single and len(single) < len(place):
+            views.append(collapse(value, groups_without(single, len(place))))
+            Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
+            value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
+        return value, place
 
 
+def groups_without(single: Collection[int], rank: int) -> list[list[int]]:
+    """The dimensions with those of one element each taken together with a neighbour."""
+    groups, first = list[list[int]](), list[int]()
+    for d in range(rank):
+        if d not in single:
+            groups.append([*first, d])
+            first = []
+        elif groups:
+            groups[-1].append(d)
+        else:
+            first.append(d)
+    return groups
+
+
+def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | None:
+    """Where an element of memory, or of a view of it in another shape, lies in another such view; None where no loops
+    say so."""
+    place: Subscripts | None = at
+    while place is not None and isinstance(view := value.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
+        value, of_view = view.operands[0], shape_of(value)
+        if isinstance(view, memref.CollapseShapeOp):
+            place = _split(place, [[shape_of(value)[d] for d in group] for group in groups_of(view)])
+        else:
+            place = _merged(place, of_view, groups_of(view))
+    views = list[memref.CollapseShapeOp | memref.ExpandShapeOp]()
+    while isinstance(view := other.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
+        views.append(view)
+        other = view.operands[0]
+    if value is not other:
+        return None
+    for view in reversed(views) if place is not None else ():
+        groups, sizes = groups_of(view), shape_of(view.results[0])
+        if place is None:
+            return None
+        if isinstance(view, memref.CollapseShapeOp):
+            place = _merged(place, shape_of(view.operands[0]), groups)
+        else:
+            place = _split(place, [[sizes[d] for d in group] for group in groups])
+    return place
+
+
+def _merged(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
+    """A place with the dimensions of each group as one."""
+    merged = list[Name]()
+    for group in groups:
+        digits = list[tuple[Name, int]]()
+        for d in (d for d in group if sizes[d] != 1):
+            name = place[d]
+            if name == FIXED:
+                return None
+            digits += name if isinstance(name, tuple) else [(name, sizes[d])]
+        merged.append(FIXED if not digits else digits[0][0] if len(digits) == 1 else tuple(digits))
+        if len(digits) > 1 and any(size < 0 for _, size in digits):
+            return None
+    return tuple(merged)
+
+
+def _split(place: Subscripts, parts: Sequence[Sequence[int]]) -> Subscripts | None:
+    """A place with several dimensions, of these sizes, for each."""
+    split = list[Name]()
+    for name, sizes in zip(place, parts, strict=True):
+        digits = list(name) if isinstance(name, tuple) else [(name, -1)]
+        if sum(size != 1 for size in sizes) <= 1:
+            split += [FIXED if size == 1 else name for size in sizes]
+            continue
+        for size in sizes:
+            part = list[tuple[Name, int]]()
+            while digits and math.prod(n for _, n in part) < size:
+                part.append(digits.pop(0))
+            if math.prod(n for _, n in part) != size:
+                return None
+            split.append(FIXED if not part else part[0][0] if len(part) == 1 else tuple(part))
+        if digits:
+            return None
+    return tuple(split)
+
+
+@dataclass(frozen=True)
 class FuseRows(RewritePattern):
     """Replaces what an operation stands at the end of by `warp.rows`; where that may not be, the operation alone."""
+
+    elementwise: bool = False
+
+    @property
+    def name(self) -> str:
+        """The pass in remarks."""
+        return (FuseElementwisePass if self.elementwise else FuseRowsPass).name
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         if len(op.outputs) != 1 or op.results or not isinstance(op.outputs[0].type, MemRefType):
             return
         kept: frozenset[SSAValue] = frozenset()
-        for _ in range(2):
+        what = "operations on the same elements" if self.elementwise else "operations on the same rows"
+        for again in (False, True, False, False):
             match = None
             try:
-                match = RowsMatch(op, kept)
+                match = RowsMatch(op, kept, again=again, elementwise=self.elementwise)
                 match.replace()
-                chose(op, FuseRowsPass.name, f"{len(match.replaced.used)} operations on the same rows are one kernel")
-                _tell_products(op, match.element)
+                chose(op, self.name, f"{len(match.replaced.used)} {what} are one kernel")
+                for element in match.elements.values():
+                    _tell_products(op, element)
                 rewriter.has_done_action = True
                 return
             except NotFusedError as declined:
                 if reason := str(declined):
-                    remark(op, FuseRowsPass.name, f"it is not fused with operations on the same rows: {reason}")
-            if match is None or match.temporaries <= kept:
+                    remark(op, self.name, f"it is not fused with {what}: {reason}")
+            if match is None or match.others | match.temporaries <= kept:
                 return
-            kept = match.temporaries
+            if again or not match.others:
+                kept |= match.others or match.temporaries
 
 
 class FuseRowsPass(ModulePass):
@@ -163,7 +385,28 @@ class FuseRowsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
-        apply_patterns([FuseRows()], op, reverse=True)
+        _fuse(op, FuseRows())
+
+
+class FuseElementwisePass(ModulePass):
+    """Replaces several elementwise operations, of which one reads what another makes, by one `warp.rows`.
+
+    The operations must be `linalg` operations on memory in one block.
+    """
+
+    name = "warp-fuse-elementwise"
+    needs: ClassVar = ("linalg.*",)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        _fuse(op, FuseRows(elementwise=True))
+
+
+def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
+    apply_patterns([pattern], module, reverse=True)
+    if sum(isinstance(each, RowsOp) for each in module.walk()) > 1:
+        from .merge_rows import MergeRows  # with what a product does not need
+
+        apply_patterns([MergeRows()], module)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

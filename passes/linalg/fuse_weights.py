@@ -25,8 +25,7 @@ from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import remark
 from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
-from .fuse_block_scales import FuseBlockScales
-from .fuse_epilogue import touched
+from .fuse_block_scales import FuseBlockScales, between, dimensions_of
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
 
@@ -181,12 +180,7 @@ class Weights(NamedTuple):
     @property
     def dimensions(self) -> list[list[int]]:
         """For each dimension of B the loops of the operation that it runs along: two for groups and what is in them."""
-        of_b, made = self.product.b.owner, self.made.output.owner
-        if isinstance(of_b, memref.CollapseShapeOp) and of_b.src is self.made.output:
-            return groups_of(of_b)
-        if isinstance(made, memref.ExpandShapeOp) and made.src is self.product.b:
-            return groups_of(made)
-        return [[loop] for loop in range(self.made.loops)]
+        return dimensions_of(self.made, self.product.b)
 
     @property
     def along_k(self) -> list[int]:
@@ -228,7 +222,7 @@ class Weights(NamedTuple):
             return "its scale changes along k"
         if (self.how.scales or self.how.factors) and not isinstance(element_type(product.d), AnyFloat):
             return f"its result is of {element_type(product.d)}"
-        return self._between()
+        return between(self.made, product, (self.how.weights, *self.how.scales), "the integers or the scales")
 
     def _shaped(self) -> str:
         """Why B is no other shape of what the operation makes, but for groups along k."""
@@ -262,21 +256,6 @@ class Weights(NamedTuple):
         if not isinstance(memory_of(scales).layout, NoneAttr):
             return "the scales of its groups lie apart in memory"
         return ""
-
-    def _between(self) -> str:
-        """What stands between the two operations that changes what is read."""
-        inputs = {root(self.made.inputs[i]) for i in (self.how.weights, *self.how.scales)}
-        op = self.made.op.next_op
-        while op is not None and op is not self.product:
-            memory = touched(op)
-            if memory is None:
-                return f"{op.name} between them may touch any memory"
-            if memory[1] & inputs:
-                return "an operation between them writes the integers or the scales"
-            op = op.next_op
-        if root(self.product.d) in inputs:
-            return "the result of the product shares memory with the integers or the scales"
-        return "" if op is self.product else "it does not stand before the product"
 
     def fuse(self) -> None:
         """Replaces both operations by a product of the integers."""

@@ -59,6 +59,10 @@ def generalize(module: ModuleOp) -> None:
         from .decompose_softmax import DecomposeSoftmax
 
         patterns.append(DecomposeSoftmax())
+    if "tensor.concat" in names:
+        from .concatenations import compute_parts
+
+        compute_parts(module)
     if not names.isdisjoint(TENSORS):
         from .tensors import PATTERNS
 

@@ -1,20 +1,7 @@
 """`warp-group`: a loop over groups of rows, around one product, becomes one product with groups.
 
 Front ends write the product of experts as a loop over these, whose turns multiply the rows from the end of the last
-group on::
-
-    scf.for %e = %c0 to %experts step %c1 iter_args(%start = %c0) -> (index) {
-      %last = memref.load %ends[%e] : memref<8xi32>
-      %stop = arith.index_cast %last : i32 to index
-      %rows = arith.subi %stop, %start : index
-      %a = memref.subview %A[%start, 0] [%rows, 512] [1, 1] : ...
-      %b = memref.subview %B[%e, 0, 0] [1, 512, 256] [1, 1, 1] : ...
-      %d = memref.subview %D[%start, 0] [%rows, 256] [1, 1] : ...
-      linalg.matmul ins(%a, %b : ...) outs(%d : ...)
-      scf.yield %stop : index
-    }
-
-A host that ran it would wait for the ends of each group. They are in memory of the device, so the kernel reads them.
+group on (docs/experts.md). A host that ran it would wait for the end of each group, which memory of the device has.
 """
 
 from __future__ import annotations
@@ -72,14 +59,10 @@ class GroupLoop(NamedTuple):
         handed = [] if last is None else list(last.operands)
         if len(carried) != 1 or constant_value(loop.iter_args[0]) != 0 or handed != stops or loop.results[0].uses:
             decline("expected each group to begin where the one before ends, the first one with row 0")
-        rows = [
-            op.result
-            for op in loop.body.block.ops
-            if isinstance(op, arith.SubiOp) and list(op.operands) == [*stops, *carried]
-        ]
-        if len(rows) != 1:
+        sizes = [op for op in loop.body.block.ops if isinstance(op, arith.SubiOp) and op.rhs is carried[0]]
+        if len(sizes) != 1 or [sizes[0].lhs] != stops:
             decline("expected the difference of a group's end and its first row, once")
-        return GroupLoop(loop, load.memref, carried[0], rows[0])
+        return GroupLoop(loop, load.memref, carried[0], sizes[0].result)
 
     def along(self, value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
         """The memory that an operand is a part of, and the loops that its dimensions run along, the first of which is
@@ -91,7 +74,8 @@ class GroupLoop(NamedTuple):
         loops, view = [loop + 1 for loop in loops_of(map_)], value.owner
         if not self.is_inside(value):
             return value, map_along(map_.num_dims + 1, loops)
-        if not isinstance(view, memref.SubviewOp) or self.is_inside(view.source):
+        whole = isinstance(view, memref.SubviewOp) and set(view.static_strides.get_values()) == {1}
+        if not isinstance(view, memref.SubviewOp) or not whole or self.is_inside(view.source):
             decline(f"expected operands that are parts of memory outside of the loop, got {value.type}")
         offsets = _mixed(view.static_offsets.get_values(), view.offsets)
         sizes = _mixed(view.static_sizes.get_values(), view.sizes)
@@ -133,28 +117,20 @@ def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
     """
     if product.outer or any(product.forms):
         decline("expected the product of two matrices in memory for each group")
-    of_d = zip([product.d] if product.c is None else [product.c, product.d], [product.maps[2]] * 2, strict=False)
-    operands = [*zip(product.matrices, product.maps[:2], strict=True), *of_d, *product.placed_operands]
-    placed = [loop.along(value, map_) for value, map_ in operands if isinstance(value.type, memref.MemRefType)]
-    parted = [loop.parted(value, map_) for value, map_ in operands]
-    rows = parted[0]
-    for (value, map_), own in zip(operands, parted, strict=True):
-        if own != rows.intersection(loops_of(map_)):
+    c = product.d if product.c is None else product.c
+    operands = [*zip((*product.matrices, c, product.d), (*product.maps, product.maps[2]), strict=True)]
+    operands += product.placed_operands
+    rows = loop.parted(*operands[0])
+    for value, map_ in operands:
+        if len(rows) != 1 or loop.parted(value, map_) != rows.intersection(loops_of(map_)):
             decline(f"expected all operands to have the rows of the group, got {value.type}")
     function = product.epilogue
     if function is not None and any(isinstance(op, IndexOp) for op in function.walk()):
         decline("the epilogue asks where an element lies in its group")
-    (a, map_a), (b, map_b), *rest = placed
-    d, map_d = rest[0] if product.c is None else rest[1]
-    beside = [
-        loop.along(value, map_)
-        if isinstance(value.type, memref.MemRefType)
-        else (value, map_along(map_.num_dims + 1, ()))
-        for value, map_ in product.placed_operands
-    ]
+    (a, map_a), (b, map_b), (c, _), (d, map_d), *beside = [loop.along(value, map_) for value, map_ in operands]
     made = MatmulOp(
         *(a, b, d, product.multiplied),
-        c=None if product.c is None else rest[0][0],
+        c=None if product.c is None else c,
         init=product.init,
         maps=(map_a, map_b, map_d),
         through=None if function is None else function.moved(beside, map_d.num_dims, -1).function,
@@ -169,22 +145,14 @@ class GroupProducts(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
-        loads = [one for one in op.body.block.ops if isinstance(one, memref.LoadOp)]
-        products = [one for one in op.body.block.ops if isinstance(one, MatmulOp)]
+        loads = [o for o in op.body.block.ops if isinstance(o, memref.LoadOp)]
+        products = [o for o in op.body.block.ops if isinstance(o, MatmulOp)]
         if not loads or not products:
             return
+        others = [o.name for o in op.body.block.ops if not (o is products[0] or is_pure(o) or isinstance(o, BESIDE))]
         try:
-            if len(loads) != 1 or len(products) != 1:
-                decline(f"expected one load and one product in the loop, got {len(loads)} and {len(products)}")
-            if other := next(
-                (
-                    one
-                    for one in op.body.block.ops
-                    if not (one is products[0] or is_pure(one) or isinstance(one, BESIDE))
-                ),
-                None,
-            ):
-                decline(f"expected nothing but a product in the loop, got {other.name}")
+            if others or len(loads) != 1:
+                decline(f"expected a load and a product in the loop, got also {', '.join(others) or loads[1].name}")
             made = grouped(GroupLoop.of(op, loads[0]), products[0])
             for each in with_functions(made):
                 each.verify()

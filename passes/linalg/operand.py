@@ -182,11 +182,12 @@ def expand(value: SSAValue, parts: Sequence[Sequence[int]]) -> memref.ExpandShap
 
 
 def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:
-    """Memory with the dimensions of each group as one, whose neighbours are those of the last."""
+    """Memory with the dimensions of each group as one, whose neighbours are those of the last of several elements."""
     kind, strides = memory_of(value), strides_of(memory_of(value)) or ()
     shape = kind.get_shape()
     sizes = [math.prod(shape[d] for d in group) for group in groups]
-    return collapsed(value, _seen_with(kind, sizes, [strides[group[-1]] for group in groups]), groups)
+    last = [next((d for d in reversed(group) if shape[d] != 1), group[-1]) for group in groups]
+    return collapsed(value, _seen_with(kind, sizes, [strides[d] for d in last]), groups)
 
 
 def _seen_with(kind: Memory, shape: Sequence[int], strides: Sequence[int | None]) -> Memory:

@@ -63,13 +63,13 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
 
 
 def check_rows(op: Operation, rows: RowsOp) -> None:
-    """Refuses rows whose output shares elements with an input that is read elsewhere; errors are about `op`.
+    """Refuses rows whose outputs share elements with an input that is read elsewhere; errors are about `op`.
 
     Each warp reads its rows before it writes them.
     """
-    *maps, written = rows.maps
-    reads = [MemoryUse("an input", value, map_) for value, map_ in zip(rows.inputs, maps, strict=True)]
-    _check(op, reads, MemoryUse("the output", rows.output, written))
+    reads = [MemoryUse("an input", value, map_) for value, map_ in zip(rows.inputs, rows.maps, strict=False)]
+    for value, written in zip(rows.outputs, rows.written, strict=True):
+        _check(op, reads, MemoryUse("the output", value, written))
 
 
 def check_elementwise(found: Elementwise) -> None:
@@ -122,6 +122,11 @@ def _share(read: SSAValue, written: SSAValue) -> bool | None:
         return True
     first, second = known_view(read), known_view(written)
     return None if first is None or second is None else overlap(first, second)
+
+
+def may_share(first: SSAValue, second: SSAValue) -> bool:
+    """Whether two views of one memory may have an element in common."""
+    return _share(first, second) is not False
 
 
 def _whole(value: SSAValue) -> SSAValue:

@@ -319,6 +319,8 @@ def read(op: MatmulOp) -> Product:
     matrix_a, matrix_b = op.matrices
     a = read_matrix(op, "A", matrix_a, OPERAND_LOOPS[0], sizes, map_a, type_a)
     b = replace(read_matrix(op, "B", matrix_b, OPERAND_LOOPS[1], sizes, map_b, type_b), stored=op.b_stored)
+    if back := next((o for o in (a, b) if any((step or 0) < 0 for step in strides_of(o.type) or ())), None):
+        fail(op, f"{back.name} runs backwards: {back.type}; warp-im2col lets tensor copies read it")
     c = None if op.c is None else read_matrix(op, "C", op.c, OPERAND_LOOPS[2], sizes, map_d)
     d = read_matrix(op, "C" if op.c in (None, op.d) else "D", op.d, OPERAND_LOOPS[2], sizes, map_d)
     if d.transposed:

@@ -32,7 +32,7 @@ from ...dialect.warp.views import strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
 from .constants import global_of
-from .operand import collapsed, expanded, groups_of, kept_dimensions
+from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
 from .tensors import COVERED
 
@@ -129,7 +129,7 @@ class TensorFunction:
             self._structured(op)
         elif isinstance(op, tensor.ExtractOp):
             Rewriter.replace_op(op, memref.LoadOp.get(self._read(op, op.tensor), op.indices))
-        elif isinstance(op, scf.ForOp) and any(_is_tensor(value.type) for value in op.iter_args):
+        elif isinstance(op, scf.ForOp) and any(_is_tensor(result.type) for result in op.results):
             self._loop(op)
         elif isinstance(op, scf.ForOp):
             for inner in list(op.body.block.ops):
@@ -190,6 +190,11 @@ class TensorFunction:
             return
         source = self._read(op, op.operands[0])
         found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
+        if isinstance(op, tensor.CollapseShapeOp) and not is_collapsible(source, groups_of(op)):
+            kind = memory_of(source)
+            copied = builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))).memref
+            builder.insert(CopyOp([source], [copied], [])).location = op.location
+            source = copied
         returned = found is not None and isinstance(source.owner, Operation) and found in source.owner.operands
         if found is not None and (
             returned or (isinstance(op, tensor.ExtractSliceOp) and found in self.turned.values())
@@ -255,7 +260,7 @@ class TensorFunction:
     def _loop(self, op: scf.ForOp) -> None:
         """A loop that hands on tensors: each is memory that every turn writes to."""
         body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
-        handed = [number for number, value in enumerate(op.iter_args) if _is_tensor(value.type)]
+        handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
         for number in handed:
             init, held = op.iter_args[number], self.buffers.get(op.iter_args[number])
             target = self._target(op.results[number], init, op)
@@ -266,19 +271,18 @@ class TensorFunction:
             if inner is not last:
                 self._rewrite(inner)
         others = [number for number in range(len(op.iter_args)) if number not in handed]
-        end = Builder(InsertPoint.at_end(body))
-        for number in handed if last is not None else ():
-            made, target = self._read(op, last.operands[number]), self.buffers[op.results[number]]
+        values = [] if last is None else list(last.operands)
+        for number in handed:
+            made, target = self._read(op, values[number]), self.buffers[op.results[number]]
             if made != target:
-                end.insert(CopyOp([made], [target], [])).location = op.location
-        handed_on = [] if last is None else [last.operands[number] for number in others]
+                Builder(InsertPoint.at_end(body)).insert(CopyOp([made], [target], [])).location = op.location
         block = Block(arg_types=[IndexType(), *(op.iter_args[number].type for number in others)])
         for number, argument in zip((-1, *others), block.args, strict=True):
             body.args[1 + number].replace_all_uses_with(argument)
         for inner in [inner for inner in body.ops if inner is not last]:
             inner.detach()
             block.add_op(inner)
-        block.add_op(scf.YieldOp(*handed_on))
+        block.add_op(scf.YieldOp(*(values[number] for number in others)))
         made = builder.insert(scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block))
         made.location = op.location
         for number, result in zip(others, made.results, strict=True):
@@ -356,6 +360,11 @@ class TensorFunction:
 def _viewed(op: Shaped, source: SSAValue) -> Operation:
     """What an operation makes of a tensor, made of its memory."""
     match op:
+        case tensor.CollapseShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            return collapse(source, groups_of(op))
+        case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            shape = op.result.type.get_shape()
+            return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _seen(op, source), back=False)
         case tensor.CastOp():
@@ -411,6 +420,17 @@ def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, sh
     return memref.SubviewOp(
         source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
     )
+
+
+def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether elements of memory lie so that the dimensions of each group can be one."""
+    kind = memory_of(source)
+    strides, shape = strides_of(kind), kind.get_shape()
+    if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
+        return True
+    several = ([d for d in group if shape[d] != 1] for group in groups)
+    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
+    return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
 
 
 def _reshaped(

@@ -19,7 +19,7 @@ from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Multiplied, Product, block, shared_bits
+from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
 from .arrangement import Arrangement, arrange, arrange_stored
 from .defaults import matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
@@ -238,6 +238,24 @@ def multiplied(product: Product) -> str:
     """The element types of a product, as errors name them."""
     held = product.b.stored
     return f"{product.a.element.name} x {product.b.element.name}{f' from {held.name}' if held is not None else ''}"
+
+
+def key_of(product: Product) -> str:
+    """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
+    sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
+    size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
+    words = [f"{size} {multiplied(product)}"]
+    words[0] += f" -> {product.d.element.name}"
+    words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
+    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
+    words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
+    words += ["A sparse"] if product.sparsity > 1 else []
+    words += product.op.words
+    words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
+    words += [f"scales of groups of {product.group}"] if product.group else []
+    words += ["added to C"] if product.c is not None else []
+    words += ["with an epilogue"] if product.op.epilogue is not None else []
+    return ", ".join(words)
 
 
 def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrangement:

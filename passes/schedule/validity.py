@@ -23,13 +23,13 @@ from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
-from ..linalg.product import Product, block, images_of
+from ..linalg.product import Product, block
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
-from .needs import multiplied, staged_part
-from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, fitting_stages, row_of, why_not
+from .needs import staged_part
+from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, fitting_stages, row_of, why_not
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -60,7 +60,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     product = laid_out(product, schedule.transpose, schedule.padded)
     row = row_of(product, schedule, target)
     _check_promoted(schedule, row)
-    _check_blocks(schedule, product)
+    check_blocks(schedule, product)
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
@@ -131,21 +131,6 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
         raise ScheduleError(
             f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
             f"of both, got mma = {row.shape}; use fewer columns, or promote = none for the sums of the instruction"
-        )
-
-
-def _check_blocks(schedule: Schedule, product: Product) -> None:
-    """Refuses tiles that are not those of blocks with scales."""
-    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
-    if not k:
-        return
-    within = all(
-        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
-    )
-    if depth != k or not within or schedule.promote == PLAIN:
-        raise ScheduleError(
-            f"blocks of {rows}x{k} and {columns}x{k} elements have scales, which takes K tiles of {k}, warp tiles that "
-            f"divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
         )
 
 
@@ -348,24 +333,6 @@ class Tuned:
             if device["target"] == target and entry is not None and entry["best"]:
                 return Schedule.parse(entry["best"])
         return None
-
-
-def key_of(product: Product) -> str:
-    """What a product is, as far as its speed depends on it: `4096x4096x4096 bf16 x bf16 -> f32, B transposed`."""
-    sizes = zip("mnk", (product.m, product.n, product.k), strict=True)
-    size = "x".join(str(number) if product.is_known(axis) else "?" for axis, number in sizes)
-    words = [f"{size} {multiplied(product)}"]
-    words[0] += f" -> {product.d.element.name}"
-    words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
-    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
-    words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
-    words += ["A sparse"] if product.sparsity > 1 else []
-    words += product.op.words
-    words += [f"scales of {product.scales[0].element.name}"] if product.scales else []
-    words += [f"scales of groups of {product.group}"] if product.group else []
-    words += ["added to C"] if product.c is not None else []
-    words += ["with an epilogue"] if product.op.epilogue is not None else []
-    return ", ".join(words)
 
 
 # Fields that are given for warpgroups: who they say multiplies, and what goes with another tile.

@@ -44,8 +44,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from .candidates import default_schedule, products
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
-from .needs import by_warpgroups, warpgroup_rows
-from .validity import key_of
+from .needs import by_warpgroups, key_of, warpgroup_rows
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import LEAST_PACKED
 

@@ -21,7 +21,8 @@ from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .candidates import default_schedule, products
-from .validity import Tuned, asked_of, followed, key_of, one_group, override
+from .needs import key_of
+from .validity import Tuned, asked_of, followed, one_group, override
 from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.

@@ -65,6 +65,25 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
 
 
+def check_blocks(schedule: Schedule, product: Product) -> None:
+    """Checks that tiles are those of blocks with scales.
+
+    Raises:
+        ScheduleError: if they are not.
+    """
+    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
+    if not k:
+        return
+    within = all(
+        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
+    )
+    if depth % k or not within or schedule.promote == PLAIN:
+        raise ScheduleError(
+            f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "
+            f"that divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
+        )
+
+
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS
@@ -91,6 +110,9 @@ def schedule_of_tile(
         promote="f32" if needs.promotes(product, accumulate, target) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
+        consumers="pingpong"
+        if tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
+        else COOPERATIVE,
         **operands,
     )
     schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
@@ -129,9 +151,15 @@ LEAST_PADDED = 1 << 21
 GROUP = 16
 """Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8)."""
 
+SCALED_GROUP = 8
+"""The same of blocks with scales (H100, 4096x7168x4096 in tiles of 192x128: 227 microseconds for 230)."""
+
 NARROW_GROUP, NARROW = 4, 12
 """The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
 TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
+
+COOPERATIVE = "cooperative"
+"""Warpgroups multiply parts of one tile."""
 
 PLAIN, MOST_PROMOTED = "none", 192
 """No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
@@ -340,6 +368,10 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [tile for tile in tiles if tile.cluster == (1, 1)]
     if columns := product.blocks[1]:
         tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
+        tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
+        tiles = tall or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
+    if _has_small_groups(product):
+        tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
@@ -347,8 +379,18 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
             yield schedule
 
 
+def _has_small_groups(product: Product) -> bool:
+    """Whether groups have two tiles of rows, or one K tile: low and wide tiles then read, or store, faster (H100, 64
+    groups of 128 rows, 2048x2816: 284 microseconds for 299; 128 groups of 4 along k, 2880x5760: 1502 for 1632)."""
+    if product.op.grouped == M:
+        return ROWS < product.m <= 2 * ROWS and product.is_known("k")
+    return product.op.grouped is not None and product.k <= k_of(product)
+
+
 def group_of(product: Product, tile: GroupTile) -> int:
     """Rows of tiles that are walked together."""
+    if product.block_scales:
+        return SCALED_GROUP
     if tile.in_registers == "b":
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
     narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
@@ -369,7 +411,7 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
     chosen = next(candidates(product, target, accumulate, role), None) if role else None
     if asked and chosen is None:
         with_operand = "" if asked == PLAIN else f" with in_registers = {asked}"
-        reason = why_not(product, target, asked)
+        reason = why_not(product, target, asked) or f"{target} has none accumulated in {accumulate}"
         raise ScheduleError(f"warpgroups cannot multiply this product{with_operand}: {reason}")
     return chosen
 
@@ -392,7 +434,7 @@ def check_operands(schedule: Schedule, product: Product) -> None:
 
 def _check_in_registers(schedule: Schedule, product: Product, role: str) -> None:
     in_registers, (_, other) = f"{role.upper()} in registers", _both(product, role)
-    if schedule.consumers != "cooperative":
+    if schedule.consumers != COOPERATIVE:
         raise ScheduleError(f"consumers = {schedule.consumers}: with {in_registers} none take turns")
     takes = {"transpose": OTHER[role]} if other.element.bits != 16 else {}
     for name in ("pack", "transpose", "padded"):

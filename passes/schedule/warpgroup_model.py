@@ -79,7 +79,7 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
-PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 15
+PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
 a K that may be cut into more parts of any product: the pixels of many images."""
 

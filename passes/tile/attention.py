@@ -59,7 +59,7 @@ MOST_MERGED = 8
 """Fragments of sums that the last CTA of a tile loads together."""
 
 
-class State(NamedTuple):
+class SoftmaxState(NamedTuple):
     """What is known of the rows of a warp: the largest score and the sum of each, and the columns of O."""
 
     largest: SSAValue
@@ -135,7 +135,7 @@ class AttentionBuilder:
         inside.insert(scf.YieldOp(largest, sums, *parts))
         index.insert(loop)
         largest, sums, *parts = loop.results
-        self._finish(State(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment, parts))
+        self._finish(SoftmaxState(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment, parts))
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
@@ -190,7 +190,7 @@ class AttentionBuilder:
         view = memory.owner
         paged = view.memory.owner if isinstance(view, MatrixOp) else view
         if not isinstance(paged, PagedOp):
-            tiles.copy(index, {axis: at, other: 0}, tile, until)
+            tiles.copy(index, {axis: at, other: 0}, tile, until if tiles.in_memory[0] == axis else None)
             return
         row = index.rem(at, paged.rows)
         end = index.sub(self.end if until is None else until, index.sub(at, row))
@@ -313,29 +313,29 @@ class AttentionBuilder:
 
     # States that are merged
 
-    def _merged(self, index: IndexBuilder, states: Sequence[State]) -> State:
+    def _merged(self, index: IndexBuilder, states: Sequence[SoftmaxState]) -> SoftmaxState:
         """One state of several."""
         largest = states[0].largest
         for state in states[1:]:
             largest = mapped(index, _larger, largest, state.largest)
         subtracted = mapped(index, self._subtracted, largest)
-        scaled: list[State] = []
+        scaled: list[SoftmaxState] = []
         for state in states:
             again = mapped(index, self._raised, state.largest, subtracted)
             parts = [times(index, part, again) for part in state.parts]
-            scaled.append(State(largest, times(index, state.sum, again), parts))
+            scaled.append(SoftmaxState(largest, times(index, state.sum, again), parts))
         return reduce(partial(self._added, index), scaled)
 
     @staticmethod
-    def _added(index: IndexBuilder, a: State, b: State) -> State:
+    def _added(index: IndexBuilder, a: SoftmaxState, b: SoftmaxState) -> SoftmaxState:
         """Two states with the same largest scores as one."""
         total, *parts = (
             index.insert(ElementwiseOp(Kind.Add, x, y)).fragment
             for x, y in zip((a.sum, *a.parts), (b.sum, *b.parts), strict=True)
         )
-        return State(a.largest, total, parts)
+        return SoftmaxState(a.largest, total, parts)
 
-    def _of_slices(self, state: State) -> State:
+    def _of_slices(self, state: SoftmaxState) -> SoftmaxState:
         """The state of all warps of the CTA that share its keys, in each of them with its part of the columns."""
         index, slices = self.index, self.slices
         of_state, of_sums = SharedState(index, state.sum, 2 * slices), SharedState(index, state.parts[0], slices**2)
@@ -345,9 +345,9 @@ class AttentionBuilder:
                 memory.store(index, value, index.add(index.mul(warp, len(values)), i))
         index.insert(BarrierOp())
 
-        def state_of(i: int) -> State:
+        def state_of(i: int) -> SoftmaxState:
             largest, total = (of_state.load(index, 2 * i + number) for number in range(2))
-            return State(largest, total, [of_sums.load(index, index.add(warp, i * slices))])
+            return SoftmaxState(largest, total, [of_sums.load(index, index.add(warp, i * slices))])
 
         return self._merged(index, list(map(state_of, range(slices))))
 
@@ -370,7 +370,7 @@ class AttentionBuilder:
         largest = constant(index, column_of(scores), lowest)
         return [largest, constant(index, column_of(scores, parts=True), 0.0), *parts]
 
-    def _finish(self, state: State) -> None:
+    def _finish(self, state: SoftmaxState) -> None:
         """Merges the states of those who share keys, and stores O."""
         index = self.index
         left: Index = 0
@@ -387,7 +387,7 @@ class AttentionBuilder:
         inside.insert(scf.YieldOp())
         index.insert(scf.IfOp(last, [], Region(body)))
 
-    def _shared(self, state: State, inside: IndexBuilder) -> tuple[SSAValue, State]:
+    def _shared(self, state: SoftmaxState, inside: IndexBuilder) -> tuple[SSAValue, SoftmaxState]:
         """Leaves the state for the last CTA of the tile: whether this is the last one, and, `inside` where it is, the
         state of all."""
         index, parts, (tile, part) = self.index, self.schedule.split_k, map(self.index.known, self.op.tile[1:])
@@ -407,12 +407,12 @@ class AttentionBuilder:
             index.insert(StoreOp(value, memory, at, registers="vectors"))
         last = index.insert(ArriveLastOp(counters, *index.values([tile, parts]))).last
 
-        def loaded(index: IndexBuilder, part: Index) -> State:
+        def loaded(index: IndexBuilder, part: Index) -> SoftmaxState:
             largest, total, *rest = (
                 index.insert(LoadOp(memory, at, fragment_of(value), registers="vectors")).fragment
                 for (memory, at), value in zip(places(index, part), own, strict=True)
             )
-            return State(largest, total, rest)
+            return SoftmaxState(largest, total, rest)
 
         together = next(n for n in range(min(parts, MOST_MERGED // count), 0, -1) if parts % n == 0)
         every = self._merged(inside, [loaded(inside, i) for i in range(together)])
@@ -421,14 +421,14 @@ class AttentionBuilder:
         body = Block(arg_types=[IndexType(), *(value.type for value in own)])
         number, largest, total, *rest = body.args
         turn = inside.at(Builder(InsertPoint.at_end(body)))
-        states_ = [State(largest, total, rest), *(loaded(turn, turn.add(number, i)) for i in range(together))]
+        states_ = [SoftmaxState(largest, total, rest), *(loaded(turn, turn.add(number, i)) for i in range(together))]
         merged = self._merged(turn, states_)
         turn.insert(scf.YieldOp(merged.largest, merged.sum, *merged.parts))
         begin, end, step = inside.values([together, parts, together])
         loop = inside.insert(scf.ForOp(begin, end, step, [every.largest, every.sum, *every.parts], body))
-        return last, State(loop.results[0], loop.results[1], loop.results[2:])
+        return last, SoftmaxState(loop.results[0], loop.results[1], loop.results[2:])
 
-    def _store(self, index: IndexBuilder, state: State, first: Index) -> None:
+    def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""
         inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))

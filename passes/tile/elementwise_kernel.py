@@ -63,20 +63,28 @@ def traversal_of(found: Elementwise) -> Traversal:
     Raises a located diagnostic for elements and memory that no kernel goes through.
     """
     inputs, output = _memories(found)
-    columns, places = _columns(output), (*inputs.values(), output)
+    return over_elements(found.op, inputs, [output], output)
+
+
+def over_elements(
+    op: Operation, inputs: Mapping[int, TraversedMemory], outputs: Sequence[TraversedMemory], output: TraversedMemory
+) -> Traversal:
+    """How warps go through memory of which each element is read, or written, once; all outputs are indexed alike."""
+    columns, places = _columns(output), (*inputs.values(), *outputs)
     # Inputs whose elements are neighbours along another loop than the output's: rows go along that of the first.
     turned = [place for place in inputs.values() if place.neighbours not in (None, columns)]
     others = (loop for loop in reversed(output.loops) if loop != columns)
     rows = turned[0].neighbours if turned else next(others, None)
-    layout = _layout(places, turned, output.size(rows), output.size(columns), columns)
+    written = max(place.bits for place in outputs)
+    layout = _layout(places, turned, output.size(rows), output.size(columns), columns, written)
     times = max(1, ELEMENTS // layout.elements)
-    down = min(times, _power_of_two(output.size(rows), layout.rows))
+    down = min(times, power_of_two(output.size(rows), layout.rows))
     warp = layout.rows * down, layout.columns * (times // down)
-    down = min(WARPS, _power_of_two(output.size(rows), warp[0]))
+    down = min(WARPS, power_of_two(output.size(rows), warp[0]))
     warps = down, WARPS // down
     cta = warp[0] * warps[0], warp[1] * warps[1]
     fits = output.kind.get_shape()[columns] >= 0 and output.size(columns) % cta[1] == 0
-    return Traversal(found.op, inputs, output, rows, columns, layout, warp, warps, cta, fits)
+    return Traversal(op, inputs, outputs, output, rows, columns, layout, warp, warps, cta, fits)
 
 
 def _memories(found: Elementwise) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:
@@ -102,10 +110,15 @@ def _memories(found: Elementwise) -> tuple[Mapping[int, TraversedMemory], Traver
     widest = max(place.bits for place in (*places.values(), output))
 
     def may_join(output: TraversedMemory, loop: int) -> bool:
-        elements = math.prod(output.kind.get_shape()[loop : loop + 2])
-        return not found.indexed and elements * widest // 8 < LARGEST_ROW
+        return not found.indexed and may_flatten(output, loop, widest)
 
     return joined(found.op, places, output, may_join)
+
+
+def may_flatten(output: TraversedMemory, loop: int, widest: int) -> bool:
+    """Whether a row of two loops of an output, this and the next, is short enough for indices in 32 bits, of elements
+    that have at most so many bits."""
+    return math.prod(output.kind.get_shape()[loop : loop + 2]) * widest // 8 < LARGEST_ROW
 
 
 def _columns(output: TraversedMemory) -> int:
@@ -114,11 +127,17 @@ def _columns(output: TraversedMemory) -> int:
 
 
 def _layout(
-    places: Sequence[TraversedMemory], turned: Sequence[TraversedMemory], rows: int, length: int, columns: int
+    places: Sequence[TraversedMemory],
+    turned: Sequence[TraversedMemory],
+    rows: int,
+    length: int,
+    columns: int,
+    written: int,
 ) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes, of an output with so many rows of a length."""
+    """How a warp's base tile of every operand lies in its lanes, of an output with so many rows of a length; its
+    elements have so many bits."""
     least = min(place.bits for place in places)
-    held, across = lanes_along(least, [p.together() for p in places if p.neighbours == columns], length)
+    held, across = lanes_along(written, [p.together() for p in places if p.neighbours == columns], length)
     if turned:
         sector = SECTOR_BITS // max(place.bits for place in turned)
         across = LANE_BITS - min(LANE_BITS, sector.bit_length() - 1)
@@ -127,7 +146,7 @@ def _layout(
     return lane_layout(least, held, across, more_rows=across < LANE_BITS)
 
 
-def _power_of_two(size: int, step: int) -> int:
+def power_of_two(size: int, step: int) -> int:
     """The least power of two of steps that cover a size."""
     return 1 << (-(-size // step) - 1).bit_length()
 
@@ -138,7 +157,7 @@ def _build(found: Elementwise, kernel: TraversalKernel) -> None:
     loaded = {i: kernel.load(kernel.index, i, kernel.view(place), column) for i, place in traversal.inputs.items()}
     kind = traversal.fragment(traversal.element_type(traversal.output))
     indices = {loop: _index(kernel, loop, kind) for loop in found.indexed}
-    kernel.store(kernel.index, _computed(found, kernel, loaded, indices, kind), column)
+    kernel.store(kernel.index, 0, _computed(found, kernel, loaded, indices, kind), column)
 
 
 def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:

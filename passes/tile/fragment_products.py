@@ -8,6 +8,7 @@ from typing import Generic
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
+from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
@@ -36,6 +37,7 @@ from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..builder import Index, IndexBuilder
+from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block
 from ..patterns import PatternPass
@@ -321,6 +323,72 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
     return arith.AddfOp(total, arith.MulfOp(part, scale).result).result
 
 
+# Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
+#
+# The products of a block along k are sums of their own, which the tensor cores add from zero. Those of all blocks of a
+# K tile are under way at a time: while the next ones are added, the last are multiplied with their scales.
+
+
+class BlockScaledProduct(WarpgroupProduct):
+    """`warp.wgmma` for each block along k, from zero."""
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        return op.row_scales is not None
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        (_, _, depth), step, (_, b) = self.tiling.schedule.cta, self.tiling.schedule.mma.k, self.operands
+        groups, kind, parts = self.op.groups, fragment_of(accumulator), list[SSAValue]()
+        if groups is None:
+            raise ValueError("expected a product with scales of blocks")
+        starts = range(0, depth, groups.size)
+        zeros = [constant(index, kind, 0.0) for _ in starts]
+        index.insert(FenceOp(WGMMA))
+        for first, part in zip(starts, zeros, strict=True):
+            for k in range(first, first + groups.size, step):
+                at = warp | {"k": k}
+                a, where = self.a_of(outside, index, at)
+                op = WgmmaOp(a, where, self.tiles[1], b.place(outside, at), part, overwrite=k == first)
+                part = index.insert(op).d
+            index.insert(CommitOp(WGMMA))
+            parts.append(part)
+        # Behind the products: what waits for the scales would keep these from beginning.
+        scales = [self._scales(index, groups, warp, kind, number) for number in range(len(parts))]
+        for number, (part, pair) in enumerate(zip(parts, scales, strict=True)):
+            index.insert(WaitOp(WGMMA, len(parts) - 1 - number))
+            accumulator = mapped(index, _rescaled, accumulator, part, *pair)
+        return accumulator
+
+    def _scales(
+        self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
+    ) -> list[SSAValue]:
+        """The scales of the rows and of the columns of a warpgroup, in the block of a number along k of this K tile."""
+        group, found = index.add(index.div(groups.k, groups.size), number), list[SSAValue]()
+        for side, axis in enumerate("mn"):
+            scales, start = ((groups.of_rows, groups.m), (groups.scales, groups.n))[side]
+            if scales is None or start is None or not isinstance(view := scales.owner, MatrixOp):
+                fail(self.op, f"expected scales of blocks as matrices of memory, got {groups.scales.type}")
+            count, size = memory_of(scales).get_shape()
+            if number and count * groups.size % self.tiling.schedule.cta[2]:
+                group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
+            first, where, inside = index.add(index.known(start), warp[axis]), list[Index]([0, 0]), [True, True]
+            at, along = [index.value(group)], list[int | None]([None, None])
+            if (block := groups.blocks[side]) == 1:
+                along[side], where[side], inside[side] = 1, first, size % self.tiling.schedule.cta[side] == 0
+            else:
+                at.append(index.value(index.div(first, block)))
+            matrix = index.insert(view.at(at, *along)).matrix
+            load = LoadOp(matrix, index.values(where), kind, bounds_attribute(*inside))
+            found.append(index.insert(load).fragment)
+        return found
+
+
+def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
+    """A total with a sum of products times two scales."""
+    total, part, of_row, of_column = elements
+    return FmaOp(part, arith.MulfOp(of_row, of_column).result, total).result
+
+
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
 #
 # An instruction has its first operand in registers, or in shared memory. With A in registers B is read from shared
@@ -392,6 +460,7 @@ class FragmentsPass(PatternPass):
 
     name = "warp-fragments"
     patterns = (
+        BlockScaledProduct,
         WarpgroupProduct,
         RegisterProduct,
         SparseWarpgroupProduct,

@@ -9,9 +9,8 @@ from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
-from xdsl.dialects.math import FmaOp
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -38,7 +37,6 @@ from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..schedule.arrangement import LANES as BY_LANES
 from ..schedule.arrangement import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
-from .fragment_math import mapped
 from .tiling import ProductT, Tiling, schedule_of
 
 # A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
@@ -397,12 +395,6 @@ class DenseProduct(FragmentProduct):
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
 
 
-def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
-    """A total with a sum of products times two scales."""
-    total, part, *scales = elements
-    return FmaOp(part, arith.MulfOp(*scales).result, total).result
-
-
 class WarpgroupProduct(Multiplication):
     """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
 
@@ -418,47 +410,18 @@ class WarpgroupProduct(Multiplication):
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
-        sparse, held = self.sparse(index, steps), [self._a(outside, index, at) for at in steps]
+        sparse, held = self.sparse(index, steps), [self.a_of(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
-            first = (zero and not promoted) or self.op.row_scales is not None
-            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": first and not number}
+            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
             op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
-        # Behind the products: what waits for them would keep these from beginning.
-        scales = self._scales(index, warp, fragment_of(total))
         index.insert(WaitOp(WGMMA, 0))
-        if scales:
-            return mapped(index, _rescaled, total, accumulator, *scales)
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
-    def _scales(self, index: IndexBuilder, warp: Place, kind: FragmentType) -> list[SSAValue]:
-        """The scales of the rows and the columns of a warpgroup, in the blocks along k of this K tile; or none."""
-        groups = self.op.groups
-        if groups is None or groups.of_rows is None or groups.m is None:
-            return []
-        group, found = index.value(index.div(groups.k, groups.size)), list[SSAValue]()
-        sides = ("m", groups.of_rows, groups.m), ("n", groups.scales, groups.n)
-        for number, ((axis, scales, start), block) in enumerate(zip(sides, groups.blocks, strict=True)):
-            first = index.add(index.known(start), warp[axis])
-            view, where, inside = scales.owner, list[Index]([0, 0]), [True, True]
-            if not isinstance(view, MatrixOp):
-                fail(self.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
-            if block == 1:
-                where[number], inside[number] = (
-                    first,
-                    memory_of(scales).get_shape()[1] % self.tiling.schedule.cta[number] == 0,
-                )
-                matrix = view.at([group], *((1, None) if number == 0 else (None, 1)))
-            else:
-                matrix = view.at([group, index.value(index.div(first, block))], None, None)
-            load = LoadOp(index.insert(matrix).matrix, index.values(where), kind, bounds_attribute(*inside))
-            found.append(index.insert(load).fragment)
-        return found
-
-    def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
+    def a_of(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
         """A of a step: its tile and where in it, or the registers that hold it."""
         tile, _ = self.tiles
         if isinstance(tile.type, FragmentType):

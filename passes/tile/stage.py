@@ -113,8 +113,8 @@ class StageBuilder:
         if product.block_scales:
             views = [form.scales.owner for form in product.op.block_scales if isinstance(form.scales.owner, MatrixOp)]
             of_rows, of_columns = (outside.insert(view.at((), 1, 0)).matrix for view in views)
-            (rows, columns, size), at = product.blocks, index.values([here["k"], here["n"], here["m"]])
-            return GroupScales(of_columns, size, *at, of_rows, (rows, columns))
+            (rows, columns, size), (k, n, m) = product.blocks, index.values([here["k"], here["n"], here["m"]])
+            return GroupScales(of_columns, size, k, n, m, of_rows, (rows, columns))
         if scales is None:
             return None
         memory, along = scales.value, product.group_axis
@@ -125,10 +125,10 @@ class StageBuilder:
             start[1 - along], inside[1 - along] = here["n"], self.tiling.inside("n")
             outside.insert(CopyOp(memory, outside.values(start), tile, in_bounds=bounds_attribute(*inside)))
             outside.insert(BarrierOp())
-            return GroupScales(tile, product.group, *index.values([here["k"], 0]))
+            return GroupScales(tile, product.group, index.value(here["k"]), index.value(0))
         if along:
             memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
-        return GroupScales(memory, product.group, *index.values([here["k"], here["n"]]))
+        return GroupScales(memory, product.group, index.value(here["k"]), index.value(here["n"]))
 
     def _multiplied(
         self, inside: IndexBuilder, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, MemRefType, NoneAttr, StridedLayoutAttr, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DenseArrayBase,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+    StringAttr,
+    i32,
+)
 from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
+from ...dialect.warp.attention import column_of
 from ...dialect.warp.attributes import COMPUTES, FragmentType, Memory, element_row, memory_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.synchronisation import CLUSTER_SIZE
 from ...dialect.warp.views import MatrixOp, strides_of
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
@@ -133,14 +144,16 @@ LARGEST_GRID = (1 << 31) - 1
 class Traversal:
     """How warps go over the loops of an output: two of them, rows and columns, in tiles, all others one by one.
 
-    `inputs` are those in memory, by number. There is no loop of `rows` where there is a single row. A warp holds so
-    many rows and columns of `warp` at a time, in base tiles of a `layout`; a CTA has so many `warps` down and across,
-    and goes over rows and columns of `cta`, None for all columns. `fits` says that no tile passes the end of a row.
-    Where it `reduces`, the output has one column, with an element for each row.
+    `inputs` are those in memory, by number, and `outputs` all that is written, `output` among them. There is no loop of
+    `rows` where there is a single row. A warp holds so many rows and columns of `warp` at a time, in base tiles of a
+    `layout`; a CTA has so many `warps` down and across, and goes over rows and columns of `cta`, None for all columns;
+    so many CTAs of a `cluster` share rows. `fits` says that no tile passes the end of a row. The memory `of_rows` has
+    one column, with an element for each row.
     """
 
     op: Operation
     inputs: Mapping[int, TraversedMemory]
+    outputs: Sequence[TraversedMemory]
     output: TraversedMemory
     rows: int | None
     columns: int
@@ -149,20 +162,22 @@ class Traversal:
     warps: tuple[int, int]
     cta: tuple[int, int | None]
     fits: bool
-    reduces: bool = False
+    of_rows: Collection[SSAValue] = ()
+    cluster: int = 1
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
         known = self.rows is None or self.output.kind.get_shape()[self.rows] >= 0
-        column = self.reduces and place.value is self.output.value
-        return bounds_attribute(known and self.output.size(self.rows) % self.cta[0] == 0, self.fits and not column)
+        fits = self.fits and place.value not in self.of_rows
+        return bounds_attribute(known and self.output.size(self.rows) % self.cta[0] == 0, fits)
 
     def ctas(self, index: IndexBuilder, output: SSAValue) -> dict[int, Index]:
         """How many CTAs there are along each loop."""
         found: dict[int, Index] = {}
         for loop in range(len(self.output.loops)):
             step = {self.rows: self.cta[0], self.columns: self.cta[1]}.get(loop, 1)
-            found[loop] = 1 if step is None else index.ceildiv(index.dim(output, loop), step)
+            parts = self.cluster if loop == self.columns and self.cluster > 1 else None
+            found[loop] = parts or (1 if step is None else index.ceildiv(index.dim(output, loop), step))
         return found
 
     def fragment(self, kind: TypeAttribute) -> FragmentType:
@@ -197,8 +212,8 @@ def joined(
 
 
 def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
-    """Of elements of at least so many bits, in rows of a length: bits of the column within a lane, and of lanes along
-    the row. `together` are the neighbours that accesses of each memory take at once."""
+    """Of elements of so many bits, in rows of a length: bits of the column within a lane, which one access takes, and
+    of lanes along the row. `together` are the neighbours that accesses of each memory take at once."""
     held = min(ACCESS_BITS // bits, *together, 1 << (length - 1).bit_length()).bit_length() - 1 if together else 0
     return held, min(LANE_BITS, max(0, (-(-length >> held) - 1).bit_length()))
 
@@ -221,18 +236,19 @@ class TraversalKernel:
         self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
-        self.output = self.view(traversal.output)
+        self.outputs = [self.view(place) for place in traversal.outputs]
 
-    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
-        """A fragment of an input, from a column on."""
+    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False) -> SSAValue:
+        """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
         place = self.traversal.inputs[number]
         kind = self.traversal.fragment(self.traversal.element_type(place))
+        kind = column_of(kind) if column else kind
         return index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.traversal.bounds(place))).fragment
 
-    def store(self, index: IndexBuilder, value: SSAValue, at: Index) -> None:
-        """Stores a fragment of the output, from a column on."""
-        where = [self.row, index.value(at)]
-        index.insert(StoreOp(value, self.output, where, self.traversal.bounds(self.traversal.output)))
+    def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
+        """Stores a fragment of an output, from a column on."""
+        where, bounds = [self.row, index.value(at)], self.traversal.bounds(self.traversal.outputs[number])
+        index.insert(StoreOp(value, self.outputs[number], where, bounds))
 
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
@@ -296,4 +312,6 @@ def outline(
         fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
     kernel = outliner.launch("", given, body, ctas, math.prod(traversal.warps) * LANES)
     kernel.attributes[COMPUTES] = StringAttr(computes)
+    if traversal.cluster > 1:
+        kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
     outliner.finish()

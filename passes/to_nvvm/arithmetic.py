@@ -6,12 +6,13 @@ Each function says whether it converted the instruction; one that LLVM has no op
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
-from ...dialect.mlir.llvm import CASTS, INTRINSICS
+from ...dialect.mlir.llvm import ARITHMETIC, CASTS, INTRINSICS, LLVM
 from ...dialect.ptx.text.operands import operand_text
 from ...dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Symbol, Vector
 from ...dialect.ptx.types import bits_of
@@ -42,32 +43,21 @@ def _is_float(type: str) -> bool:
 
 # Operations on two values of one type.
 
-_INTEGERS: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
-    "add": llvm.AddOp, "sub": llvm.SubOp, "and": llvm.AndOp, "or": llvm.OrOp, "xor": llvm.XOrOp,
-    "mul.lo": llvm.MulOp, "div.u": llvm.UDivOp, "div.s": llvm.SDivOp, "rem.u": llvm.URemOp, "rem.s": llvm.SRemOp,
-    "min.u": INTRINSICS["umin"], "min.s": INTRINSICS["smin"], "max.u": INTRINSICS["umax"], "max.s": INTRINSICS["smax"],
-}  # fmt: skip
-"""By what the opcode says; a letter for the sign where that decides."""
+_BY_NAME = {op.name: op for op in LLVM.operations}
 
-_FLOATS: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
-    "add.rn": llvm.FAddOp, "sub.rn": llvm.FSubOp, "mul.rn": llvm.FMulOp, "div.rn": llvm.FDivOp,
-    "min": llvm.VectorFMinOp, "max": llvm.VectorFMaxOp,
-    "min.NaN": INTRINSICS["minimum"], "max.NaN": INTRINSICS["maximum"],
-}  # fmt: skip
-"""Those that LLVM rounds to nearest, without flushing what is subnormal."""
+_BINARY: dict[str, Any] = {ptx: _BY_NAME[f"llvm.{name}"] for name, ptx in ARITHMETIC.items()}
+"""Operations by what their opcodes say; floats are those that LLVM rounds to nearest, without flushing subnormals."""
 
 
 @converts("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor")
 def _binary(of: PtxInstruction) -> bool:
     *words, type = of.words
     text = ".".join(words)
-    if type == "pred" or type[0] in "bus":
-        if text == "mul.wide":
-            return _wide(of, type)
-        make = _INTEGERS.get(text) or _INTEGERS.get(f"{text}.{type[0]}")
-    else:
-        make = _FLOATS.get(text) if _is_float(type) else None
-    if make is None:
+    if text == "mul.wide":
+        return _wide(of, type)
+    letters = "b" if type == "pred" else f"{type[0]}i" if type[0] in "us" else type[0]
+    make = next((_BINARY[key] for letter in letters if (key := f"{text}.{letter}") in _BINARY), None)
+    if make is None or (type[0] == "f" and not _is_float(type)):
         return False
     if _constant_divisor(of, words[0]) == 0:
         return False

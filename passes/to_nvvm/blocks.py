@@ -186,26 +186,26 @@ def dominators(order: Sequence[Node]) -> dict[Node, Node]:
     while changed:
         changed = False
         for node in order[1:]:
-            known = [each for each in node.predecessors if each in above]
-            found = known[0]
-            for each in known[1:]:
-                found = meet(found, each)
-            if above.get(node) is not found:
-                above[node], changed = found, True
+            reached = [each for each in node.predecessors if each in above]
+            dominator = reached[0]
+            for each in reached[1:]:
+                dominator = meet(dominator, each)
+            if above.get(node) is not dominator:
+                above[node], changed = dominator, True
     return above
 
 
 def frontiers(order: Sequence[Node], above: Mapping[Node, Node]) -> dict[Node, set[Node]]:
     """The dominance frontier of each node: where what it defines meets other definitions."""
-    found: dict[Node, set[Node]] = {node: set() for node in order}
+    frontier: dict[Node, set[Node]] = {node: set() for node in order}
     for node in order:
         if len(node.predecessors) < 2:
             continue
         for each in node.predecessors:
             while each is not above[node]:
-                found[each].add(node)
+                frontier[each].add(node)
                 each = above[each]
-    return found
+    return frontier
 
 
 class Registers:

@@ -105,10 +105,6 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
     return attributes
 
 
-def _register_kind(value: SSAValue) -> Attribute:
-    return register_type(declared_type(value))
-
-
 class _Function:
     """One kernel on its way."""
 
@@ -130,7 +126,7 @@ class _Function:
         spaces = {name: v.space for name, v in variables.items()}
         scalars = {p.name: self.arguments[p.name] for p, *_ in self.parameters if p.count is None}
         self.symbols = Symbols(pointers, spaces, scalars)
-        self.registers = Registers(self.nodes, _register_kind)
+        self.registers = Registers(self.nodes, lambda value: register_type(declared_type(value)))
         self.instructions = {
             node: [PtxInstruction(op, node.block, self.registers, self.symbols) for op in node.instructions]
             for node in self.nodes
@@ -159,12 +155,12 @@ class _Function:
                 self.inlined[opcode] += 1
 
 
-def _address_of(build: Builder, name: str, space: str) -> SSAValue:
-    return build.add(llvm.AddressOfOp(name, POINTERS[space]))
-
-
 def _given(value: SSAValue, _: Builder) -> SSAValue:
     return value
+
+
+def _address_of(build: Builder, name: str, space: str) -> SSAValue:
+    return build.add(llvm.AddressOfOp(name, POINTERS[space]))
 
 
 def _global(op: VarOp) -> Operation:

@@ -110,8 +110,8 @@ class _Match:
                 continue
             if not self._operand(i, place, operands[i]):
                 return False
-        given = {piece.name: piece for piece in self.made.pieces if piece.kind == PRESENT}
-        return all((name in self.operands) == bool(self.match[f"{name}__given"]) for name in given)
+        optional = {piece.name: piece for piece in self.made.pieces if piece.kind == PRESENT}
+        return all((name in self.operands) == bool(self.match[f"{name}__given"]) for name in optional)
 
     def _operand(self, i: int, place: TextPlace, operand: Operand) -> bool:
         of = self.of

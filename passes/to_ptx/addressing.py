@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import NamedTuple
@@ -384,33 +385,33 @@ def argument(
 
 def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[IndexValue, ...]:
     """The sizes of memory; those that are passed are registers."""
-    found: list[IndexValue] = []
+    sizes: list[IndexValue] = []
     for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
         if size < 0:
             register = _passed(emitter, "u32", f"{name}_size{i}")
             register.divisor = divisor if stride == 1 else 1
-            found.append(register)
+            sizes.append(register)
         else:
-            found.append(size)
-    return tuple(found)
+            sizes.append(size)
+    return tuple(sizes)
 
 
 def _strides(
     emitter: Emitter, scalars: Scalars, kind: Memory, sizes: tuple[IndexValue, ...], name: str, divisor: int
 ) -> tuple[IndexValue, ...]:
     """The strides of memory in elements; those that are not known are 64-bit registers."""
-    found: list[IndexValue] = []
+    result: list[IndexValue] = []
     _, passed = dynamic_parts(kind)
     for i, stride in enumerate(strides_of(kind) or ()):
         if stride is not None:
-            found.append(stride)
+            result.append(stride)
         elif i in passed:
             register = _passed(emitter, "u64", f"{name}_stride{i}")
             register.divisor = divisor
-            found.append(register)
+            result.append(register)
         else:
-            found.append(scalars.product64(sizes[i + 1 :]))
-    return tuple(found)
+            result.append(scalars.product64(sizes[i + 1 :]))
+    return tuple(result)
 
 
 def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) -> VirtualRegister:
@@ -434,9 +435,11 @@ def _passed(emitter: Emitter, kind: str, name: str, type: str = "") -> VirtualRe
 
 
 def matrix(
-    kernel: gpu.FuncOp, scalars: Scalars, memory: MemoryArgument, dimensions: Dimensions, at: list[IndexValue]
-) -> GlobalMatrix:
-    """The matrix of memory whose rows and columns are two of its dimensions, or repeated, at an index of each other.
+    kernel: gpu.FuncOp, scalars: Scalars, memory: MemoryArgument, dimensions: Dimensions, at: Sequence[IndexValue],
+    part: Sequence[IndexValue] = (),
+) -> GlobalMatrix:  # fmt: skip
+    """The matrix of memory whose rows and columns are two of its dimensions, or repeated, at an index of each other; of
+    a `part` of the rows, the first one and how many there are.
 
     Raises a located diagnostic for rows of elements that do not start with a byte. What is left of the last byte of a
     row is taken for elements too: it must be zero in memory.
@@ -445,10 +448,11 @@ def matrix(
     bits, packed = memory.element_bits, max(1, 8 // memory.element_bits)
     others = [stride for i, stride in enumerate(memory.strides) if i not in dimensions]
     base, aligned = memory.base, memory.alignment
-    for index, stride in zip(at, others, strict=True):
+    others += [memory.strides[row or 0]] * len(part[:1])
+    for index, stride in zip((*at, *part[:1]), others, strict=True):
         base = scalars.offset_far(base, index, stride, bits)
         aligned = gcd(aligned, divisor_of(index) * divisor_of(stride) * bits // 8)
-    rows, pitch = (1, 0) if row is None else (memory.shape[row], memory.strides[row])
+    rows, pitch = (1, 0) if row is None else ((*part[1:], memory.shape[row])[0], memory.strides[row])
     length, step = (1, 0) if column is None else (memory.shape[column], memory.strides[column])
     whole = all(divisor_of(v) % packed == 0 for v in (pitch, *others))
     if packed > 1 and (step != 1 or not whole or (isinstance(length, VirtualRegister) and length.divisor % packed)):

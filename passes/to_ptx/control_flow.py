@@ -254,7 +254,7 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
             _take(lowering, op, [lowering.values[value] for value in _yielded_values(block)])
         return
     results = [_variable(lowering, value) for value in op.output]
-    if false is None or not _does_anything(false):
+    if false is None or all(isinstance(o, scf.YieldOp) and not o.operands for o in false.ops):
         _one_way(lowering, taken, true)
     else:
         _two_ways(lowering, taken, (true, false), results)
@@ -269,10 +269,6 @@ def _take(lowering: KernelLowering, op: scf.IfOp, results: Sequence[KernelValue]
 
 def _yielded_values(block: Block) -> Sequence[SSAValue]:
     return block.last_op.operands if block.last_op is not None else ()
-
-
-def _does_anything(block: Block) -> bool:
-    return any(not isinstance(o, scf.YieldOp) or o.operands for o in block.ops)
 
 
 def _one_way(lowering: KernelLowering, taken: VirtualRegister, block: Block) -> None:

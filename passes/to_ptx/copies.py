@@ -195,11 +195,21 @@ class SharedFragments:
                 self.emitter.move(register, gather(self.emitter, own, [(i, 0) for i in range(each)], bits))
 
     def store(
-        self, type: FragmentType, tile: SharedTile, at_: tuple[IndexValue, IndexValue, IndexValue], source: Fragment
+        self,
+        type: FragmentType,
+        tile: SharedTile,
+        at_: tuple[IndexValue, IndexValue, IndexValue],
+        source: Fragment,
+        rank: IndexValue | None = None,
     ) -> None:
-        """Writes a fragment whose first element lies at (stage, row, column) of a tile."""
+        """Writes a fragment whose first element lies at (stage, row, column) of a tile, of the CTA with a rank in the
+        cluster if there is one."""
         for registers, place in self._accesses(type, False, tile, at_, source):
-            self.emitter.store("shared", registers, place)
+            if rank is None:
+                self.emitter.store("shared", registers, place)
+            else:
+                there = self.emitter.pure("mapa.shared::cluster.u32", place.base, rank)
+                self.emitter.store("shared::cluster", registers, At(there, place.offset))
 
     def _accesses(
         self,

@@ -152,7 +152,7 @@ class Elements:
         for op in self._plans[region]:
             if isinstance(op, YieldOp):
                 emitter.operation = around
-                return [known[op.element] for known in every]
+                return [known[op.elements[0]] for known in every]
             emitter.operation = op
             operands = [[known[value] for value in op.operands] for known in every]
             for known, result in zip(every, self._lower_all(op, operands), strict=True):

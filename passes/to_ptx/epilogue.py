@@ -99,25 +99,25 @@ class _Elements(ABC):
     def words(self, along: Sequence[int], type: str) -> Fragment:
         """A register for each offset; the same one for the same offset."""
         step = 2 if self.pairs else 1
-        known: dict[int, VirtualRegister] = {}
+        by_offset: dict[int, VirtualRegister] = {}
         for first in dict.fromkeys(offset - offset % step for offset in along):
             registers = self.lowering.emitter.registers(type, step)
             self._load(registers, first, type)
-            known |= dict(zip(range(first, first + step), registers, strict=True))
-        return [known[offset] for offset in along]
+            by_offset |= dict(zip(range(first, first + step), registers, strict=True))
+        return [by_offset[offset] for offset in along]
 
     def halves(self, along: Sequence[int]) -> Fragment:
         """A register for two offsets of 16-bit elements each; the same one for the same two."""
         emitter, twos = self.lowering.emitter, list(zip(along[::2], along[1::2], strict=True))
-        known: dict[tuple[int, int], VirtualRegister] = {}
+        by_offsets: dict[tuple[int, int], VirtualRegister] = {}
         single = {} if self.pairs else dict(zip(along, self.words(along, "b16"), strict=True))
         for two in dict.fromkeys(twos):
             if self.pairs:
-                known[two] = emitter.register("b32")
-                self._load([known[two]], two[0], "b32")
+                by_offsets[two] = emitter.register("b32")
+                self._load([by_offsets[two]], two[0], "b32")
             else:
-                known[two] = emitter.compute("mov.b32", [single[offset] for offset in two])
-        return [known[two] for two in twos]
+                by_offsets[two] = emitter.compute("mov.b32", [single[offset] for offset in two])
+        return [by_offsets[two] for two in twos]
 
     @abstractmethod
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
@@ -259,13 +259,13 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
 
     def arguments(number: int) -> dict[SSAValue, HeldElement]:
-        found: dict[SSAValue, HeldElement] = {}
+        elements: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
-                found[argument] = packing.element(value.type.element, lowering.fragment(value), number)
+                elements[argument] = packing.element(value.type.element, lowering.fragment(value), number)
             else:
-                found[argument] = HeldElement(lowering.number(value))
-        return found
+                elements[argument] = HeldElement(lowering.number(value))
+        return elements
 
     for group in _groups(op, each * kind.registers):
         for number, element in zip(group, elements.apply(op.body, [arguments(n) for n in group]), strict=True):

@@ -251,8 +251,8 @@ def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], 
         return tile[places[0][0]]
     if bits >= 8:
         parts = bits // 8
-        found = [(tile[register], number * parts + i) for register, number in places for i in range(parts)]
-        return _bytes(emitter, found)
+        elements = [(tile[register], number * parts + i) for register, number in places for i in range(parts)]
+        return _bytes(emitter, elements)
     return _result_bits(emitter, [(tile[register], number * bits) for register, number in places], bits)
 
 

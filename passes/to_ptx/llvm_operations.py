@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa.targets import Target
+from ...dialect.mlir.llvm import ARITHMETIC
 from ...dialect.mlir.nvvm_ops import NvvmOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.types import VarOp
@@ -81,25 +82,16 @@ _JUMPS: dict[str, Callable[[LlvmKernel, Operation, Block | None], None]] = {
 
 # Arithmetic: an instruction by the name of the operation and the type of its result.
 
-_BINARY = {
-    "add": "add.s", "sub": "sub.s", "mul": "mul.lo.s", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",
-    "srem": "rem.s", "and": "and.b", "or": "or.b", "xor": "xor.b", "shl": "shl.b", "lshr": "shr.u", "ashr": "shr.s",
-    "intr.umin": "min.u", "intr.smin": "min.s", "intr.umax": "max.u", "intr.smax": "max.s",
-    "fadd": "add.rn.f", "fsub": "sub.rn.f", "fmul": "mul.rn.f", "fdiv": "div.rn.f", "intr.maxnum": "max.f",
-    "intr.minnum": "min.f", "intr.maximum": "max.NaN.f", "intr.minimum": "min.NaN.f", "fneg": "neg.f",
-    "intr.fabs": "abs.f", "intr.sqrt": "sqrt.rn.f", "intr.fma": "fma.rn.f",
-}  # fmt: skip
-
 
 def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     kind = op.results[0].type
-    name, _, suffix = _BINARY[op.name.removeprefix("llvm.")].partition(".")
+    name, _, suffix = ARITHMETIC[op.name.removeprefix("llvm.")].partition(".")
     operands: Words = [kernel.word(value) for value in op.operands]
     if kind == i1:
         suffix = "pred"
         operands = [kernel.held(value) for value in op.operands]
     else:
-        suffix += str(bits_of(kind))
+        suffix = f"{suffix.replace('i', 's')}{bits_of(kind)}"
     if name in ("shl", "shr"):
         amount = op.operands[1]
         operands[1] = (
@@ -110,8 +102,8 @@ def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
 
 def _funnel(kernel: LlvmKernel, op: Operation) -> None:
     high, low, amount = (kernel.word(value) for value in op.operands)
-    way = "r" if op.name.endswith("r") else "l"
-    kernel.give(op, kernel.compute(f"shf.{way}.wrap.b32", i32, low, high, amount))
+    direction = "r" if op.name.endswith("r") else "l"
+    kernel.give(op, kernel.compute(f"shf.{direction}.wrap.b32", i32, low, high, amount))
 
 
 @_lowers(llvm.ICmpOp, llvm.FCmpOp)
@@ -194,16 +186,12 @@ def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
             return kernel.give(op, *words)
         made = [kernel.register(type) for type in types]
         for register, word in zip(made, words, strict=True):
-            kernel.emit(f"mov.b{register.type[1:]}", register, _as_bits(word))
+            bits = word if isinstance(word, HeldRegister) else re.sub(r"^0[fd]", "0x", word)
+            kernel.emit(f"mov.b{register.type[1:]}", register, bits)
         return kernel.give(op, *made)
     made = [kernel.register(type) for type in types]
-    bits = bits_of(kind)
-    kernel.emit(f"mov.b{bits}", *((made, words[0]) if len(made) > 1 else (made[0], words)))
+    kernel.emit(f"mov.b{bits_of(kind)}", *((made, words[0]) if len(made) > 1 else (made[0], words)))
     kernel.give(op, *made)
-
-
-def _as_bits(word: HeldRegister | str) -> HeldRegister | str:
-    return word if isinstance(word, HeldRegister) else re.sub(r"^0[fd]", "0x", word)
 
 
 def _to_space(kernel: LlvmKernel, op: Operation) -> None:
@@ -390,7 +378,7 @@ def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
 
 
 _OPERATIONS.update({
-    **{f"llvm.{name}": _arithmetic for name in _BINARY},
+    **{f"llvm.{name}": _arithmetic for name in ARITHMETIC},
     **{f"llvm.{name}": _resize for name in ("trunc", "zext", "sext", "ptrtoint", "inttoptr")},
     **{f"llvm.{name}": _float_cast for name in _FLOAT_CASTS},
     **{f"llvm.mlir.{name}": _undefined for name in ("undef", "poison", "zero")},

@@ -207,18 +207,18 @@ class GlobalFragments:
         accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
         each = max(1, len(accesses) // type.registers)
         together = max(1, type.registers // len(accesses))
-        known: dict[tuple[At, ...], Fragment] = {}
+        loaded: dict[tuple[At, ...], Fragment] = {}
         result: Fragment = []
         for start in range(0, len(accesses), each):
             group = accesses[start : start + each]
             places = tuple(access.address for access in group)
-            if places not in known:
-                known[places] = self.emitter.registers(kind, together)
+            if places not in loaded:
+                loaded[places] = self.emitter.registers(kind, together)
                 if each == 1:
-                    self.load_one(known[places], places[0], group[0].inside, kind)
+                    self.load_one(loaded[places], places[0], group[0].inside, kind)
                 else:
-                    self._load_parts(known[places], group)
-            result += known[places]
+                    self._load_parts(loaded[places], group)
+            result += loaded[places]
         return result
 
     def _load_parts(self, into: Fragment, accesses: list[ElementAccess]) -> None:
@@ -335,14 +335,14 @@ class MatrixMoves:
         registers: Fragment,
     ) -> None:
         """Loads or stores a fragment whose first element lies at (stage, row, column) of a tile."""
-        found = matrices(type, swapped, unit(rows[0], type.bits)) or []
+        pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
         start = 0
-        while start < len(found):
-            row = next(r for r in rows if _fits(found[start : start + r.count], r.count))
-            together = found[start : start + row.count]
-            held = [registers[number] for matrix in together for number in matrix.registers]
+        while start < len(pieces):
+            row = next(r for r in rows if _fits(pieces[start : start + r.count], r.count))
+            together = pieces[start : start + row.count]
+            moved = [registers[number] for matrix in together for number in matrix.registers]
             of_warp = self._of_warp(in_memory(type, swapped))
-            self._move(row, unit(row, type.bits).rows, together, tile, at_, held, of_warp)
+            self._move(row, unit(row, type.bits).rows, together, tile, at_, moved, of_warp)
             start += row.count
 
     def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:

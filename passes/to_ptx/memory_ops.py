@@ -52,8 +52,7 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
     if memory_space(kind) == TENSOR_SPACE:
         from .tensor_memory import allocate
 
-        allocate(lowering, op)
-        return
+        return allocate(lowering, op)
     element = element_row(kind.element_type)
     shape = kind.get_shape()
     if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
@@ -74,25 +73,20 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if isinstance(op.fragment.type, OpaqueType):
         from .products import load_opaque
 
-        load_opaque(lowering, op, op.fragment.type)
-        return
+        return load_opaque(lowering, op, op.fragment.type)
     kind = fragment_of(op.fragment)
     if op.order:
-        _load_registers(lowering, op)
-        return
+        return _load_registers(lowering, op)
     if op.along is not None:
         from .epilogue import load_vector
 
-        load_vector(lowering, op, op.along.data[0])
-        return
+        return load_vector(lowering, op, op.along.data[0])
     if memory_space(memory_of(op.memory)) == TENSOR_SPACE:
         from .tensor_memory import load
 
-        load(lowering, op, kind)
-        return
+        return load(lowering, op, kind)
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-        _load_shared(lowering, op, kind)
-        return
+        return _load_shared(lowering, op, kind)
     matrix = lowering.matrix(op, op.memory, bits=kind.bits == PACKED_BITS, steps=True)
     row, column = lowering.indices(op.indices)
     if matrix.packed > 1:
@@ -189,7 +183,8 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
     registers = lowering.fragment(op.fragment)
     if op.move is None:
-        _by_lane(lowering).store(kind, tile, place, registers)
+        rank = None if op.cta is None else lowering.scalar(op.cta)
+        _by_lane(lowering).store(kind, tile, place, registers, rank)
     else:
         lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, tile, place, registers)
 
@@ -228,15 +223,9 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     lowering.emitter.comment(
         f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {memory_name(op.source)} to {place}"
     )
-    lowering.copies.copy(
-        source,
-        (row, lowering.whole_bytes(op, column, source.packed)),
-        tile,
-        stages[0] if stages else 0,
-        bounds(op.in_bounds),
-        asynchronous=op.is_async is not None,
-        spread=op.packed is not None,
-    )
+    at, inside = (row, lowering.whole_bytes(op, column, source.packed)), bounds(op.in_bounds)
+    spread, stage = op.packed is not None, stages[0] if stages else 0
+    lowering.copies.copy(source, at, tile, stage, inside, asynchronous=op.is_async is not None, spread=spread)
 
 
 @lowers(MatrixOp)
@@ -247,15 +236,10 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
         if op.matrix.uses:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
-    at, memory = list(lowering.indices(op.indices)), lowering.memories[op.memory]
-    found = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at)
-    if op.part:
-        first, rows = lowering.indices(op.part)
-        pitch = memory.strides[op.dimensions[0] or 0]
-        aligned = gcd(found.alignment, divisor_of(first) * divisor_of(found.row_bytes))
-        base = lowering.scalars.offset_far(found.base, first, pitch, memory.element_bits)
-        found = replace(found, base=base, rows=rows, alignment=aligned)
-    lowering.values[op.matrix] = found
+    at, memory = lowering.indices(op.indices), lowering.memories[op.memory]
+    lowering.values[op.matrix] = matrix(
+        lowering.kernel, lowering.scalars, memory, op.dimensions, at, lowering.indices(op.part)
+    )
 
 
 @lowers(memref.DimOp)

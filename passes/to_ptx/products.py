@@ -159,8 +159,8 @@ def _descriptor(
 @lowers(SetRegistersOp)
 def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
     check_warpgroups(lowering, op)
-    way = "dec" if op.grow is None else "inc"
-    lowering.emitter.emit(f"setmaxnreg.{way}.sync.aligned.u32", op.count.value.data)
+    direction = "dec" if op.grow is None else "inc"
+    lowering.emitter.emit(f"setmaxnreg.{direction}.sync.aligned.u32", op.count.value.data)
 
 
 # Opaque fragments of `wmma`: their moves, and `warp.wmma.mma`.

@@ -33,8 +33,8 @@ SHAPE = "16x256b"
 LANE_SHIFT = 16
 """The bit of an address from which on it has the lane; below it the column. PTX ISA 9.7.16.1."""
 
-MOST_REGISTERS = 128
-"""Of a lane that one load or store moves. PTX ISA 9.7.16.8.1."""
+MOST_REGISTERS = 32
+"""Of a lane that one load or store moves: the ISA has up to 128 (9.7.16.8.1), which ptxas must keep side by side."""
 
 
 def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:

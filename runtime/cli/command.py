@@ -165,6 +165,7 @@ _LAUNCH_ONLY = {
     "--arg": "arguments",
     "--shared": "shared",
     "--problem": "problem",
+    "--replay": "replay",
 }
 
 
@@ -309,6 +310,10 @@ def _add_ptx(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportP
         metavar="MxNxK",
         help="with --report: the product the kernel computes, to compare with",
     )
+    group.add_argument(
+        "--replay", action="store_true",
+        help="run in the first order of warps that --check=all-orders finds fault with; --trace shows it",
+    )  # fmt: skip
     group.add_argument("--shared", type=natural, metavar="BYTES",
         help="dynamic shared memory of a block; default: what a kernel of an .mlir file takes, else 0",
     )  # fmt: skip

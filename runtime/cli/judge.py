@@ -76,7 +76,7 @@ def add_judge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _run(args: argparse.Namespace) -> int:
     if args.mcp:
-        from ..oracle.server import serve
+        from .judge_server import serve
 
         serve()
         return 0
@@ -88,8 +88,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace) -> int:
-    from ..oracle.candidate import Launching
-    from ..oracle.judge import judge
+    from .. import Launching, judge
 
     if args.file is None or args.reference is None:
         raise ArgumentError("expected a candidate and a reference")

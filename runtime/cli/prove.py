@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from ..base.sources import STDIN, is_ptx, read_source
 from .options import add_compilation, add_seed, add_target, filled, natural, schedule_options
 
 if TYPE_CHECKING:
-    from .. import KernelLaunch, Proof
+    from .. import KernelLaunch, Order, Proof
     from ..kernel.kernel import Kernel
     from ..kernel.module import PtxModule
     from ..numerics.array import Array
@@ -26,6 +27,8 @@ FILE.ptx is launched with --grid and --block, and one --arg for each parameter: 
 or a value as for `warploom run`. Without --arg they are the function's arguments in order. FILE.mlir is compiled, and
 proven against itself. With --against OTHER.ptx two kernels are compared on arrays that --in describes; options of the
 second one begin with --other.
+
+With --order ELEMENT, the order of the sums of one or two kernels is printed and compared instead.
 
 The exit code is 0 for a proof, 1 otherwise. docs/prove.md says what is proven, and what is assumed.
 """
@@ -59,6 +62,15 @@ def add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--in", dest="inputs", action="append", default=[], metavar="NAME=VALUE",
         help="an argument of the function as for `warploom run`; of two kernels an array, such as A=random:f16:64x64",
     )  # fmt: skip
+    parser.add_argument(
+        "--other-in", dest="other_inputs", action="append", default=[], metavar="NAME=VALUE",
+        help="with --order: an argument of the kernel --against, if its sizes are others",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", type=filled, metavar="ELEMENT",
+        help="print by which instructions an output, such as C[0,0], is summed up, and in which order; with --against, "
+        "whether the other kernel computes all outputs that both have by the same ones",
+    )  # fmt: skip
     add_target(parser, "the file's own, else sm_90a")
     add_compilation(parser)
     add_seed(parser)
@@ -79,6 +91,8 @@ def _run(args: argparse.Namespace) -> int:
     from ..kernel.module import PtxModule
 
     text = read_source(args.file)
+    if args.order is not None:
+        return _orders(args, text)
     if not is_ptx(args.file, text):
         return _report(args, _compiled(args, text))
     if args.against is None:
@@ -90,15 +104,61 @@ def _run(args: argparse.Namespace) -> int:
     return _report(args, _against_function(args, module, other))
 
 
-def _compiled(args: argparse.Namespace, text: str) -> Proof:
-    """An .mlir file, compiled and proven against itself or another."""
+_ELEMENT = re.compile(r"%?(\w+)\[([\d, ]*)\]")
+
+
+def _orders(args: argparse.Namespace, text: str) -> int:
+    """The tree of an element, and whether another kernel has the same ones."""
+    if (match := _ELEMENT.fullmatch(args.order)) is None:
+        raise ArgumentError(f"--order: expected an element such as C[0,0], got '{args.order}'")
+    name, index = match[1], tuple(int(n) for n in match[2].split(",") if n.strip())
+    mine = _order(args, args.file, text, "")
+    print(mine.tree(name, index))
+    if args.against is None:
+        return 0
+    other = _order(args, args.against, read_source(args.against), "other_")
+    if (differs := mine.compare(other)) is None:
+        print("the same instructions in the same order for all outputs that both have: the same bits")
+        return 0
+    print(f"another order of sums; the other kernel computes\n{other.tree(*differs)}")
+    return 1
+
+
+def _order(args: argparse.Namespace, file: str, text: str, prefix: str) -> Order:
+    """The order of the sums of one of two kernels."""
+    from .. import order
+    from ..kernel.module import PtxModule
+    from .inputs import arrays
+
+    inputs = vars(args)[f"{prefix}inputs"] or args.inputs
+    if is_ptx(file, text):
+        named = _arrays(inputs, args.seed)
+        return order(_launch(args, PtxModule(text, file), prefix, list(named)), named)
+    kernel = _kernel(args, text, file)
+    drawn = arrays(kernel.function, inputs, args.seed, poisoned=False)
+    return order(kernel, {p.name: array for p, array in zip(kernel.function.parameters, drawn, strict=True)})
+
+
+def _kernel(args: argparse.Namespace, text: str, file: str) -> Kernel:
     from ..kernel.compile import compile
 
     asked = schedule_options(args.schedule)
-    kernel = compile(
-        text, args.target, args.function, file=args.file, on_phase=None, tf32=args.tf32, tuned=args.tuned, cache=True,
+    return compile(
+        text,
+        args.target,
+        args.function,
+        file=file,
+        on_phase=None,
+        tf32=args.tf32,
+        tuned=args.tuned,
+        cache=True,
         **asked,
-    )  # fmt: skip
+    )
+
+
+def _compiled(args: argparse.Namespace, text: str) -> Proof:
+    """An .mlir file, compiled and proven against itself or another."""
+    kernel = _kernel(args, text, args.file)
     against = text if args.against is None else read_source(args.against)
     return prove_kernel(kernel, against, args.inputs, args.seed, args.function)
 
@@ -130,17 +190,24 @@ def _against_function(args: argparse.Namespace, module: PtxModule, text: str) ->
 
 def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Proof:
     from .. import prove
+
+    named = _arrays(args.inputs, args.seed)
+    sides = [_launch(args, module, prefix, list(named)) for module, prefix in ((left, ""), (right, "other_"))]
+    return prove(sides[0], sides[1], named, seed=args.seed)
+
+
+def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
+    """The arrays that two kernels are given."""
     from .inputs import binding, kernel_argument
 
     named: dict[str, Array] = {}
-    for number, text in enumerate(args.inputs):
+    for number, text in enumerate(inputs):
         bound = binding(text)
-        made = None if bound.name is None else kernel_argument(bound.value, args.seed, number)
+        made = None if bound.name is None else kernel_argument(bound.value, seed, number)
         if bound.name is None or not hasattr(made, "dtype"):
             raise ArgumentError(f"--in: expected NAME=WORD:TYPE:SIZES, such as A=random:f16:64x64, got '{text}'")
         named[bound.name] = made  # pyright: ignore[reportArgumentType]
-    sides = [_launch(args, module, prefix, list(named)) for module, prefix in ((left, ""), (right, "other_"))]
-    return prove(sides[0], sides[1], named, seed=args.seed)
+    return named
 
 
 def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: list[str]) -> KernelLaunch:

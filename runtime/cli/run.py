@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -23,6 +24,8 @@ from ..base.errors import ArgumentError, AssemblerError
 from ..base.launch import Launch, Problem, dim3
 from ..base.sources import is_ptx, known_target
 from ..cuda import ptxas
+from ..interp.machine.memory import InterpreterError, WarpOrder
+from ..interp.watch.checks import ALL_ORDERS
 from ..interp.watch.timeline import DESCRIPTION, LaunchTrace, chrome_trace
 from ..interp.watch.trace_picture import trace_svg
 from ..kernel.check import contractions
@@ -266,7 +269,8 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     report.launch(launch)
     place = choose_place("interp" if arch else report_device(args), module.target)
     report_resources(report, module.text, arch or module.target, place, (name,))
-    with report.timed("run"), progress_bar(name) as progress:
+    order = _counterexample(args, module, launch) if args.replay else None
+    with _traced(args, report), report.timed("run"), progress_bar(name) as progress:
         done = module.launch(
             name,
             launch.grid,
@@ -280,6 +284,7 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
             report=args.report,
             max_steps=args.max_steps,
             trace=bool(args.trace),
+            order=order,
             output=(sys.stderr if args.json else sys.stdout).write,
         )
     report.checks(args.checks, done.notes)
@@ -295,6 +300,37 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     reports = tuple(found.against(problem) for found in done.reports)
     report_launches(report, replace(done, reports=reports), args)
     return 0
+
+
+@contextmanager
+def _traced(args: argparse.Namespace, report: Report) -> Generator[None]:
+    """Writes the trace of a launch that fails, too."""
+    try:
+        yield
+    except InterpreterError as error:
+        if args.trace and error.trace is not None:
+            report.line("wrote", save_trace(args.trace, (error.trace,)))
+        raise
+
+
+def _counterexample(args: argparse.Namespace, module: PtxModule, launch: Launch) -> WarpOrder:
+    """The first order of warps that decides otherwise; what the check says of it is printed.
+
+    Raises:
+        ArgumentError: if there is none.
+    """
+    values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
+    try:
+        module.launch(
+            launch.kernel, launch.grid, launch.block, values, launch.shared, device="interp", checks=(ALL_ORDERS,),
+            max_steps=args.max_steps, output=lambda text: None,
+        )  # fmt: skip
+    except InterpreterError as error:
+        for finding in error.findings:
+            if finding.order is not None:
+                print(f"replaying: {finding}", file=sys.stderr)
+                return finding.order
+    raise ArgumentError("--replay: the check all-orders finds no order of warps that decides otherwise")
 
 
 def _module(args: argparse.Namespace, text: str) -> PtxModule:

@@ -20,7 +20,8 @@ from ...dialect.schedule import Schedule
 from ...passes.linalg.product import read
 from ...passes.pipeline import lower, standard_pipeline
 from ...passes.schedule.candidates import candidates, products, spread
-from ...passes.schedule.validity import AT, Tuned, key_of
+from ...passes.schedule.needs import key_of
+from ...passes.schedule.validity import AT, Tuned
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
 from ..arguments.signature import Signature, describe

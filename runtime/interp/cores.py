@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
 from ...dialect.ptx.text.syntax import Register
 from .machine.flow import CLOCKS
@@ -32,8 +31,5 @@ def cores() -> int:
 
 def independent(kernel: DecodedKernel) -> bool:
     """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
-    return not any(d.traits.between_ctas or _reads_clock(d.source.operands) for d in kernel.code)
-
-
-def _reads_clock(operands: Sequence[object]) -> bool:
-    return any(isinstance(operand, Register) and operand.name in CLOCKS for operand in operands)
+    read = (operand for d in kernel.code for operand in d.source.operands if isinstance(operand, Register))
+    return not any(d.traits.between_ctas for d in kernel.code) and not any(r.name in CLOCKS for r in read)

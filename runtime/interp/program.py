@@ -29,6 +29,7 @@ from .machine.memory import (
     GlobalBuffers,
     Heap,
     InterpreterError,
+    WarpOrder,
     initial,
     static_addresses,
 )
@@ -109,8 +110,8 @@ def refused(module: Module, name: str = "<ptx>", arch: str | None = None) -> lis
         InterpreterError: for a target that is none.
     """
     program = Program(module, name, arch)
-    found = [finding for kernel in program.kernels for finding in program.refused(kernel)]
-    return list({(f.line, f.column, f.message): f for f in reversed(found)}.values())[::-1]
+    findings = [finding for kernel in program.kernels for finding in program.refused(kernel)]
+    return list({(f.line, f.column, f.message): f for f in reversed(findings)}.values())[::-1]
 
 
 class Program:
@@ -189,6 +190,7 @@ class Program:
         cluster: Dim3 | None = None,
         checks: str | Sequence[str] = (),
         output: Sink | None = None,
+        order: WarpOrder | None = None,
     ) -> Stats:
         """Runs a kernel to its end.
 
@@ -197,6 +199,7 @@ class Program:
         steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
         the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
         `output` is called with what the kernel prints, which otherwise goes to standard output.
+        `order` is one in which the warps run at first.
         `checks` are names as in `checks.CHECKS`; a kernel they find fault with runs to its end.
 
         Raises:
@@ -212,7 +215,7 @@ class Program:
         words = parameters(decoded, self._functions[kernel], args, memory)
         meeting = memory.add(Buffer("where the CTAs of a cooperative launch meet", np.zeros(WORKSPACE_BYTES, np.uint8)))
         sizes = (decoded, grid, block, memory, words, {**self._places, WORKSPACE: meeting}, shared)
-        launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output)
+        launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output, order)
         return _checked(launched, checks) if checks else run(launched)
 
     def _cluster(self, kernel: DecodedKernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:

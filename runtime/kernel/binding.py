@@ -48,7 +48,7 @@ def allocator(
     if library == "cupy":
         cupy = cast(Any, sys.modules["cupy"])
         return partial(cupy.zeros if zeros else cupy.empty, shape, parameter.dtype)
-    if library == "jax" and _on_gpu(like):
+    if library == "jax" and int(cast(Any, like).__dlpack_device__()[0]) != 1:
         raise ArgumentError("arrays of jax on a GPU cannot be written; pass an output of torch or cupy")
     if library not in ("numpy", "jax"):
         raise ArgumentError(f"no arrays of {library} are made; pass the outputs too")
@@ -103,10 +103,6 @@ def _torch(parameter: Parameter, shape: tuple[int, ...], like: Any, zeros: bool)
     kind = {"dtype": dtype, "device": like.device, "requires_grad": False}
     make = partial(torch.empty_strided, shape, _steps(parameter, shape), **kind)
     return (lambda: make().zero_()) if zeros else make
-
-
-def _on_gpu(value: object) -> bool:
-    return int(cast(Any, value).__dlpack_device__()[0]) != 1
 
 
 # Arguments that share memory: what a kernel writes must be memory of its own.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..cuda.launch import Prepared
     from ..interp import Program
     from ..interp.machine.kernel import Observer
-    from ..interp.machine.memory import Finding
+    from ..interp.machine.memory import Finding, WarpOrder
     from ..interp.watch.report import LaunchReport
     from ..interp.watch.timeline import LaunchTrace
 
@@ -133,6 +133,7 @@ class Options:
     output: Output | None = None
     trace: bool = False
     observer: Observer | None = None
+    order: WarpOrder | None = None
 
     def __post_init__(self) -> None:
         limit = cast("object", self.max_steps)
@@ -315,6 +316,7 @@ class PtxModule:
         max_steps: int | None = None,
         output: Output | None = None,
         trace: bool = False,
+        order: WarpOrder | None = None,
     ) -> LaunchPlace:
         """Launch a kernel.
 
@@ -327,6 +329,7 @@ class PtxModule:
           64-bit parameter, a `TensorMap`, a `Struct` or a tuple is put into global memory, and its address is passed.
         - `shared`: bytes of dynamic shared memory; by default those that the kernel is known to take, or 0.
         - `cluster`: the shape of the clusters of blocks, if the kernel does not fix it.
+        - `order`: the `order` of a finding of the check "all-orders": the warps run in it at first.
         - `output`: is called with the text that an interpreted kernel prints; by default it goes to standard output.
 
         Returns:
@@ -340,7 +343,7 @@ class PtxModule:
         shape = None if cluster is None else dim3(cluster, "cluster")
         shared = self.shared.get(name, 0) if shared is None else shared
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
-        options = Options(arch, checks, report, max_steps, output, trace)
+        options = Options(arch, checks, report, max_steps, output, trace, order=order)
         if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say
             self._require_legal(name)
@@ -419,6 +422,7 @@ class PtxModule:
         progress: Progress | None,
         options: Options,
     ) -> LaunchPlace:
+        from ..interp.machine.memory import InterpreterError
         from ..interp.watch.observed import LaunchObservers
 
         everything = [*map(_host, values), *(buffer.host() for buffer in plan.scratch)]
@@ -427,15 +431,20 @@ class PtxModule:
         for number, launch in enumerate(plan.launches):
             args = [_interpreter_argument(i, everything) for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
-            done = self.program_for(options.arch).launch(
-                *sizes,
-                progress,
-                options.max_steps,
-                cluster=launch.cluster,
-                checks=options.checks,
-                observer=observers.of(number),
-                output=options.output,
-            )
+            try:
+                done = self.program_for(options.arch).launch(
+                    *sizes,
+                    progress,
+                    options.max_steps,
+                    cluster=launch.cluster,
+                    checks=options.checks,
+                    observer=observers.of(number),
+                    output=options.output,
+                    order=options.order,
+                )
+            except InterpreterError as error:
+                error.trace = observers.trace_of(number)
+                raise
             notes += done.notes
         return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
 

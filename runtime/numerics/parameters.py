@@ -264,9 +264,9 @@ def arithmetic(target: str, row: Row) -> Arithmetic:
     if match is None:
         raise ValueError(f"unknown target '{target}'; a target is written like sm_90a")
     wanted, sparse = family(row), row.sparse
-    known = [a for a in ROWS if a.family == wanted and a.sparse == sparse]
-    older = [a for a in known if a.sm <= int(match[1])]
+    rows = [a for a in ROWS if a.family == wanted and a.sparse == sparse]
+    older = [a for a in rows if a.sm <= int(match[1])]
     if not older:
-        first = min((a.sm for a in known), default=0)
+        first = min((a.sm for a in rows), default=0)
         raise ValueError(f"no arithmetic of {row.spelling} is known for {target}; the oldest is sm_{first}")
     return max(older, key=lambda a: a.sm)

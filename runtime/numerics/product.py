@@ -80,10 +80,10 @@ class NibbleError(ValueError):
 @cache
 def _places(layout: Layout, selector: int) -> tuple[Array, Array]:
     """The lane and the place in its word of each nibble: arrays (chunks, rows)."""
-    found = [
+    coordinates = [
         [layout.find(r=r, c=c, f=selector) for r in range(layout.rows)] for c in range(layout.columns)
     ]  # fmt: skip
-    lanes, nibbles = np.moveaxis(np.array(found), -1, 0)
+    lanes, nibbles = np.moveaxis(np.array(coordinates), -1, 0)
     return lanes, nibbles.astype(np.uint32)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Call:
+class CandidateCall:
     """A call of a candidate: the reference's arguments by name, of which those in `written` are written in place; and
     arrays for the outputs, for candidates that cannot return any."""
 
@@ -68,15 +68,15 @@ class Candidate:
     ptx = ""
     """The text of a kernel, if it is one."""
 
-    def call(self, call: Call, prepared: Sequence[Any]) -> Any:
+    def call(self, call: CandidateCall, prepared: Sequence[Any]) -> Any:
         """Runs it on arguments as `prepare` made them."""
         raise NotImplementedError
 
-    def prepare(self, call: Call) -> dict[str, Any]:
+    def prepare(self, call: CandidateCall) -> dict[str, Any]:
         """The arguments as it takes them, by name: copies that are its own."""
         return tensors({**call.arguments, **call.outputs}, "numpy")
 
-    def launch(self, call: Call) -> KernelLaunch | None:
+    def launch(self, call: CandidateCall) -> KernelLaunch | None:
         """The one launch that it is; None if it is something else."""
         return None
 
@@ -89,13 +89,13 @@ class PythonCandidate(Candidate):
         count = _positional(function)
         self.count = count
 
-    def prepare(self, call: Call) -> dict[str, Any]:
+    def prepare(self, call: CandidateCall) -> dict[str, Any]:
         values = call.arguments
         if self.count is not None and call.written and self.count == len(values) - len(call.written):
             values = {name: value for name, value in values.items() if name not in call.written}
         return tensors(values, self.framework)
 
-    def call(self, call: Call, prepared: Sequence[Any]) -> Any:
+    def call(self, call: CandidateCall, prepared: Sequence[Any]) -> Any:
         found = self.function(*prepared)
         return None if found is None else flat(found)
 
@@ -124,7 +124,7 @@ class PtxCandidate(Candidate):
             raise ArgumentError(f"{file}: expected the name of a kernel, one of {names}")
         self.kernel = launching.kernel or next(iter(self.module.kernels))
 
-    def launch(self, call: Call) -> KernelLaunch:
+    def launch(self, call: CandidateCall) -> KernelLaunch:
         from ..proof.prove import KernelLaunch
 
         how, sizes = self.launching, call.sizes
@@ -135,7 +135,7 @@ class PtxCandidate(Candidate):
         shared = evaluate(how.shared, sizes) if how.shared else None
         return KernelLaunch(self.module, self.kernel, grid, block, args, shared, cluster)
 
-    def call(self, call: Call, prepared: Sequence[Any]) -> Any:
+    def call(self, call: CandidateCall, prepared: Sequence[Any]) -> Any:
         names = [*call.arguments, *call.outputs]
         self.launch(call).run(names)(prepared, None, ())
         return prepared[len(call.arguments) :] or None

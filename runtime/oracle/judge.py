@@ -15,17 +15,17 @@ from ..arguments.signature import describe
 from ..base.errors import ArgumentError
 from ..numerics.array import Array
 from ..reference.functions import poison
-from .candidate import Call, Candidate, Launching, Made, PythonCandidate, of_file
+from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note
 from .references import (
     DRAWS,
     Expected,
+    JudgeReference,
     NotComparedError,
-    Reference,
     forbidden_of,
     of_source,
 )
-from .service import Answer, Request, Service
+from .service import Answer, JudgeRequest, Service
 from .tensors import is_float, is_ndarray
 from .worker import LimitError, Worker
 
@@ -100,17 +100,17 @@ def _name(source: str | Callable[..., Any]) -> str:
 class _Session:
     """The calls that are made of a candidate at each size."""
 
-    def __init__(self, worker: Worker, reference: Reference, verdict: Verdict, seed: int) -> None:
+    def __init__(self, worker: Worker, reference: JudgeReference, verdict: Verdict, seed: int) -> None:
         self.worker, self.reference, self.verdict, self.seed = worker, reference, verdict, seed
         self.compared = self.varies = False
 
     def run(self, sizes: Sequence[Mapping[str, int]], *, prove: bool) -> None:
-        self._ask(Request("load", made=self.reference.made))
+        self._ask(JudgeRequest("load", made=self.reference.made))
         if not self.verdict:
             return
         for number, each in enumerate(sizes):
             earlier: list[list[Array]] = []
-            first: tuple[Call, Answer] | None = None
+            first: tuple[CandidateCall, Answer] | None = None
             for place, kind in enumerate(DRAWS):
                 seed = self.seed + 100 * number + place
                 call = self._drawn(kind, seed, each)
@@ -123,7 +123,7 @@ class _Session:
                 self.compared = True
                 if not number and first is None and not self._inspect(call):
                     return
-                answer = self._ask(Request("call", call, reuse=place == 1))
+                answer = self._ask(JudgeRequest("call", call, reuse=place == 1))
                 if answer.outputs is None:
                     return
                 self._compare(call, answer, wanted, earlier, kind)
@@ -138,11 +138,11 @@ class _Session:
             raise ArgumentError(f"{self.verdict.reference}: no data for which the reference is finite")
         self._finally(self._drawn(DRAWS[0], self.seed, sizes[0]), prove=prove)
 
-    def _drawn(self, kind: str, seed: int, sizes: Mapping[str, int]) -> Call:
+    def _drawn(self, kind: str, seed: int, sizes: Mapping[str, int]) -> CandidateCall:
         arguments = self.reference.draw(kind, seed, sizes)
-        return Call(arguments, {}, self.reference.written, sizes)
+        return CandidateCall(arguments, {}, self.reference.written, sizes)
 
-    def _prepare(self, call: Call, wanted: Sequence[Expected]) -> None:
+    def _prepare(self, call: CandidateCall, wanted: Sequence[Expected]) -> None:
         call.written = self.reference.written
         if not call.written:
             names = ["out", *(f"out{i}" for i in range(1, len(wanted)))]
@@ -151,7 +151,7 @@ class _Session:
                 for name, e in zip(names, wanted, strict=False)
             }
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: JudgeRequest) -> Answer:
         answer = self.worker.ask(request)
         if isinstance(answer, str):
             raise ArgumentError(answer)
@@ -159,16 +159,16 @@ class _Session:
             self.verdict.add(finding)
         return answer
 
-    def _inspect(self, call: Call) -> bool:
+    def _inspect(self, call: CandidateCall) -> bool:
         """Whether the kernel runs under all checks."""
-        answer = self._ask(Request("inspect", call))
+        answer = self._ask(JudgeRequest("inspect", call))
         if answer.accesses is not None:
             self.verdict.accesses, self.verdict.counts = answer.accesses, answer.counts
         return not any(f.severity == ERROR and f.code in ("check-fault", "check-load") for f in answer.findings)
 
-    def _again(self, call: Call, answer: Answer) -> None:
+    def _again(self, call: CandidateCall, answer: Answer) -> None:
         """The first call once more, and what its results depend on."""
-        again = self._ask(Request("call", call))
+        again = self._ask(JudgeRequest("call", call))
         if again.outputs is None or answer.outputs is None:
             return
         if any(
@@ -179,7 +179,7 @@ class _Session:
         if not self.verdict and {"wrong-value", "wrong-bits"} & set(self.verdict.codes):
             self._dependence(call, again)
 
-    def _dependence(self, call: Call, answer: Answer) -> None:
+    def _dependence(self, call: CandidateCall, answer: Answer) -> None:
         """Inputs that an output does not depend on, and should."""
         base = self.reference.expected(call.arguments)
         for name, value in call.arguments.items():
@@ -188,7 +188,7 @@ class _Session:
             other = {**call.arguments, name: np.roll(value.reshape(-1), 1).reshape(value.shape)}
             with suppress(NotComparedError):
                 moved = self.reference.expected(other)
-                changed = self._ask(Request("call", Call(other, call.outputs, call.written, call.sizes)))
+                changed = self._ask(JudgeRequest("call", CandidateCall(other, call.outputs, call.written, call.sizes)))
                 for i, (a, b) in enumerate(zip(answer.outputs or (), changed.outputs or (), strict=False)):
                     if (
                         np.array_equal(base[i].value, moved[i].value)
@@ -200,7 +200,7 @@ class _Session:
                         JudgeFinding("ignores-input", f"{label} does not depend on {name}, and should", output=label)
                     )
 
-    def _label(self, call: Call, i: int) -> str:
+    def _label(self, call: CandidateCall, i: int) -> str:
         names = [*call.written] or [*call.outputs]
         return names[i] if i < len(names) else f"out{i}"
 
@@ -211,7 +211,12 @@ class _Session:
         )
 
     def _compare(
-        self, call: Call, answer: Answer, wanted: Sequence[Expected], earlier: Sequence[Sequence[Array]], kind: str
+        self,
+        call: CandidateCall,
+        answer: Answer,
+        wanted: Sequence[Expected],
+        earlier: Sequence[Sequence[Array]],
+        kind: str,
     ) -> None:
         """Holds what a call left against what it should."""
         outputs = answer.outputs or []
@@ -241,7 +246,7 @@ class _Session:
         )
 
     def _explained(
-        self, call: Call, got: Array, expected: Expected, outside: Array, earlier: Sequence[Array], at: int
+        self, call: CandidateCall, got: Array, expected: Expected, outside: Array, earlier: Sequence[Array], at: int
     ) -> tuple[str, str]:
         """The code that says best what is wrong with an output, and a sentence."""
         value = got.astype(np.float64)
@@ -264,7 +269,7 @@ class _Session:
             return "reduced-precision", f"is what {smaller} gives"
         return "wrong-value", "is farther off than any order of roundings allows"
 
-    def _smaller(self, call: Call, got: Array, at: int) -> str:
+    def _smaller(self, call: CandidateCall, got: Array, at: int) -> str:
         """The type to which inputs or results were rounded."""
         for name, bits in SMALLER.items():
             rounded = {n: _cut(v, bits) for n, v in call.arguments.items()}
@@ -276,15 +281,15 @@ class _Session:
                 return f"rounding the results to {name}"
         return ""
 
-    def _finally(self, call: Call, *, prove: bool) -> None:
+    def _finally(self, call: CandidateCall, *, prove: bool) -> None:
         """What is known only of a candidate whose results are right."""
         if not self.varies:
             self.verdict.add(note("reference-constant", "the results are the same for all data that was tried"))
         self._prepare(call, [])
-        self._ask(Request("library", call))
+        self._ask(JudgeRequest("library", call))
         if prove and self.reference.text:
             function = getattr(self.reference, "signature", None)
-            request = Request("prove", call, text=self.reference.text, function=getattr(function, "name", None))
+            request = JudgeRequest("prove", call, text=self.reference.text, function=getattr(function, "name", None))
             self.verdict.proof = self._ask(request).proof
 
 

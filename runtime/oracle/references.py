@@ -50,7 +50,7 @@ class Expected:
     exact: bool = False
 
 
-class Reference:
+class JudgeReference:
     """Something to compare with. `names` are those of the arguments, `written` of those that are written in place."""
 
     names: Sequence[str] = ()
@@ -87,7 +87,7 @@ def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:
     return (generator.standard_normal(array.shape) * scale).astype(array.dtype)
 
 
-class LinalgReference(Reference):
+class LinalgReference(JudgeReference):
     """A function of an MLIR file. `inputs` are as `warploom run --in` takes them, with sizes in braces."""
 
     def __init__(self, text: str, file: str, inputs: Sequence[str] = (), function: str | None = None) -> None:
@@ -126,7 +126,7 @@ class LinalgReference(Reference):
         return found
 
 
-class FunctionReference(Reference):
+class FunctionReference(JudgeReference):
     """A function of numpy or of torch. `draws` makes its arguments, of a seed and sizes."""
 
     def __init__(
@@ -232,7 +232,7 @@ def _held(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
 def of_source(
     source: str | Callable[..., Any], inputs: Sequence[str], function: str | None, settings: Mapping[str, int],
     framework: str, draws: Callable[[int, Mapping[str, int]], Mapping[str, Any]] | None, seed: int,
-) -> Reference:  # fmt: skip
+) -> JudgeReference:  # fmt: skip
     """The reference of `FILE.mlir`, `FILE.py`, `FILE.py:NAME`, or a function.
 
     Raises:

@@ -19,7 +19,7 @@ from ..base.errors import WarploomError
 from ..interp.machine.events import MemoryAccess
 from ..interp.machine.kernel import Observer
 from ..interp.machine.memory import Finding, InterpreterError
-from .candidate import Call, Candidate, Made, PythonCandidate
+from .candidate import Candidate, CandidateCall, Made, PythonCandidate
 from .findings import ERROR, JudgeFinding, note
 from .tensors import is_ndarray, overwrite, to_arrays
 from .worker import Watch
@@ -64,13 +64,13 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Request:
+class JudgeRequest:
     """`kind` is "load", "call", "inspect" (a call of a kernel under all checks), "library" (which
     operations of torch compute) or "prove". A call that is to `reuse`
     memory puts its arguments where those of the last one were."""
 
     kind: str
-    call: Call | None = None
+    call: CandidateCall | None = None
     reuse: bool = False
     text: str = ""
     function: str | None = None
@@ -86,7 +86,7 @@ class Service:
         self._last: dict[str, Any] = {}
         self._returned: list[tuple[Any, Any]] = []
 
-    def __call__(self, request: Request) -> Answer | str:
+    def __call__(self, request: JudgeRequest) -> Answer | str:
         """Answers a request; a text is an error of who asks."""
         if request.kind == "load":
             return self._load(request.made)
@@ -99,7 +99,7 @@ class Service:
         answer.findings += self._events()
         return answer
 
-    def _answer(self, candidate: Candidate, call: Call, request: Request) -> Answer:
+    def _answer(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         if request.kind == "library":
             return Answer(findings=_library(candidate, call))
         if request.kind == "prove":
@@ -129,7 +129,7 @@ class Service:
         found = check_text(self.candidate.ptx, None, file).diagnostics
         return [JudgeFinding("ptx-invalid", d.message, ERROR, file, d.line, d.column) for d in found]
 
-    def _call(self, candidate: Candidate, call: Call, request: Request) -> Answer:
+    def _call(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         prepared = candidate.prepare(call)
         if request.reuse:
             for name, value in prepared.items():
@@ -164,7 +164,7 @@ class Service:
             for (_, kept), now in zip(self._returned, to_arrays([r for r, _ in self._returned]), strict=True)
         ]
 
-    def _inspect(self, candidate: Candidate, call: Call) -> Answer:
+    def _inspect(self, candidate: Candidate, call: CandidateCall) -> Answer:
         """A run of a kernel under all checks, with the counts of its report and what it accesses."""
         launch = candidate.launch(call)
         if launch is None:
@@ -194,7 +194,7 @@ class Service:
                 answer.findings.append(JudgeFinding("input-modified", f"the kernel writes {name}, which is an input"))
         return answer
 
-    def _prove(self, candidate: Candidate, call: Call, request: Request) -> Answer:
+    def _prove(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         """The proof against a function of linalg."""
         from ..proof.prove import prove
 
@@ -299,7 +299,7 @@ class _Profile:
             )
 
 
-def _library(candidate: Candidate, call: Call) -> list[JudgeFinding]:
+def _library(candidate: Candidate, call: CandidateCall) -> list[JudgeFinding]:
     """The operations of torch that compute in a call of a candidate."""
     if not isinstance(candidate, PythonCandidate) or candidate.framework != "torch":
         return []

@@ -121,7 +121,9 @@ def _main(
 
 
 def _limit(megabytes: int) -> None:
-    """Bounds what may be allocated beside what there is."""
+    """Bounds what may be allocated beside what there is, where Linux says how much that is."""
+    if not os.path.exists("/proc/self/statm"):
+        return
     with open("/proc/self/statm") as file:
         data = int(file.read().split()[5]) * resource.getpagesize()
     bound = data + max(SPARE, megabytes) * MEGABYTE

@@ -136,14 +136,16 @@ class BulkReduction:
             with_control(shadow.mirror.banks, k, state, control, lambda step=step: step(one))
 
 
-Words: TypeAlias = tuple[Array, Array]
+PlaneWords: TypeAlias = tuple[Array, Array]
 """The planes of words, and the words."""
 
 
-def sums(shadow: FieldShadow, what: tuple[str, str], old: Words, come: Words, which: Array) -> Array | None:
+def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: PlaneWords, which: Array) -> Array | None:
     """The planes of words in memory to which others are added, each to the one that `which` says; None for another
     operation, or for other elements than numbers."""
     (operation, type), table = what, shadow.table
+    if table.ordered:
+        raise FaultError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
     scalar, count = element_of(type)
     if operation != "add" or scalar not in WIDTHS:
         return None

@@ -138,7 +138,7 @@ class Bytes:
                 keys.append(signature(table, np.ascontiguousarray(self.shadow.mirror.words(read)[:, threads]), row))
         literals = ",".join(o.text for o in self.decoded.source.operands if isinstance(o, Immediate))
         made = field.hashed(f"{self.decoded.source.opcode} {slot.bits} {literals}", *keys)
-        signs = self._sign(threads, data)
+        signs = None if table.ordered else self._sign(threads, data)
         root = np.zeros(threads.size, np.int64)
         if signs is not None:
             made, kind, root = signs
@@ -152,7 +152,12 @@ class Bytes:
 
     def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Residues, str, Array] | None:
         """The number of an f32 whose sign an exclusive or changes, or a conjunction takes away."""
-        if len(data) != 1 or data[0].bits != 32 or self.decoded.row.root not in ("xor", "and"):
+        if (
+            self.shadow.table.ordered
+            or len(data) != 1
+            or data[0].bits != 32
+            or self.decoded.row.root not in ("xor", "and")
+        ):
             return None
         literal = next((o for o in self.decoded.source.operands if isinstance(o, Immediate)), None)
         wanted = {"xor": 0x80000000, "and": 0x7FFFFFFF}[self.decoded.row.root]

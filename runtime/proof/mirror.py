@@ -7,7 +7,7 @@ that moves bytes is executed in each plane, with the registers that hold address
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -267,6 +267,16 @@ def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
     return found
 
 
+@dataclass
+class DecodedAgain(StorageLayout):
+    """The storage of a kernel while an instruction is decoded again: results that it drops go where they went."""
+
+    dropped: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
+
+    def slot(self, bits: int, name: str = "", type: str = "") -> RegisterSlot:
+        return next((slot for slot in self.dropped if slot.bits == bits), None) or super().slot(bits, name, type)
+
+
 def context_of(
     decoded: Decoded, pc: int, kernel: DecodedKernel, target: str, layout: StorageLayout,
     multiply: Multiply | None = None, *, blank: bool = False,
@@ -276,7 +286,8 @@ def context_of(
     registers = {slot.name: slot for slot in (*decoded.reads, *decoded.writes) if slot.name}
     symbols = [name for operand in source.operands for name in _symbols(operand)]
     places = dict(zip(dict.fromkeys(symbols), dict.fromkeys(decoded.places), strict=False))
-    context = Context(source, NameScope(None, registers, places), layout, pc, target, multiply=multiply)
+    again = DecodedAgain(**vars(layout), dropped=[slot for slot in decoded.writes if not slot.name])
+    context = Context(source, NameScope(None, registers, places), again, pc, target, multiply=multiply)
     context.row = decoded.row
     return context
 

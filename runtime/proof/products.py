@@ -21,7 +21,7 @@ from ..numerics.product import SideOperands, values
 from . import field
 from .field import Residues
 from .mirror import action_of, context_of, operands_of, with_control
-from .values import PLANES, codes_of, planes_of
+from .values import PLANES, Term, TermOperand, codes_of, planes_of
 from .words import upper_half
 
 if TYPE_CHECKING:
@@ -113,29 +113,49 @@ class FieldProduct:
         left, right = (self._scaled(n, planes, more, side) for n, side in ((left, "a"), (right, "b")))
         d = field.matmul(_matrix(left, False), _matrix(right, True), _stack(addend))
         numbers = Residues(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
-        index = self.shadow.table.add(numbers, row.d.name if row.d.is_float else "s32")
+        term = self._term() if self.shadow.table.ordered else None
+        index = self.shadow.table.add(numbers, row.d.name if row.d.is_float else "s32", term=term)
         width = row.d.bits // 8
         kept = planes_of(np.where(data, index, 0), width)
         return [kept[k].astype(c.dtype) for k in range(PLANES)]
 
+    def _term(self) -> Term:
+        """The instruction with its operands.
+
+        Raises:
+            FaultError: for one with a sparse A, scales, or elements of fewer than 8 bits.
+        """
+        *planes, (a, b, c, more) = self._collected
+        kinds = (self.row.a, self.row.b, self.row.c)
+        if more.columns is not None or more.scale_a is not None or any(kind.bits < 8 for kind in kinds):
+            raise FaultError("the order of sums of this product is not followed", 0)
+        first, second, third = (
+            self._values(np.stack([np.asarray(p[i]) for p in planes]), (a, b, c)[i], kind)
+            for i, kind in enumerate(kinds)
+        )
+        return Term(self.row.spelling, (third,), first, second)
+
     def _any_data(self, planes: Sequence[Collected]) -> bool:
-        return any(array.any() for plane in planes for array in plane[:3])
+        scales = (words for plane in planes for words in (plane[3].scale_a, plane[3].scale_b) if words is not None)
+        return any(array.any() for plane in planes for array in plane[:3]) or any(words.any() for words in scales)
 
     def _numbers(self, planes: Array, words: Array, kind: ElementType) -> Residues:
         """The numbers of a matrix, of the planes of its elements or of their words."""
-        table = self.shadow.table
-        concrete = _values(words, kind, self.row.kind)
         if kind.bits < 8:
             if planes.any():
                 raise FaultError(f"elements of {kind.bits} bits are not followed yet", 0)
-            return field.embedded(concrete)
+            return field.embedded(_values(words, kind, self.row.kind))
+        return self.shadow.table.numbers_or(*self._values(planes, words, kind))
+
+    def _values(self, planes: Array, words: Array, kind: ElementType) -> TermOperand:
+        """The values of the elements of a matrix, and what they are."""
         codes = codes_of(planes)
         index = codes.value
         if planes.dtype == np.uint32 and codes.mixed.any():
-            index = np.where(codes.mixed, upper_half(table, planes, words), index)
+            index = np.where(codes.mixed, upper_half(self.shadow.table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
             raise FaultError("an element is made of parts of several values", 0)
-        return table.numbers_or(index, concrete)
+        return index, _values(words, kind, self.row.kind)
 
     def _scaled(
         self,

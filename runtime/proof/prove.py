@@ -123,12 +123,12 @@ def prove(
     signature = host.signature(meant)
     names = [p.name for p in signature.parameters]
     given = _arguments(signature, arrays or {}, seed)
-    run, target = _run_of(kernel, names, given, max_steps)
+    run, target = run_of(kernel, names, given, max_steps)
     sides = of_launches(run, target), of_function(meant)
     return Question(names, given, sorted(signature.written), signature.filled, *sides, seed, explain).decide()
 
 
-def _run_of(
+def run_of(
     kernel: Kernel | KernelLaunch, names: Sequence[str], arrays: Sequence[Array], max_steps: int | None
 ) -> tuple[KernelCall, str]:
     """What runs a kernel on the arguments of a function, and its target."""

@@ -70,14 +70,18 @@ class Proof:
 
 class Trial:
     """One run of a kernel and of a function on the same numbers: those of the arrays' floating-point elements are drawn
-    from a seed, and changed as asked."""
+    from a seed, and changed as asked. With `names`, they follow from the name and the index of each, and the order of
+    operations is kept."""
 
-    def __init__(self, arrays: Sequence[Array], seed: int, changed: Changed | None = None) -> None:
+    def __init__(
+        self, arrays: Sequence[Array], seed: int, changed: Changed | None = None, names: Sequence[str] = ()
+    ) -> None:
         self.checks: Sequence[str] = ()
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
         self.arrays = [_copied(array) for array in arrays]
-        self.table = Table()
+        self.table = Table(ordered=bool(names))
+        self.left: list[tuple[Array, Array]] = []
         self.fault: CheckError | None = None
         generator = np.random.default_rng([seed, 77])
         self.index: list[Array | None] = []
@@ -87,6 +91,9 @@ class Trial:
                 self.index.append(None)
                 continue
             numbers = fields.drawn(generator, array.shape)
+            if names:
+                places = np.indices(array.shape, np.uint64)
+                numbers = fields.hashed(f"input {names[i]}", *[places[axis] for axis in range(array.ndim)])
             if changed is not None and (factors := changed.factors[i]) is not None:
                 numbers = fields.multiply(numbers, factors)
             if changed is not None and (zeros := changed.zeros[i]) is not None:
@@ -109,6 +116,7 @@ class Trial:
         except CheckError as error:  # The launches ran to their end.
             self.fault = error
         self.compared |= shadow.compared
+        self.left = []
         return [self._left(array, memory) for array in mine]
 
     def _left(self, array: Array, memory: PlaneMemory) -> Array:
@@ -118,6 +126,7 @@ class Trial:
         codes = codes_of(words)
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
+        self.left.append((codes.value, shown.reshape(array.shape)))
         key = self.table.numbers_or(codes.value, shown.reshape(array.shape)).key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 

@@ -7,6 +7,7 @@ indices of values in place of floating-point numbers, 0 for the number 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -17,17 +18,22 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ...dialect.isa.mma import blocks
+from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.nest import Combination, Nest
+from ...dialect.warp.elements import K, M, N
+from ...dialect.warp.matmul import MatmulOp
 from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, rounded
 from ..base.errors import HostError
 from ..numerics.array import Array
 from ..plan.constants import elements_of
 from ..reference import elements
-from ..reference.functions import Evaluation
-from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, dense, sizes_of
-from ..reference.product import ACCUMULATORS, Reference
+from ..reference.functions import Evaluation, epilogue_nest, evaluate_product, read_multiplied
+from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, sizes_of
+from ..reference.product import ACCUMULATORS, Reference, expanded
 from . import field
 from .field import FUNCTIONS, Residues
 from .functions import FieldFunctions
@@ -137,7 +143,7 @@ class FieldEvaluation(Evaluation):
         Raises:
             HostError: naming the first operation that has no meaning here.
         """
-        parameters = function.body.block.args
+        parameters, self.function = function.body.block.args, function
         for parameter, array, dtype in zip(parameters, arguments, dtypes, strict=True):
             value = array.astype(np.float64)
             self.scope[parameter] = Reference(value, np.zeros_like(value), dtype)
@@ -154,6 +160,8 @@ class FieldEvaluation(Evaluation):
                 self._put(op, 0, self._kept(self._scalar(op.inputs[0]), self.scope[op.outputs[0]].value.shape))
             case LinalgStructuredOperation():
                 self._nest(op)
+            case MatmulOp():
+                self._matmul(op)
             case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
                 shape = self.shape(op)
                 numbers = field.drawn(np.random.default_rng([self.table.size, 1]), tuple(shape))
@@ -181,6 +189,8 @@ class FieldEvaluation(Evaluation):
         return self._read(known) if argument else constants(known)
 
     def _read(self, index: Array) -> BodyElements:
+        if not np.isfinite(index).all():
+            raise HostError("no proof for a function that reads elements of which nothing is known")
         found = index.astype(np.int64)
         numbers = self.table.numbers(found)
         return BodyElements(numbers, self.table.shown(found), numbers.key)
@@ -191,6 +201,64 @@ class FieldEvaluation(Evaluation):
             self.scope[op.results[at]] = Reference(index, np.zeros_like(index), held.dtype)
         else:
             held.value[...] = index
+
+    # Products of `warp.matmul`
+
+    def _matmul(self, op: MatmulOp) -> None:
+        """A product, and its epilogue. One of integers is computed as such."""
+        scope = {v: replace(r, value=self.table.shown(r.value.astype(np.int64))) for v, r in self.scope.items()
+                 if r.value.ndim}  # fmt: skip
+        shown = evaluate_product(op, scope, self.accumulator).value
+        floats = any(ELEMENT_TYPES[name].is_float for name in op.multiplied)
+        made = self._product(op) if floats else constants(shown).numbers
+        index = self._kept(BodyElements(made, shown), shown.shape)
+        if op.epilogue is not None:
+            nest = epilogue_nest(op, op.epilogue)
+            self.scope[nest.body.args[0]] = Reference(index, np.zeros_like(index), np.dtype(np.float64))
+            index = self._over(op, nest, loops_of(op.maps[2]), partial(_evaluated, nest.yielded[0]))
+        self.scope[op.d].value[...] = index
+
+    def _product(self, op: MatmulOp) -> Residues:
+        """A product of floating-point numbers."""
+        loops = [loops_of(map_) for map_ in op.maps]
+        a, b = (self._factor(op, at, loops[at].index(op.outer + K)) for at in (0, 1))
+        start = self._read(self.scope[op.d if op.c is None else op.c].value).numbers
+        if op.init is not None:
+            start = constants(np.full(start.exact.shape, float(op.init.value.data))).numbers
+        outer = list(range(op.outer))
+        left, right, addend = (
+            _arranged(n, loops[at], [*outer, *(op.outer + each for each in along)])
+            for at, (n, along) in enumerate(((a, (M, K)), (b, (K, N)), (start, (M, N))))
+        )
+        found = field.matmul(left, right, addend)
+        back = [[*outer, op.outer + M, op.outer + N].index(loop) for loop in loops[2]]
+        return Residues(found.residues.transpose(0, *(1 + n for n in back)), found.exact.transpose(back))
+
+    def _factor(self, op: MatmulOp, at: int, along: int) -> Residues:
+        """The numbers of A or B; a sparse A spread, and what is scaled in blocks along K times its scales."""
+        held = self.scope[op.matrices[at]]
+        if op.metadata is not None and not at:
+            held = self._expanded(op, held, op.metadata)
+        numbers = self._read(held.value).numbers
+        if at and op.b_stored is not None:
+            stored = replace(held, value=self.table.shown(held.value.astype(np.int64)))
+            numbers = constants(read_multiplied(stored, op.b_stored.name).value - op.b_stored.zero).numbers
+        if at and op.group_scales is not None:
+            each = self.scope[op.group_scales].value
+            for axis, (size, count) in enumerate(zip(held.value.shape, each.shape, strict=True)):
+                each = np.repeat(each, size // count, axis=axis)
+            return field.multiply(numbers, self._read(each).numbers)
+        if not op.scales:
+            return numbers
+        scales = np.repeat(self.scope[op.scales[at]].value, blocks()[op.variant], axis=-1)
+        scales = scales[..., : held.value.shape[along]]
+        scales = scales if along == held.value.ndim - 1 else scales.swapaxes(-1, -2)
+        return field.multiply(numbers, self._read(scales).numbers)
+
+    def _expanded(self, op: Operation, stored: Reference, metadata: SSAValue) -> Reference:
+        """The values of the matrix that a sparse A stands for."""
+        words = self.scope[metadata]
+        return expanded(op, stored, replace(words, value=self.table.shown(words.value.astype(np.int64))))
 
     # Nests
 
@@ -215,7 +283,7 @@ class FieldEvaluation(Evaluation):
 
     def _over(
         self,
-        op: LinalgStructuredOperation,
+        op: Operation,
         nest: Nest,
         order: Sequence[int],
         make: Callable[[ElementsOf], BodyElements],
@@ -245,17 +313,16 @@ class FieldEvaluation(Evaluation):
         """A value of a body for each turn of all loops."""
         return _whole(self._body(nest, value, inputs), sizes)
 
-    def _inputs(
-        self, op: LinalgStructuredOperation, nest: Nest, sizes: Sequence[int]
-    ) -> dict[SSAValue, BodyElements | Array]:
+    def _inputs(self, op: Operation, nest: Nest, sizes: Sequence[int]) -> dict[SSAValue, BodyElements | Array]:
         """What a body reads: indices of elements along all loops, or numbers."""
         inputs: dict[SSAValue, BodyElements | Array] = {}
         for value in nest.captured:
             inputs[value] = self._scalar(value)
         for access in nest.used:
             held = self.scope[access.value]
-            if METADATA in op.attributes and access.value is op.inputs[0]:
-                held = dense(op, access, self.scope)
+            number = op.attributes.get(METADATA)
+            if isinstance(number, IntegerAttr) and access.value is op.operands[0]:
+                held = self._expanded(op, held, self.function.body.block.args[number.value.data])
             if not held.value.ndim:
                 inputs[access.element] = self._scalar(access.value)
             else:
@@ -356,6 +423,14 @@ class FieldEvaluation(Evaluation):
     def _joined(self, how: Combination, old: BodyElements, terms: BodyElements) -> Array:
         made = COMPUTED[how.by.name](old, terms)
         return self._kept(made, made.shown.shape)
+
+
+def _arranged(n: Residues, loops: Sequence[int], wanted: Sequence[int]) -> Residues:
+    """Numbers with a dimension for each loop wanted, of size 1 for those that they do not run along."""
+    order = [loops.index(loop) for loop in wanted if loop in loops]
+    at = tuple(slice(None) if loop in loops else None for loop in wanted)
+    residues = n.residues.transpose(0, *(1 + axis for axis in order))[(slice(None), *at)]
+    return Residues(np.ascontiguousarray(residues), n.exact.transpose(order)[at])
 
 
 def _rounded(op: Operation, made: BodyElements) -> BodyElements:

@@ -18,7 +18,7 @@ from .field import FUNCTIONS, Residues
 from .mirror import context_of
 from .products import FieldProduct
 from .shadow import PRODUCTS, reduces
-from .values import PLANES, planes_of
+from .values import PLANES, Term, planes_of
 from .words import WIDTHS, element_of, elements, indices
 
 if TYPE_CHECKING:
@@ -223,9 +223,17 @@ class _Arithmetic:
             found = numbers[0] if self.means in CONVERSIONS else ARITHMETIC[self.means](*numbers)
         if self.means not in CONVERSIONS:
             found = self.shadow.recognise(found, root, shown)
-        index = table.add(found, self.scalar, shown, root)
+        index = table.add(found, self.scalar, shown, root, self._term(operands))
         cut = self._cut(operands, shown)
         return index if cut is None else np.where(cut, 0, index)
+
+    def _term(self, operands: list[tuple[Array, Array]]) -> Term | None:
+        """The instruction with its operands, of which the first two may be swapped; rounding to nearest goes without
+        saying."""
+        if not self.shadow.table.ordered:
+            return None
+        label = self.decoded.source.opcode.replace(".rn", "")
+        return Term(label, operands, symmetric=self.decoded.row.root in ("add", "mul", "fma", "mad", "min", "max"))
 
     def _cut(self, operands: list[tuple[Array, Array]], shown: Array) -> Array | None:
         """Where `.relu` or `.sat` gave its bound."""
@@ -238,6 +246,8 @@ class _Arithmetic:
     def _chosen(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
         """The operand that the result is; a number of the program that is chosen depends on the others all the same."""
         index = np.zeros(shown.shape, np.int64)
+        if self.shadow.table.ordered:
+            return self.shadow.table.add(field.embedded(shown), self.scalar, shown, term=self._term(operands))
         for i, c in operands:
             index = np.where(c == shown, i, index)
         bound = self.shadow.table.add(field.embedded(shown), self.scalar, shown, self._root(operands))

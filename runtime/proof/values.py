@@ -7,34 +7,73 @@ bytes as the data, and what moves data moves the planes alike.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..numerics.array import Array
-from .field import Residues, embedded
+from .field import Residues, embedded, hashed
 
 PLANES = 4
 _STEP = 8
 """Codes of a value: it has at most so many bytes."""
 
 
+TermOperand: TypeAlias = tuple[Array, Array]
+"""Values by number, 0 where there is none, and what they are in the run."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """How values came to be: an instruction, and its operands in order. Of matrix products the operands are C (m, n,
+    warps), and `a` (k, m, warps) and `b` (k, n, warps)."""
+
+    label: str
+    operands: Sequence[TermOperand]
+    a: TermOperand | None = None
+    b: TermOperand | None = None
+    symmetric: bool = False
+
+    def of(self, at: int, shape: tuple[int, ...]) -> list[tuple[int, float]]:
+        """The operands of the value of a flat index: of products C, then elements of A and B by turns."""
+        place = np.unravel_index(at, shape)
+        found: list[tuple[int, float]] = []
+        for index, shown in self.operands:
+            index, shown = np.broadcast_to(index, shape), np.broadcast_to(shown, shape)
+            found.append((int(index[place]), float(shown[place])))
+        if self.a is not None and self.b is not None:
+            for k in range(len(self.a[0])):
+                for (index, shown), axis in ((self.a, 0), (self.b, 1)):
+                    element = (k, place[axis], place[2])
+                    found.append((int(index[element]), float(shown[element])))
+        return found
+
+
 class Table:
     """Numbers by index, from 1 on; index 0 stands for no value.
 
     `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that one
-    was computed from alone, or itself.
+    was computed from alone, or itself. With `ordered`, `terms` keeps how each came to be, and `tree` has words that are
+    equal for equal trees of instructions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, ordered: bool = False) -> None:
         self.size = 1
+        self.ordered = ordered
+        self.terms: list[tuple[int, tuple[int, ...], Term]] = []
+        self._tree = np.zeros(1024, np.uint64)
         self._residues = np.zeros((1024, 4), np.uint32)
         self._exact = np.ones(1024, np.bool_)
         self._kind = np.zeros(1024, np.uint8)
         self._root = np.zeros(1024, np.int64)
         self._shown = np.zeros(1024, np.float64)
 
-    def add(self, numbers: Residues, kind: str, shown: Array | float = np.nan, root: Array | None = None) -> Array:
+    def add(
+        self, numbers: Residues, kind: str, shown: Array | float = np.nan, root: Array | None = None,
+        term: Term | None = None,
+    ) -> Array:  # fmt: skip
         """Values for numbers of any shape; `shown` is what they are in the run. Returns their indices."""
         shape = numbers.exact.shape
         count = numbers.exact.size
@@ -47,13 +86,35 @@ class Table:
         self._shown[span] = np.broadcast_to(shown, shape).reshape(-1)
         own = np.arange(first, self.size)
         self._root[span] = own if root is None else np.where(root.reshape(-1) > 0, root.reshape(-1), own)
+        if self.ordered:
+            words = numbers.key if term is None else self._trees(term, shape)
+            self._tree[span] = np.broadcast_to(words, shape).reshape(-1)
+            if term is not None:
+                self.terms.append((first, shape, term))
         return own.reshape(shape)
+
+    def tree(self, operand: TermOperand) -> Array:
+        """Words that say by which instructions values were made of what."""
+        index, shown = operand
+        bits = np.ascontiguousarray(np.broadcast_to(shown, index.shape), np.float64).view(np.uint64)
+        return np.where(index > 0, self._tree[index], hashed("constant", bits).key)
+
+    def _trees(self, term: Term, shape: tuple[int, ...]) -> Array:
+        words = [self.tree(operand) for operand in term.operands]
+        if term.symmetric:
+            words[:2] = [np.minimum(*words[:2]), np.maximum(*words[:2])]
+        found = hashed(term.label, *words).key
+        if term.a is not None and term.b is not None:
+            a, b = self.tree(term.a), self.tree(term.b)
+            for k in range(len(a)):
+                found = hashed("times", found, a[k][:, None], b[k][None]).key
+        return found
 
     def _grow(self) -> None:
         if self.size <= len(self._exact):
             return
         capacity = max(self.size, 2 * len(self._exact))
-        for name in ("_residues", "_exact", "_kind", "_root", "_shown"):
+        for name in ("_residues", "_exact", "_kind", "_root", "_shown", "_tree"):
             old: Array = getattr(self, name)
             new = np.zeros((capacity, *old.shape[1:]), old.dtype)
             new[: len(old)] = old
@@ -63,6 +124,10 @@ class Table:
         """The numbers of values."""
         found = self._residues[index].astype(np.uint64)
         return Residues(np.ascontiguousarray(np.moveaxis(found, -1, 0)), self._exact[index])
+
+    def word(self, index: Array) -> Array:
+        """Words that are equal for equal values: of their numbers or, with `ordered`, of their trees."""
+        return self._tree[index] if self.ordered else self.numbers(index).key
 
     def numbers_or(self, index: Array, concrete: Array) -> Residues:
         """The numbers of values and, where there is none, those of floating-point values."""

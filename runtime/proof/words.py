@@ -78,7 +78,7 @@ def signature(table: Table, planes: Array, words: Array) -> Array:
     for byte in range(width):
         codes = sum(split[k, :, byte].astype(np.uint64) << np.uint64(8 * k) for k in range(PLANES))
         codes = np.asarray(codes, np.uint64)
-        key = table.numbers((codes >> np.uint64(3)).astype(np.int64)).key + (codes & np.uint64(7))
+        key = table.word((codes >> np.uint64(3)).astype(np.int64)) + (codes & np.uint64(7))
         key = np.where(codes == 0, raw[:, byte].astype(np.uint64), key)
         found = field.hashed("byte", found, key).key
     return found

@@ -50,23 +50,28 @@ from .product import (
 
 def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """What the product leaves in D."""
-    found = _product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
+    found = evaluate_product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
         return found
-    block, product = op.epilogue.body.block, op.epilogue.body.block.args[0]
-    placed = [(product, op.maps[2]), *op.placed_operands]
+    nest = epilogue_nest(op, op.epilogue)
+    return elementwise(op, nest, {**scope, nest.body.args[0]: found})[0]
+
+
+def epilogue_nest(op: MatmulOp, epilogue: PointwiseOp) -> Nest:
+    """The epilogue as a nest, which reads the product as the first argument of its body."""
+    block = epilogue.body.block
+    placed = [(block.args[0], op.maps[2]), *op.placed_operands]
     reads = tuple(NestAccess(value, map_, element) for (value, map_), element in zip(placed, block.args, strict=True))
-    nest = Nest(op.maps[2].num_dims, (), reads, (NestAccess(op.d, op.maps[2], op.d),), block)
-    return elementwise(op, nest, {**scope, product: found})[0]
+    return Nest(op.maps[2].num_dims, (), reads, (NestAccess(op.d, op.maps[2], op.d),), block)
 
 
-def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
+def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """The product, in the type that an element of it is rounded to."""
     names = (op.multiplied[0], op.multiplied[1] if op.b_stored is None else op.b_stored.name)
     matrices = [scope[value].stored() for value in op.matrices]
     if op.metadata is not None:
         matrices[0] = expanded(op, matrices[0], scope[op.metadata])
-    a, b = (_read_multiplied(matrix, name) for matrix, name in zip(matrices, names, strict=True))
+    a, b = (read_multiplied(matrix, name) for matrix, name in zip(matrices, names, strict=True))
     if op.b_stored is not None:
         b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
     maps = [letters(loops_of(map_)) for map_ in op.maps]
@@ -90,7 +95,7 @@ def _product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Acc
     return product_of(op, (replace(a, value=1 - a.value), b), first, maps, accumulator)
 
 
-def _read_multiplied(operand: Reference, multiplied: str) -> Reference:
+def read_multiplied(operand: Reference, multiplied: str) -> Reference:
     """An operand as the instruction reads it: integers of either sign."""
     element = ELEMENT_TYPES[multiplied]
     if element.is_float or element.signed:

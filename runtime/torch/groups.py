@@ -8,7 +8,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IndexType, TensorType
 from xdsl.dialects.linalg.ops import FillOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
@@ -44,24 +44,18 @@ def grouped_mm(
     zero, one, end = map(builder.index, (0, 1, extents[G]))
     start = builder.insert(constant(0, element_of(like.dtype))).result
     body = Block(arg_types=[IndexType(), IndexType(), result.value.tensor.type])
-    group, first, held = body.args
+    group, first, held = body.args[0], body.args[1], plain(body.args[2], shape, like.dtype).tensor
     inside = Builder(InsertPoint.at_end(body))
     last = inside.insert(tensors.ExtractOp(offs.tensor, [group], offs.tensor.type.element_type)).result
     stop = inside.insert(arith.IndexCastOp(last, IndexType())).result
     rows = inside.insert(arith.SubiOp(stop, first)).result
     places = {G: (group, 1), grouped: (first, rows)}
 
-    def part(of: SSAValue, along: tuple[int, ...]) -> tensors.ExtractSliceOp:
-        kind = of.type
-        if not isinstance(kind, TensorType):
-            raise UnsupportedError("expected tensors")
-        offsets, sizes = zip(
-            *(places.get(loop, (0, size)) for loop, size in zip(along, kind.get_shape(), strict=True)), strict=True
-        )
-        seen = [
-            size if isinstance(size, int) else DYNAMIC_INDEX for size, loop in zip(sizes, along, strict=True) if loop
-        ]
-        return tensors.ExtractSliceOp(of, offsets, sizes, [1] * len(along), TensorType(kind.element_type, seen))
+    def part(of: SSAValue[TensorType[Attribute]], along: tuple[int, ...]) -> tensors.ExtractSliceOp:
+        found = [places.get(loop, (0, size)) for loop, size in zip(along, of.type.get_shape(), strict=True)]
+        offsets, sizes = zip(*found, strict=True)
+        seen = [n if isinstance(n, int) else DYNAMIC_INDEX for n, loop in zip(sizes, along, strict=True) if loop]
+        return tensors.ExtractSliceOp(of, offsets, sizes, [1] * len(along), TensorType(of.type.element_type, seen))
 
     inputs = [inside.insert(part(operand.value.tensor, operand.loops)).result for operand in operands]
     taken = inside.insert(part(held, result.loops))

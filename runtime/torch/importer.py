@@ -252,12 +252,25 @@ class Importer:
 
 COMPOSITE = (
     aten.native_layer_norm.default,
+    aten.native_layer_norm_backward.default,
     aten._softmax.default,
     aten._log_softmax.default,
     aten.var_mean.correction,
     aten.var.correction,
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
+
+
+def _rms_norm(
+    value: torch.Tensor, sizes: Sequence[int], weight: torch.Tensor | None, epsilon: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `aten._fused_rms_norm` computes; not all versions of torch take it apart themselves."""
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    least = torch.finfo(wide.dtype).eps if epsilon is None else epsilon
+    scale = torch.rsqrt(wide.pow(2).mean([-1 - d for d in range(len(sizes))], keepdim=True) + least)
+    result = wide * scale if weight is None else wide * scale * weight
+    return result.to(value.dtype), scale
+
 
 WHOLE = tuple(getattr(aten, x).default for x in ("matmul", "mv", "dot", "addmv", "scaled_dot_product_attention"))
 """Products and attention, which torch would write as copies and others, or as sums."""
@@ -341,6 +354,8 @@ def _exported(
         )
         table: dict[Any, Any] = dict(torch.export.default_decompositions())
         table |= decompositions(COMPOSITE)
+        if hasattr(aten, "_fused_rms_norm"):
+            table[aten._fused_rms_norm.default] = _rms_norm
         for operator in WHOLE:
             table.pop(operator, None)
         return cast("Any", program).run_decompositions(table)

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import torch
 from torch.fx import Graph, Node
+from xdsl.dialects.tensor import ConcatOp
 
-from .builder import FunctionBuilder, is_pointwise
-from .scalars import Lowering, Size, UnsupportedError, Value, shape_of, size_of
+from .builder import FunctionBuilder, is_pointwise, plain, tensor_type
+from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
 from .torch_api import aten, prims, sympy
 
 # How the elements of a tensor lie in memory, as far as a kernel takes them: without gaps, in some order of the
@@ -295,6 +296,15 @@ def part_of_split(
     return _part(builder, value, at, sum(sizes[:index]), sizes[index], 1)
 
 
+def _concatenated(builder: FunctionBuilder, like: torch.Tensor, values: Sequence[Value], dimension: int = 0) -> Value:
+    """Tensors behind one another; those without elements, which have any shape, are left out."""
+    parts = [value for value in values if value.shape != (0,)]
+    tensors = [builder.dense(builder.converted(value, like.dtype)).tensor for value in parts]
+    kind = tensor_type(shape_of(like), element_of(like.dtype))
+    op = builder.insert(ConcatOp(tensors, dimension % like.dim(), kind))
+    return plain(op.result, shape_of(like), like.dtype)
+
+
 SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default})
 """Operations with several results, each a part of their operand."""
 
@@ -325,6 +335,7 @@ VIEWS: Mapping[object, Lowering] = {
     aten.flatten.using_ints: _reshape,
     aten.unflatten.int: _reshape,
     aten.slice.Tensor: _slice,
+    aten.cat.default: _concatenated,
     aten.select.int: _select,
 }
 """What shows the elements of a tensor otherwise."""

@@ -54,6 +54,9 @@ SAMPLE = (
     (Attention((129, 257, 256, 256), "bf16", (2, 3), ("b1",)), "sm_90a"),
     (Attention((201, 300, 96, 96), "f16", mask=("m", "n")), "sm_90a"),
     (Attention((1, 311, 128, 128), "bf16"), "sm_90a"),
+    (Attention((1, 777, 128, 128), "bf16", (3, 2, 4), ("b2",), lengths=True), "sm_90a"),
+    (Attention((1, 640, 64, 128), "f16", (3, 2, 4), ("b2",), lengths=True, pages=32), "sm_90a"),
+    (Attention((90, 300, 64, 64), "f16", (1,), window=20, causal=40), "sm_90a"),
     (Attention((70, 90, 64, 64)), "sm_90"),
     (Attention((111, 133, 128, 128), "bf16", causal=0), "sm_90"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import attention_grid
 import numpy as np
@@ -53,7 +54,7 @@ KEYS = (
 
 
 @pytest.mark.parametrize(("asked", "target", "schedule"), KEYS, ids=str)
-def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, int]) -> None:
+def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any]) -> None:
     assert wrong(asked, target, checks="all", **schedule) == ""
 
 

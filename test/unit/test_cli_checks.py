@@ -120,6 +120,13 @@ def test_the_page_on_all_orders_shows_what_is_found(
     assert main([*command.split(), "--device", "interp"]) == 1
     shown = page.partition("```text\n")[2].partition("```")[0]
     assert shown in capsys.readouterr().err
+    replay = "run ring.ptx --grid 1 --block 96 --replay --trace ring.svg"
+    assert f"warploom {replay}\n" in page
+    assert main([*replay.split(), "--device", "interp"]) == 1
+    captured = capsys.readouterr()
+    assert page.split("```text\n")[2].partition(" ...")[0] in captured.err
+    assert "to ring.svg" in captured.out
+    assert (tmp_path / "ring.svg").exists()
     (tmp_path / "ring.ptx").write_text(text, encoding="utf-8")
     assert main([*command.split(), "--device", "interp"]) == 0
     assert "all-orders: nothing found" in capsys.readouterr().out

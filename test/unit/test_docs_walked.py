@@ -45,7 +45,12 @@ def test_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_on_proofs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder()
-    assert walk((ROOT / "docs" / "prove.md").read_text(), TRITON) == 6
+    assert walk((ROOT / "docs" / "prove.md").read_text(), TRITON) == 8
+
+
+def test_the_page_on_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert walk((ROOT / "docs" / "experts.md").read_text(), {}) == 2
 
 
 def test_the_page_on_judging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

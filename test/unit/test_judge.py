@@ -20,9 +20,11 @@ from warploom.runtime.cli.command import main
 from warploom.runtime.oracle.candidate import dimensions, evaluate
 from warploom.runtime.oracle.findings import CODES, NOTES
 
-SAMPLED = ("product: split", "softmax: online", "axpy: rows", "product: zeros", "product: two calls",
-           "product: buffer", "axpy: leaves one row", "product: connects", "product: greedy", "softmax: by address", "norm: f16 inputs", "double: f32 for f64",
-           "scan: sum in blocks of 8", "product: calls the reference", "half: tiles")  # fmt: skip
+SAMPLED = (
+    "product: split", "softmax: online", "axpy: rows", "half: tiles", "product: zeros", "product: two calls",
+    "product: buffer", "product: connects", "product: greedy", "product: calls the reference", "softmax: by address",
+    "norm: f16 inputs", "double: f32 for f64", "scan: sum in blocks of 8", "axpy: leaves one row",
+)  # fmt: skip
 KERNELS = ("kernel: bf16", "bf16 kernel: elements left out", "one stage kernel: no barriers of one stage")
 
 

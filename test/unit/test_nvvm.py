@@ -144,6 +144,16 @@ def test_what_nvvm_lacks_is_inline_ptx_and_said() -> None:
     assert ["inline PTX: lop3.b32 (1)" in each for each in said] == [True]
 
 
+def test_a_sum_of_bf16_is_none_of_integers() -> None:
+    text, _ = converted(
+        kernel_of(
+            "ld.param.u64 %rd1, [a];\nld.global.b16 %h1, [%rd1];\nadd.bf16 %h2, %h1, %h1;\nst.global.b16 [%rd1], %h2;"
+        )
+    )
+    assert 'llvm.inline_asm "add.bf16 $0, $1, $2;"' in text
+    assert "llvm.add" not in text
+
+
 def test_registers_of_a_loop_become_block_arguments() -> None:
     text, _ = converted(
         kernel_of("""ld.param.u64 %rd1, [a];

@@ -201,7 +201,7 @@ DECLINED = {
         "stages = 3",
     ),
     "it is at a place that memref.load reads": (
-        loop(("%y = memref.load %P[] : $P", COPY_A.replace("%z, %k", "%y, %k"), *LINES[1:])),
+        loop(("%y = memref.load %P[] : $P", *LINES)).replace(LOAD_A, LOAD_A.replace("%s[%z", "%s[%y")),
         "stages = 3",
     ),
     "memref.dealloc cannot read one of several stages": (

@@ -147,6 +147,13 @@ def test_tiles_by_clusters_in_turn() -> None:
     run(case, mma="m64n64k16", cluster="1x2")
 
 
+def test_fragments_read_nothing_backwards() -> None:
+    maps = ("n, h - r + 2, w - s + 2, f", "f, r, s, c", "n, h, w, c")
+    types = ("1x6x6x12xbf16", "12x3x3x64xbf16", "1x4x4x64xf32")
+    with pytest.raises(CompileError, match="only tensor copies read pixels backwards: expected channels that lie side"):
+        compile(gradient("n, h, w, c, r, s, f", maps, types), target="sm_90a", cache=False)
+
+
 def test_fragments_read_no_images() -> None:
     with pytest.raises(CompileError, match="tensor copies read images for warpgroups; use m64nNk16"):
         compile(Case((1, 5, 5, 64), 64, (3, 3)).text(), target="sm_90a", cache=False, mma="m16n8k16")

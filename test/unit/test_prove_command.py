@@ -103,3 +103,29 @@ def test_no_mutant_is_proven_wrongly(name: str, number: int) -> None:
     kernel = compiled(name)
     mutant, ptx = next(mutants(name, kernel.ptx, random.Random(number)))
     assert verdict(SOURCES[name][0], replace(kernel, ptx=ptx)) != "wrong", mutant
+
+
+def test_the_order_of_sums(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.mlir").write_text(PRODUCT.replace("24x40xbf16", "1x40xbf16").replace("24x24xf32", "1x24xf32"))
+    ask = ["prove", "product.mlir", "--target", "sm_80", "--order", "C[0,5]", "--against", "one.mlir"]
+    assert main(ask) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "C[0, 5] ="
+    assert lines[-3].endswith("16 products A[0, 0] * B[0, 5], ..., A[0, 15] * B[15, 5], and")
+    assert lines[-1] == "the same instructions in the same order for all outputs that both have: the same bits"
+    arrays = ["--in", "x=random:f32:32", "--in", "y=zeros:f32:32", "--grid", "1", "--block", "32"]
+    others = ["--other-grid", "1", "--other-block", "32"]
+    assert main(["prove", "twice.ptx", "--order", "y[3]", "--against", "doubled.ptx", *arrays, *others]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "y[3] =", "  add.f32: x[3], x[3]",
+        "another order of sums; the other kernel computes", "y[0] =", "  mul.f32: x[0], 2",
+    ]  # fmt: skip
+
+
+def test_what_has_no_order(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sums.ptx").write_text(ADD.replace("st.global.f32", "red.global.add.f32"))
+    arrays = ["--in", "x=random:f32:32", "--in", "y=zeros:f32:32", "--grid", "1", "--block", "32"]
+    assert main(["prove", "sums.ptx", "--order", "y[3]", *arrays]) == 1
+    assert "a sum in memory (add.f32) has no order of its own" in capsys.readouterr().err
+    assert main(["prove", "twice.ptx", "--order", "y(3)", *arrays]) == 1
+    assert "--order: expected an element such as C[0,0], got 'y(3)'" in capsys.readouterr().err

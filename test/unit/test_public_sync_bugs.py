@@ -53,7 +53,8 @@ def check_bug(
     body: str, check: str, message: str, threads: int = 64, ctas: int = 1, parameters: str = "", args: Any = None,
     **options: Any,
 ) -> None:  # fmt: skip
-    """The broken kernel is told of at the line with `// here`; the mended one is not."""
+    """The broken kernel is told of at the line with `// here`, and what its counterexamples show is seen when they are
+    replayed; the mended one is not told of."""
     for which in (0, 1):
         ptx = variant(body, which, parameters)
         arrays = [np.array(a) for a in args or ()]
@@ -62,6 +63,9 @@ def check_bug(
             assert not found, "\n".join(map(str, found))
         else:
             check_found(found, check, line_of(ptx, "// here"), message, thread=False)
+            for order in (f.order for f in found if f.order is not None):
+                again, sizes = [np.array(a) for a in args or ()], ((ctas, 1, 1), (threads, 1, 1))
+                assert run(ptx, *sizes, again, checks="races", max_steps=100_000, order=order, **options)
 
 
 def in_ring(consumer: str, count: int, threads: int = 96, turns: int = 4) -> str:

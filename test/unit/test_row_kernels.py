@@ -11,6 +11,7 @@ from attentions import Attention
 from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.linalg.bufferize import BufferizePass
+from warploom.passes.tile import rows
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
@@ -151,9 +152,9 @@ def arrays_of(kernel: Kernel, sizes: Sequence[Sequence[int]]) -> list[Any]:
     return found
 
 
-def check(text: str, *sizes: Sequence[int], target: str = "sm_90a", kernels: int = 1) -> list[Any]:
+def check(text: str, *sizes: Sequence[int], target: str = "sm_90a", kernels: int = 1, cache: bool = True) -> list[Any]:
     """Runs a function under all checks, and holds its last argument against float64."""
-    kernel = compile(text, target)
+    kernel = compile(text, target, cache=cache)
     assert len(kernel.launches) == kernels
     arrays = arrays_of(kernel, sizes)
     wanted = evaluate(host.choose(_on_memory(text), None), [array.copy() for array in arrays])[-1]
@@ -210,8 +211,21 @@ def test_norms(size: tuple[int, int], mean: bool, dynamic: bool) -> None:
     check(text, size, (length,), (length,), (), size)
 
 
+def test_rows_that_warps_share() -> None:
+    check(norm(2, 1100, "bf16", mean=True), (2, 1100), (1100,), (1100,), (), (2, 1100))
+
+
+def test_rows_that_ctas_of_a_cluster_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of more than 65536 elements are, in CTAs of two warps."""
+    monkeypatch.setattr(rows, "CLUSTER_WARPS", 2)
+    monkeypatch.setattr(rows, "LONG_ROW", 2)
+    kernel = compile(softmax((2, 4200), "bf16"), "sm_90a", cache=False)
+    assert ".reqnctapercluster 4" in kernel.ptx
+    check(softmax((2, 4200), "bf16"), (2, 4200), (2, 4200), cache=False)
+
+
 def test_rows_longer_than_registers_hold() -> None:
-    check(norm(2, 4200, "bf16", mean=True), (2, 4200), (4200,), (4200,), (), (2, 4200))
+    check(softmax((1, 33000), "f16"), (1, 33000), (1, 33000), target="sm_80")
 
 
 def test_rows_are_taken_together_with_what_is_there() -> None:

@@ -108,6 +108,23 @@ def test_products_of_integers() -> None:
     assert torch.equal(found.long(), a.long() @ b.long())
 
 
+def test_products_of_groups() -> None:
+    x, w, y = drawn(40, 64), drawn(3, 128, 64), drawn(40, 128)
+    ends, rows = torch.tensor([5, 5, 33], dtype=torch.int32), (slice(0, 5), slice(5, 5), slice(5, 33))
+
+    def of_rows(x: Any, w: Any, ends: Any) -> Any:
+        return torch._grouped_mm(x, w.transpose(-2, -1), offs=ends)
+
+    def of_k(x: Any, y: Any, ends: Any) -> Any:
+        return torch._grouped_mm(x.t(), y, offs=ends)
+
+    by_rows = torch.cat([x[part].double() @ w[e].double().t() for e, part in enumerate(rows)])
+    by_k = torch.stack([x[part].double().t() @ y[part].double() for part in rows])
+    for function, right, exact in ((of_rows, w, by_rows), (of_k, y, by_k)):
+        found = interpreted(function, x, right, ends)[: len(exact)].double()
+        assert torch.all((found - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
+
+
 def test_products_with_scales() -> None:
     a = drawn(17, 32, dtype=torch.float8_e4m3fn)
     b = drawn(16, 32, dtype=torch.float8_e4m3fn)

@@ -75,8 +75,8 @@ def directive_problems(function: Function, context: TargetContext) -> Iterator[s
         if name == ".pragma" and not function.entry:
             yield "'.pragma' does not follow the header of a .func"
         elif row is None and name != ".pragma":
-            known = ", ".join(row.name for row in ROWS if row.entry == function.entry)
-            yield f"'{name}' does not follow the header of a function; {known} and .pragma do"
+            directives = ", ".join(row.name for row in ROWS if row.entry == function.entry)
+            yield f"'{name}' does not follow the header of a function; {directives} and .pragma do"
         elif row is not None and (problem := _problem(row, text, function, context)):
             yield f"{name}: {problem}"
 

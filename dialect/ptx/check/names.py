@@ -280,16 +280,16 @@ class Values:
         return self._known[name]
 
     def _result(self, writer: Instruction) -> Known | None:
-        found = traits(writer.opcode)
-        if not _is_followed(found) or len(writer.operands) not in (2, 3):
+        effects = traits(writer.opcode)
+        if not _is_followed(effects) or len(writer.operands) not in (2, 3):
             return None
         sources = [self.of(operand) for operand in writer.operands[1:]]
-        known = [s for s in sources if s is not None]
-        if len(known) != len(sources):
+        facts = [s for s in sources if s is not None]
+        if len(facts) != len(sources):
             return None
-        if found.name in _KEEPING:
-            return known[0] if len(known) == 1 else None
-        return _computed(found, *known) if len(known) == 2 else None
+        if effects.name in _KEEPING:
+            return facts[0] if len(facts) == 1 else None
+        return _computed(effects, *facts) if len(facts) == 2 else None
 
 
 def _is_followed(found: Traits) -> bool:

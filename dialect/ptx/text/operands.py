@@ -413,11 +413,9 @@ def _split(text: str) -> list[str]:
     return pieces
 
 
-def _register_name(register: Register) -> str:
-    return register.name
-
-
-def operand_text(operand: Operand, brackets: str = "{}", spell: Callable[[Register], str] = _register_name) -> str:
+def operand_text(
+    operand: Operand, brackets: str = "{}", spell: Callable[[Register], str] = operator.attrgetter("name")
+) -> str:
     """The operand as PTX writes it, in canonical spacing.
 
     `brackets` are "()" for the lists of a call; `spell` says how each register is written, in textual order.

@@ -70,17 +70,17 @@ class SourceLines:
         """The lines of `.loc` in order, with what they say; the end of a function says nothing."""
         files = {m["number"]: m["path"] for text in self._directives() if (m := _FILE.match(text))}
         names = self._names()
-        found: list[tuple[int, SourcePlace | None]] = []
+        places: list[tuple[int, SourcePlace | None]] = []
         for function in self._functions():
             outer: dict[str, str] = {}
-            found.append((function.line, None))
+            places.append((function.line, None))
             for statement in statements(function.body or ()):
                 if isinstance(statement, Directive) and (match := _LOC.match(statement.text)):
-                    found.append((statement.line, _place(match, files, names, outer)))
-        if not any(place for _, place in found):
+                    places.append((statement.line, _place(match, files, names, outer)))
+        if not any(place for _, place in places):
             return [], []
-        found.sort(key=lambda item: item[0])
-        return [line for line, _ in found], [place for _, place in found]
+        places.sort(key=lambda item: item[0])
+        return [line for line, _ in places], [place for _, place in places]
 
     def _functions(self) -> Iterator[Function]:
         return (item for item in self._module.items if isinstance(item, Function))

@@ -210,11 +210,11 @@ def _size(ctx: Context, operand: Operand) -> int:
 
 
 def _no_function(address: int, sel: Selection, fitting: Mapping[int, Frame]) -> NoReturn:
-    known = ", ".join(f"{frame.name} at {at:#x}" for at, frame in fitting.items()) or "none"
+    functions = ", ".join(f"{frame.name} at {at:#x}" for at, frame in fitting.items()) or "none"
     what = "a null pointer" if not address else f"{address:#x}"
     lanes = sel.lanes
     raise FaultError(
-        f"{what} is the address of no function with these arguments (known: {known})",
+        f"{what} is the address of no function with these arguments (known: {functions})",
         0 if lanes is None else int(lanes[0]),
         address,
     )

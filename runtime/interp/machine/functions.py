@@ -251,20 +251,20 @@ class Functions:
         Raises:
             CallError: for one that is not there, or that is a kernel.
         """
-        found: list[str] = []
+        names: list[str] = []
         for call in instructions(function.body or ()):
             if not call.is_call:
                 continue
             callee = callee_name(call)
             if callee is None:
-                found += sorted(self.taken)
+                names += sorted(self.taken)
             elif callee in self.bodies:
                 if self.bodies[callee].entry:
                     raise CallError(call, f"'{callee}' is a kernel; only functions can be called")
-                found.append(callee)
+                names.append(callee)
             elif callee not in BUILTINS:
                 raise CallError(call, f"function '{callee}' has no body in this module")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     def in_order(self, kernel: Function) -> tuple[list[Function], frozenset[str]]:
         """The functions that a kernel calls, directly or not, callees first as far as they do not call each other; and
@@ -272,7 +272,7 @@ class Functions:
         edges: dict[str, list[str]] = {}
         order: list[Function] = []
         self._visit(kernel, edges, order)
-        stacked = {name for name, f in self.bodies.items() if any(map(_uses_stack, instructions(f.body or ())))}
+        stacked = {name for name, f in self.bodies.items() if any(i.root in _STACK for i in instructions(f.body or ()))}
         for name in edges:
             if name in _reachable(edges, name):
                 stacked.add(name)
@@ -320,10 +320,6 @@ def _reachable(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
             seen.add(name)
             left += edges.get(name, ())
     return seen
-
-
-def _uses_stack(instruction: Instruction) -> bool:
-    return instruction.root in _STACK
 
 
 def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[str]:

@@ -195,13 +195,13 @@ class KernelDecoder:
             self._lay_out(module)
         except InterpreterError as error:
             return list(error.findings)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for pc, item in enumerate(self.flat):
             try:
                 self._instruction(*item, pc)
             except InterpreterError as error:
-                found += error.findings
-        return found
+                findings += error.findings
+        return findings
 
     def _lay_out(self, module: Mapping[str, Variable]) -> int:
         """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""

@@ -31,8 +31,10 @@ from .memory import (
     InterpreterError,
     MemorySpaces,
     ParameterWindow,
+    WarpOrder,
     Window,
 )
+from .replay import Replay
 from .state import RESERVED_BYTES, Prints, Sink, State
 
 if TYPE_CHECKING:
@@ -90,12 +92,12 @@ class Standstill:
             return False
         memory = self._state.memory
         buffers = (memory.shared.buffer, memory.local.buffer, *self._memory.buffers())
-        found = [buffer.data for buffer in buffers if buffer.writable]
-        before, self._bytes = self._bytes, [data.copy() for data in found]
+        contents = [buffer.data for buffer in buffers if buffer.writable]
+        before, self._bytes = self._bytes, [data.copy() for data in contents]
         self._ran.clear()
-        if before is None or len(before) != len(found):
+        if before is None or len(before) != len(contents):
             return False
-        return all(np.array_equal(a, b) for a, b in zip(before, found, strict=True))
+        return all(np.array_equal(a, b) for a, b in zip(before, contents, strict=True))
 
     def _waits(self, pc: int) -> bool:
         """Whether threads at `pc` are in a loop around a wait for an mbarrier object."""
@@ -168,6 +170,7 @@ class KernelRun:
     observer: Observer | None = None
     cluster: Dim3 | None = None
     output: Sink | None = None
+    order: WarpOrder | None = None
 
 
 @dataclass
@@ -265,6 +268,8 @@ class Machine:
 
     def _run(self) -> None:
         tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)
+        if self.launch.order is not None and not self.geometry.first:
+            Replay(self.launch.order).run(self.flow, self._one)
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()
             if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
@@ -273,6 +278,11 @@ class Machine:
                 self._livelock()
         if self.flow.barriers or self._all_waiting():
             self._deadlock()
+
+    def _one(self, pc: int, mask: Array) -> None:
+        if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
+            self._out_of_steps(pc)
+        self._advance(pc, mask, most=1)
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
         """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
@@ -283,13 +293,13 @@ class Machine:
             group = self.flow.next(oldest=False)
         return group
 
-    def _advance(self, pc: int, mask: Array) -> bool:
+    def _advance(self, pc: int, mask: Array, most: int = TURN) -> bool:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)
-        turn = TURN
+        turn = most
         if self.launch.max_steps is not None:
-            turn = min(TURN, self.launch.max_steps - self.stats.steps)
+            turn = min(most, self.launch.max_steps - self.stats.steps)
         steps, done = self.steps, 0
         try:
             while done < turn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ from ...numerics.array import Array
 
 
 @dataclass(frozen=True)
+class WarpOrder:
+    """An order of the warps in flight first: in each of `steps` a warp goes on until it has executed an instruction,
+    given by its number in the code. Then `held` runs only where no other warp can."""
+
+    steps: tuple[tuple[int, int], ...]
+    held: int = -1
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something a kernel did wrong, and where.
 
@@ -25,7 +34,8 @@ class Finding:
     found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
     first time, None where there is no single one; an address is one of its own state space. `count` is how often it
     was seen, at so many `places` in the file. A note is worth knowing and no error: a launch with nothing but notes is
-    right. `schedule` is an order of warps in which it happens, a line for what one of them does at a time.
+    right. `schedule` is an order of warps in which it happens, a line for what one of them does at a time, and
+    `order` what a launch takes to run in it.
     `source` is the line of the program that the instruction was compiled from, where the PTX says so.
     """
 
@@ -43,6 +53,7 @@ class Finding:
     places: int = 1
     severity: Literal["error", "note"] = "error"
     schedule: tuple[str, ...] = ()
+    order: WarpOrder | None = None
     source: str = ""
 
     def __str__(self) -> str:
@@ -62,8 +73,11 @@ class InterpreterError(WarploomError):
     """A PTX program that cannot be run, or that did something wrong while it ran.
 
     The message is one line for each thing wrong: `file:line:col: error: what`, then where (kernel, CTA, warp, lane,
-    address) as far as it applies. What went wrong in a run is in `findings`, too.
+    address) as far as it applies. What went wrong in a run is in `findings`, too; `trace` is what the launch did until
+    then, if that was asked for.
     """
+
+    trace: Any = None
 
     def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
         super().__init__(message)
@@ -330,8 +344,8 @@ class GlobalBuffers:
         if offset >> (SPAN_BITS - 1):
             buffer, offset = self._allocations.get(number + 1), offset - (1 << SPAN_BITS)
         if buffer is None:
-            known = ", ".join(b.name for n, b in self._allocations.items() if n < HEAP) or "none"
-            return f"{text}, which is in no allocation (known: {known})"
+            allocations = ", ".join(b.name for n, b in self._allocations.items() if n < HEAP) or "none"
+            return f"{text}, which is in no allocation (known: {allocations})"
         where = f"{-offset} bytes before" if offset < 0 else f"at byte {offset} of"
         return f"{text}, {where} {buffer.name} ({buffer.size} bytes)"
 

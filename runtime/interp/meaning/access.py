@@ -131,22 +131,22 @@ def locate(ctx: Context, operand: Operand, space: str, kind: AccessKind | None) 
         read = address(state)
         home = state.memory.memory if everywhere else getattr(state.memory, space)
 
-        def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+        def parts(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
             addresses = read(sel)
             return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
 
-        return found if state.observer is None or kind is None else _told(found, state, ctx.pc, kind)
+        return parts if state.observer is None or kind is None else _told(parts, state, ctx.pc, kind)
 
     return bind
 
 
 def _told(find: Locate, state: State, pc: int, kind: AccessKind) -> Locate:
-    def found(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+    def observed(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
         parts = find(sel, width, shift)
         tell(state.observer, pc, kind, parts, width, sel)
         return parts
 
-    return found
+    return observed
 
 
 def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:
@@ -203,11 +203,11 @@ def store(ctx: Context, bound: Bindings) -> Action:
               for shift, items in _stored(ctx.items(a), width)]  # fmt: skip
 
     def bind(state: State) -> BoundStep:
-        found, find = [(shift, [s(state).view(word) for s in sources]) for shift, sources in pieces], place(state)
+        words, find = [(shift, [s(state).view(word) for s in sources]) for shift, sources in pieces], place(state)
         watched = state.observer is not None
 
         def step(sel: Selection) -> None:
-            for shift, values in found:
+            for shift, values in words:
                 size = len(values)
                 parts = find(sel, width * size, shift)
                 check_writable(parts)

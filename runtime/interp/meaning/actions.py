@@ -37,11 +37,11 @@ def computes(*names: str) -> Callable[[Computation], Computation]:
 
 def operands(ctx: Context, bound: Bindings) -> list[Source]:
     """The operands, as the row says: what they are, and of which types."""
-    found: list[Source] = []
+    sources: list[Source] = []
     for slot, operand in zip(ctx.row.signature(bound, len(ctx.operands)), ctx.operands, strict=False):
         take = ctx.dest if slot.written else ctx.source
-        found += [take(item, slot.type, wide=slot.wider) for item in ctx.items(operand)]
-    return found
+        sources += [take(item, slot.type, wide=slot.wider) for item in ctx.items(operand)]
+    return sources
 
 
 def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Action:

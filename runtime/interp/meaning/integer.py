@@ -144,10 +144,6 @@ def compared(ctx: Context, bound: Bindings) -> ArrayFunction:
     return _by_elements(lambda a, b: np.negative(compare(a, b).astype(element)), bound["T"])
 
 
-def _saturated(value: Array) -> Array:
-    return np.clip(value, -(2**31), 2**31 - 1).astype(np.int32)
-
-
 # Products
 
 
@@ -203,7 +199,7 @@ def multiply_add(ctx: Context, bound: Bindings) -> ArrayFunction:
     """A part of a product, and a sum; with `.sat` it is clamped."""
     product = _product(ctx, bound)
     if bound.get("SAT"):
-        return lambda a, b, c: _saturated(product(a, b).astype(np.int64) + c)
+        return lambda a, b, c: np.clip(product(a, b).astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
     return lambda a, b, c: product(a, b) + c
 
 

@@ -132,14 +132,14 @@ def words_of(ctx: Context, operand: Operand, wanted: Slot) -> list[Source]:
     """The registers of a fragment, as words; those of C, A and B may be literals, as in {0f00000000, ...}."""
     type = "b64" if wanted.type == "f64" else "b32"
     literal = wanted.type if wanted.type in ("f32", "f64") else type
-    found: list[Source] = []
+    sources: list[Source] = []
     for item in ctx.items(operand):
         if isinstance(item, Immediate) and wanted.name != "d":
-            found.append(ctx.source(item, literal))
+            sources.append(ctx.source(item, literal))
         else:
             ctx.slot(item)
-            found.append((ctx.dest if wanted.name == "d" else ctx.source)(item, type))
-    return found
+            sources.append((ctx.dest if wanted.name == "d" else ctx.source)(item, type))
+    return sources
 
 
 def rows_of(register: Array) -> Array:
@@ -200,12 +200,12 @@ class _Scales:
 
 
 def _scale_operands(ctx: Context, row: Mma, operands: dict[str, Operand]) -> list[_Scales]:
-    found: list[_Scales] = []
+    scales: list[_Scales] = []
     for role in "ab" if row.scale else "":
         (word,) = ctx.items(operands[f"scale_{role}"])
         byte_id, thread_id = (ctx.integer(i) for i in ctx.items(operands[f"selector_{role}"]))
-        found.append(_Scales(role, ctx.source(word, "b32"), byte_id, thread_id))
-    return found
+        scales.append(_Scales(role, ctx.source(word, "b32"), byte_id, thread_id))
+    return scales
 
 
 def _selector(ctx: Context, row: Mma, operands: dict[str, Operand]) -> tuple[Source, int] | None:

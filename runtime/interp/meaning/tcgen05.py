@@ -55,8 +55,8 @@ def product(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, values: dict[str, Any], sel: Selection) -> None:
         for one, thread in one_by_one(sel):
-            given = {name: _value(read, one, thread) for name, read in values.items()}
-            issued = _Issued(instruction, state, thread, given)
+            operands = {name: _value(read, one, thread) for name, read in values.items()}
+            issued = _Issued(instruction, state, thread, operands)
             issued.begin()
             state.tensor.products.issue(np.array([thread]), lambda _, issued=issued: issued.execute())
 

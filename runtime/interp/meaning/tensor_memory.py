@@ -126,8 +126,8 @@ def places(shape: str, times: int, packed: bool, split: int) -> tuple[Array, Arr
     """The lane, from that of the address on, and the column of each thread's registers: (32, registers); with `packed`
     the column of the first of two, and (32, registers, 2)."""
     layout = MOVES[shape]
-    found = [[layout.coordinates(lane, e) for e in range(layout.elements)] for lane in range(LANES)]
-    lanes, columns, part = (np.array([[p[axis] for p in one] for one in found]) for axis in "rcp")
+    coordinates = [[layout.coordinates(lane, e) for e in range(layout.elements)] for lane in range(LANES)]
+    lanes, columns, part = (np.array([[p[axis] for p in one] for one in coordinates]) for axis in "rcp")
     columns = columns[:, None] + np.arange(times)[:, None] * layout.columns
     lanes = np.broadcast_to(lanes[:, None], columns.shape).reshape(LANES, -1)
     columns = columns.reshape(LANES, -1)
@@ -296,8 +296,8 @@ def copy(ctx: Context, bound: Bindings) -> Action:
 def _of_copy(layout: Layout) -> tuple[Array, Array, Array]:
     """The lanes, columns and rows of everything that is written, lane by lane."""
     some = [lane for lane in range(TENSOR_LANES) if layout.coordinates(lane, 0)["h"] == 0]
-    found = [(lane, e, layout.coordinates(lane, e)["r"]) for lane in some for e in range(layout.elements)]
-    lanes, places, rows = np.array(found).T
+    elements = [(lane, e, layout.coordinates(lane, e)["r"]) for lane in some for e in range(layout.elements)]
+    lanes, places, rows = np.array(elements).T
     return lanes, places, rows
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
-from ....dialect.ptx.text.syntax import Immediate, Operand, Vector
+from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.array import Array
 from ...numerics.product import SideOperands
 from ..machine.decode import Context, Multiply, meaning
@@ -121,7 +121,8 @@ class _Instruction:
     @staticmethod
     def of(ctx: Context) -> _Instruction:
         row = form(ctx, Wgmma)
-        wanted = next(s for s in row.signatures if (s[1].kind == DESCRIPTOR) == _in_one_register(ctx))
+        in_registers = isinstance(ctx.operands[1], Vector)
+        wanted = next(s for s in row.signatures if (s[1].kind != DESCRIPTOR) == in_registers)
         operands = {o.name: given for o, given in zip(wanted, ctx.operands, strict=True)}
         descriptors = {o.name: ctx.source(operands[o.name], "b64") for o in wanted if o.kind == DESCRIPTOR}
         a = () if "a" in descriptors else tuple(ctx.source(i, "b32") for i in ctx.items(operands["a"]))
@@ -140,7 +141,7 @@ class _Instruction:
             tuple(ctx.dest(item, "b32") for item in d),
             a,
             descriptors,
-            ctx.source(_single(ctx, operands["e"]), "b32") if row.metadata else None,
+            ctx.source(ctx.items(operands["e"])[0], "b32") if row.metadata else None,
             None if isinstance(scale, Immediate) else ctx.predicate(scale),
             constants,
         )
@@ -230,15 +231,6 @@ class _Instruction:
         if self.constants.get(f"scale_{role}", 1) == 1:
             return matrix
         return matrix ^ matrix.dtype.type(1 << 8 * matrix.dtype.itemsize - 1)
-
-
-def _in_one_register(ctx: Context) -> bool:
-    """Whether A is given by a descriptor."""
-    return not isinstance(ctx.operands[1], Vector)
-
-
-def _single(ctx: Context, operand: Operand) -> Operand:
-    return ctx.items(operand)[0]
 
 
 def _uniform(state: State, register: Array, groups: Array, what: str) -> Array:

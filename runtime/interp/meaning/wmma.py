@@ -97,8 +97,8 @@ class _Fragment:
 def _nibbles(words: Array) -> Array:
     """Words of eight 4-bit elements along the first axis, as bytes of one each."""
     shifts = (np.arange(8, dtype=np.uint32) * np.uint32(4))[:, None, None]
-    found = (words[:, None] >> shifts & np.uint32(0xF)).astype(np.uint8)
-    return found.reshape(-1, *words.shape[1:])
+    nibbles = (words[:, None] >> shifts & np.uint32(0xF)).astype(np.uint8)
+    return nibbles.reshape(-1, *words.shape[1:])
 
 
 @meaning("wmma.mma")

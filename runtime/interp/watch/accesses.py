@@ -385,32 +385,32 @@ class Bounds(Check):
 
 def _origins(code: Iterable[Decoded]) -> dict[RegisterSlot, Origin]:
     """What each register can be an address in, over all instructions that write it."""
-    known: dict[RegisterSlot, Origin] = {}
+    origins: dict[RegisterSlot, Origin] = {}
     changed, steps = True, list(code)
     while changed:
         changed = False
         for decoded in steps:
-            if any(slot not in known for slot in decoded.reads):
+            if any(slot not in origins for slot in decoded.reads):
                 continue
-            found = _result(decoded, known)
+            origin = _result(decoded, origins)
             for slot in decoded.writes:
-                joined = _joined(known[slot], found) if slot in known else found
-                if slot not in known or joined != known[slot]:
-                    known[slot], changed = joined, True
-    return known
+                joined = _joined(origins[slot], origin) if slot in origins else origin
+                if slot not in origins or joined != origins[slot]:
+                    origins[slot], changed = joined, True
+    return origins
 
 
-def _result(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> Origin:
+def _result(decoded: Decoded, origins: dict[RegisterSlot, Origin]) -> Origin:
     if not decoded.traits.computes:
         return None
-    given = [known[slot] for slot in decoded.reads] + [frozenset([place]) for place in decoded.places]
+    sources = [origins[slot] for slot in decoded.reads] + [frozenset([place]) for place in decoded.places]
     if decoded.row.root in _CHOICES:
-        result = given[0] if given else frozenset[VariablePlace]()
-        for one in given[1:]:
+        result = sources[0] if sources else frozenset[VariablePlace]()
+        for one in sources[1:]:
             result = _joined(result, one)
         return result
-    some = frozenset[VariablePlace]().union(*(origin for origin in given if origin))
-    return some if some or None not in given else None
+    some = frozenset[VariablePlace]().union(*(origin for origin in sources if origin))
+    return some if some or None not in sources else None
 
 
 def _joined(one: Origin, other: Origin) -> Origin:

@@ -39,14 +39,14 @@ def lanes_read(decoded: Decoded) -> dict[str, Array]:
 
 
 def _of_mma(row: Mma, operands: Mapping[str, Operand]) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    lanes_of: dict[str, Array] = {}
     if (layout := row.metadata) is not None:
         (selector,) = _integers(operands["f"])
         places = [layout.find(r=r, c=c, f=selector) for r in range(layout.rows) for c in range(layout.columns)]
-        _allow(found, operands["e"], [lane for lane, _ in places])
+        _allow(lanes_of, operands["e"], [lane for lane, _ in places])
     for role in "ab" if row.scale else "":
-        _allow(found, operands[f"scale_{role}"], _scale_lanes(row, role, _integers(operands[f"selector_{role}"])))
-    return found
+        _allow(lanes_of, operands[f"scale_{role}"], _scale_lanes(row, role, _integers(operands[f"selector_{role}"])))
+    return lanes_of
 
 
 def _scale_lanes(row: Mma, role: str, selector: list[int]) -> list[int]:

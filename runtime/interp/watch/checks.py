@@ -56,14 +56,14 @@ def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(cast("object", names), str | Sequence):
         raise ArgumentError(f"expected checks among {', '.join(every)} and all, got {names!r}")
     words = names.split(",") if isinstance(names, str) else names
-    found: list[str] = []
+    selected: list[str] = []
     for word in words:
         fits = list(CHECKS) if word == "all" else [n for n in every if word and n.startswith(word)]
         if not fits or (len(fits) > 1 and word != "all"):
             raise ArgumentError(f"expected checks among {', '.join(every)} and all, got '{word}'")
-        found += fits
-    checks = [name for name in dict.fromkeys(found) if name != STRICT]
-    return (*(checks or CHECKS), STRICT) if STRICT in found else tuple(checks)
+        selected += fits
+    checks = [name for name in dict.fromkeys(selected) if name != STRICT]
+    return (*(checks or CHECKS), STRICT) if STRICT in selected else tuple(checks)
 
 
 class CheckObserver(Observers):

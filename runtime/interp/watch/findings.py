@@ -11,6 +11,7 @@ from ..machine.memory import Finding, InterpreterError
 
 if TYPE_CHECKING:
     from ..machine.kernel import DecodedKernel
+    from ..machine.memory import WarpOrder
     from ..machine.state import State
 
 LISTED = 10
@@ -91,12 +92,14 @@ class Check(Observer):
         note: bool = False,
         together: bool = False,
         schedule: tuple[str, ...] = (),
+        order: WarpOrder | None = None,
     ) -> None:
         """Adds a finding at an instruction, of which there is one for each place in the file and `about`; with
-        `together` one for each `about`, whatever the place. `schedule` is an order of warps that shows it."""
+        `together` one for each `about`, whatever the place. `schedule` says in which order of warps it happens, and
+        `order` runs it."""
         text = f"{self.kernel.code[pc].source.opcode}: {message}"
         finding = self.kernel.finding(check or self.name, pc, text, self.state.geometry, thread, address)
         place = None if together else (finding.line, finding.column)
         key = (finding.check, self.kernel.name, place, about, note)
         severity = "note" if note and not self.findings.strict else "error"
-        self.findings.add(key, replace(finding, count=count, severity=severity, schedule=schedule))
+        self.findings.add(key, replace(finding, count=count, severity=severity, schedule=schedule, order=order))

@@ -216,23 +216,23 @@ class Flags(Check):
         again, the last."""
         accesses = [(at, r, np.isin(r.words, wanted)) for at, r in self.records if r.kind not in _NO_ACCESS]
         threads = np.unique(np.concatenate([r.threads[which] for _, r, which in accesses]))
-        found: list[_Deed] = []
+        deeds: list[_Deed] = []
         for at, r, which in accesses:
             for t, w, v in zip(
                 r.threads[which].tolist(), r.words[which].tolist(), r.values[which].tolist(), strict=True
             ):
-                found.append(_Deed(at, r.pc, t, w, r.kind, None if v < 0 else v))
+                deeds.append(_Deed(at, r.pc, t, w, r.kind, None if v < 0 else v))
         for at, r in self.records:
             if r.kind in _NO_ACCESS:
                 which = np.isin(r.threads, threads)
                 for t, w, v in zip(
                     r.threads[which].tolist(), r.words[which].tolist(), r.values[which].tolist(), strict=True
                 ):
-                    found.append(_Deed(at, r.pc, t, -1, r.kind, v, w))
-        found.sort(key=lambda deed: deed.at)
+                    deeds.append(_Deed(at, r.pc, t, -1, r.kind, v, w))
+        deeds.sort(key=lambda deed: deed.at)
         last: dict[int, int] = {}
         kept: list[_Deed | None] = []
-        for deed in found:
+        for deed in deeds:
             before = kept[last[deed.thread]] if deed.thread in last else None
             if before is not None and deed.kind == "load" and (before.pc, before.word) == (deed.pc, deed.word):
                 kept[last[deed.thread]] = None

@@ -34,6 +34,11 @@ class LaunchObservers:
         own = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1], *self._more]
         return Observers(own) if len(own) > 1 else next(iter(own), None)
 
+    def trace_of(self, launch: int) -> LaunchTrace | None:
+        """What the launch of a number did until it failed, if that was asked for and it has begun."""
+        begun = [t for t in self._tracers[launch : launch + 1] if t.timeline.kernel is not None]
+        return begun[0].trace() if begun else None
+
     @property
     def reports(self) -> tuple[LaunchReport, ...]:
         """What each launch did, counted, if that was asked for."""

@@ -8,7 +8,7 @@ waits: tests that fail change nothing. What data decides is as in this run.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, LEFT
 from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
-from ..machine.memory import FaultError
+from ..machine.memory import FaultError, WarpOrder
 from .findings import Check, Findings
 from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, WarpStep, merged
 
@@ -258,8 +258,10 @@ class Orders(Check):
             object=self._name(place, step.warp),
             other=self._who(other, step),
         )
-        schedule = self._schedule(deviation)
-        self.report(step.pc, text, step.warp, about=(kind, other.pc), schedule=schedule, together=kind == "fresh")
+        about, steps = (kind, other.pc), self._steps(deviation)
+        order = WarpOrder(tuple((s.warp, s.pc) for s in steps), -1 if steps[-1:] == [step] else step.warp)
+        schedule = self._schedule(steps)
+        self.report(step.pc, text, step.warp, about=about, schedule=schedule, order=order, together=kind == "fresh")
 
     def _name(self, place: int, warp: int) -> str:
         """An object by its first byte, or a barrier by -1 less its number."""
@@ -287,12 +289,14 @@ class Orders(Check):
             for cta, own in inside.items()
         )
 
-    def _schedule(self, deviation: Deviation) -> tuple[str, ...]:
-        """The steps with which an order begins that decides otherwise; those of one warp together."""
-        geometry, several = self.state.geometry, self.each > self.per_cta
+    def _steps(self, deviation: Deviation) -> list[WarpStep]:
+        """The steps with which an order begins that decides otherwise."""
         steps = self.graph.schedule(deviation)
-        if deviation.kind in ("early", "stale"):
-            steps.append(deviation.step)
+        return [*steps, deviation.step] if deviation.kind in ("early", "stale") else steps
+
+    def _schedule(self, steps: Sequence[WarpStep]) -> tuple[str, ...]:
+        """The steps in words; those of one warp together."""
+        geometry, several = self.state.geometry, self.each > self.per_cta
         runs: list[tuple[list[int], dict[str, int]]] = []
         for step in steps:
             source = self.kernel.code[step.pc].source

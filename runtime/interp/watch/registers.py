@@ -187,7 +187,7 @@ class _Registers:
     def _read(self, sel: Selection) -> tuple[tuple[Array, ...] | None, tuple[str, int] | None]:
         """Which bytes of the results are made of what was not written, in the selected threads; where that began."""
         check, origin = self.check, None
-        found: dict[str, Array] = {}
+        unwritten: dict[str, Array] = {}
         for slot in self.reads:
             if slot in check.full:
                 continue
@@ -200,15 +200,15 @@ class _Registers:
             if not bad.any():
                 continue
             if self.computes:
-                found[slot.name] = bad
+                unwritten[slot.name] = bad
                 origin = check.origin.get(slot, (slot.name, check.kernel.code[self.pc].source.line))
             else:
                 check.use(self.pc, slot, bad != 0, sel)
         if not check.full.isdisjoint(self.reads):
             self.reads = {slot: lanes for slot, lanes in self.reads.items() if slot not in check.full}
-        if not found or not self.writes:
+        if not unwritten or not self.writes:
             return None, None
-        return passed(check.kernel.code[self.pc], found, [slot.bits for slot in self.writes]), origin
+        return passed(check.kernel.code[self.pc], unwritten, [slot.bits for slot in self.writes]), origin
 
 
 class _Choice(_Registers):

@@ -117,10 +117,10 @@ class LaunchReport:
     @property
     def mix(self) -> dict[str, int]:
         """How many warps executed each opcode. The most frequent opcode comes first."""
-        found: dict[str, int] = {}
+        warps: dict[str, int] = {}
         for item in self.instructions:
-            found[item.opcode] = found.get(item.opcode, 0) + item.warps
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            warps[item.opcode] = warps.get(item.opcode, 0) + item.warps
+        return dict(sorted(warps.items(), key=lambda item: -item[1]))
 
     @property
     def multiply_adds(self) -> int:

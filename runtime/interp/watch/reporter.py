@@ -362,10 +362,10 @@ _OPAQUE = ("wmma.load", "wmma.store")
 
 def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
     """The matrix products among the instructions, by opcode."""
-    found: dict[str, MatrixProducts] = {}
+    products: dict[str, MatrixProducts] = {}
     for item in done:
         row = traits(item.opcode).row
         if isinstance(row, Mma | WmmaMma):
-            before = found[item.opcode].warps if item.opcode in found else 0
-            found[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), row.products, before + item.warps)
-    return tuple(found.values())
+            before = products[item.opcode].warps if item.opcode in products else 0
+            products[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), row.products, before + item.warps)
+    return tuple(products.values())

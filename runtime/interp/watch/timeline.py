@@ -99,14 +99,14 @@ def rows(events: Sequence[TraceEvent]) -> Iterator[TraceRow]:
 
 def _apart(events: Sequence[TraceEvent]) -> list[list[TraceEvent]]:
     """Events in as few rows as need be, so that none overlap in a row."""
-    found: list[list[TraceEvent]] = []
+    rows: list[list[TraceEvent]] = []
     for event in sorted(events, key=lambda e: e.start):
-        free = next((row for row in found if row[-1].end <= event.start), None)
+        free = next((row for row in rows if row[-1].end <= event.start), None)
         if free is None:
-            found.append([event])
+            rows.append([event])
         else:
             free.append(event)
-    return found
+    return rows
 
 
 def chrome_trace(traces: Sequence[LaunchTrace], time: str, version: str) -> dict[str, Any]:
@@ -142,6 +142,7 @@ def _process(launch: LaunchTrace, cta: int, pid: int, begin: int) -> Iterator[di
         yield _named("thread_name", pid, tid, {"name": row.name})
         yield _named("thread_sort_index", pid, tid, {"sort_index": tid})
         for event in row.events:
+            source = {"source": event.source} if event.source else {}
             yield {
                 "name": event.name,
                 "cat": event.kind,
@@ -150,12 +151,8 @@ def _process(launch: LaunchTrace, cta: int, pid: int, begin: int) -> Iterator[di
                 "dur": event.end - event.start,
                 "pid": pid,
                 "tid": tid,
-                "args": {"warp": event.warp, "line": event.line, **_source(event), **event.details},
+                "args": {"warp": event.warp, "line": event.line, **source, **event.details},
             }
-
-
-def _source(event: TraceEvent) -> dict[str, str]:
-    return {"source": event.source} if event.source else {}
 
 
 def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:

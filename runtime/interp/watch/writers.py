@@ -377,15 +377,15 @@ class TensorMaps(Check):
             addresses = np.full(threads.size, place.address(state) + offset, np.int64)
         else:
             return []
-        found: list[tuple[Buffer, int, Array]] = []
+        maps: list[tuple[Buffer, int, Array]] = []
         for address in np.unique(addresses[addresses < PARAM_WINDOW]).tolist():
             mine: Array = threads[addresses == address]
             try:
                 (part,) = state.memory.memory.parts(np.array([address], np.uint64), 1, mine[:1])
             except FaultError:  # The instruction says so.
                 continue
-            found.append((part.buffer, int(part.index[0]), mine))
-        return found
+            maps.append((part.buffer, int(part.index[0]), mine))
+        return maps
 
     def _use(self, pc: int, base: Operand, sel: Selection) -> None:
         for buffer, start, threads in self._places(self.kernel.code[pc], base, sel):

@@ -1,4 +1,5 @@
 // RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows | filecheck %s
+// RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-elementwise | filecheck %s --check-prefix=ELEMENTS
 // RUN: warploom-opt %s --remarks -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows -o /dev/null 2>&1 | filecheck %s --check-prefix=REMARK
 // RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows | warploom-opt | filecheck %s --check-prefix=AGAIN
 // RUN: warploom-opt %s -p warp-set-target{arch=sm_80},warp-bufferize,warp-fuse-rows,warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-schedule,warp-outline | filecheck %s --check-prefix=KERNEL
@@ -45,12 +46,14 @@ func.func @between(%x: memref<64x100xf32>, %y: memref<64x100xf32>, %s: memref<64
   return
 }
 
-// What others need is read where it is: the sums, and the product.
+// The product is read where it is; the sums are a second result.
 // CHECK-LABEL: func.func @sums(
 // CHECK:         linalg.matmul
-// CHECK:         warp.rows %[[T:.*]] into %s {{.*}} : memref<64x100xf32> into memref<64xf32> {
-// CHECK:           warp.across add
-// CHECK:         linalg.generic {{.*}} ins(%[[T]], %s : memref<64x100xf32>, memref<64xf32>)
+// CHECK:         warp.rows %[[T:.*]] into %y, %s {{.*}} : memref<64x100xf32> into memref<64x100xf32>, memref<64xf32> {
+// CHECK:           %[[S:.*]] = warp.across add
+// CHECK:           %[[Q:.*]] = arith.divf %{{.*}}, %[[S]]
+// CHECK-NEXT:      warp.yield %[[Q]], %[[S]] : f32, f32
+// CHECK-NOT:     linalg.generic
 func.func @sums(%a: memref<64x32xf16>, %b: memref<32x100xf16>, %s: memref<64xf32>, %y: memref<64x100xf32>) {
   %zero = arith.constant 0.0 : f32
   %t = memref.alloc() : memref<64x100xf32>
@@ -67,6 +70,22 @@ func.func @sums(%a: memref<64x32xf16>, %b: memref<32x100xf16>, %s: memref<64xf32
     %0 = arith.divf %p, %q : f32
     linalg.yield %0 : f32
   }
+  return
+}
+
+// What follows a part that both results need is a result of the same kernel.
+// ELEMENTS-LABEL: func.func @gate(
+// ELEMENTS:         warp.rows %b, %a into %z, %y {{.*}}
+// ELEMENTS:           %[[E:.*]] = math.exp
+// ELEMENTS-NEXT:      %[[Z:.*]] = arith.addf %{{.*}}, %[[E]]
+// ELEMENTS-NEXT:      %[[Y:.*]] = arith.mulf %{{.*}}, %[[E]]
+// ELEMENTS-NEXT:      warp.yield %[[Z]], %[[Y]] : f32, f32
+// ELEMENTS-NOT:     linalg
+func.func @gate(%a: memref<64x100xf32>, %b: memref<64x100xf32>, %y: memref<64x100xf32>, %z: memref<64x100xf32>) {
+  %t = memref.alloc() : memref<64x100xf32>
+  linalg.exp ins(%a : memref<64x100xf32>) outs(%t : memref<64x100xf32>)
+  linalg.mul ins(%b, %t : memref<64x100xf32>, memref<64x100xf32>) outs(%y : memref<64x100xf32>)
+  linalg.add ins(%b, %t : memref<64x100xf32>, memref<64x100xf32>) outs(%z : memref<64x100xf32>)
   return
 }
 

@@ -109,3 +109,18 @@ func.func @by_weights(%X: memref<1x6x6x64xbf16>, %G: memref<1x4x4x32xbf16>, %W: 
   }
   return
 }
+
+// What adds to the zeros around which it lies needs them.
+// CHECK-LABEL: func.func @added
+// CHECK:         %[[P:\w+]] = memref.alloc() : memref<1x6x6x64xbf16>
+// CHECK:         warp.matmul {{.*}} plus %[[S:\w+]] into %[[S]]
+// CHECK:         warp.im2col %[[P]] {{.*}} low [0, 0] {joined}
+func.func @added(%X: memref<1x6x6x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y: memref<1x4x4x64xbf16>) {
+  %z = arith.constant 0.0 : bf16
+  %P = memref.alloc() : memref<1x6x6x64xbf16>
+  linalg.fill ins(%z : bf16) outs(%P : memref<1x6x6x64xbf16>)
+  %S = memref.subview %P[0, 1, 1, 0] [1, 4, 4, 64] [1, 1, 1, 1] : memref<1x6x6x64xbf16> to memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>
+  linalg.conv_2d_nhwc_hwcf ins(%X, %W : memref<1x6x6x64xbf16>, memref<3x3x64x64xbf16>) outs(%S : memref<1x4x4x64xbf16, strided<[2304, 384, 64, 1], offset: 448>>)
+  linalg.conv_2d_nhwc_hwcf ins(%P, %W : memref<1x6x6x64xbf16>, memref<3x3x64x64xbf16>) outs(%Y : memref<1x4x4x64xbf16>)
+  return
+}

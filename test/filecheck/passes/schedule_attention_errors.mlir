@@ -1,11 +1,12 @@
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16}" 2>&1 | filecheck %s --check-prefix=NUMBERS
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=32,16,64}" 2>&1 | filecheck %s --check-prefix=DEEP
-// RUN: not warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{split_k=2}" 2>&1 | filecheck %s --check-prefix=FIELD
+// RUN: not warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{split_k=2 ctas=4}" 2>&1 | filecheck %s --check-prefix=FIELD
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{stages=20}" 2>&1 | filecheck %s --check-prefix=SHARED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{stages=11}" | filecheck %s --check-prefix=FOLLOWS
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{staging=8}" 2>&1 | filecheck %s --check-prefix=STRIPS
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{group=4 promote=f32 mma=m16n8k16}" 2>&1 | filecheck %s --check-prefix=NOTHING
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_89},warp-schedule{consumers=pingpong}" 2>&1 | filecheck %s --check-prefix=TURNS
+// RUN: not warploom-opt %s -p "warp-set-target{arch=sm_80},warp-schedule{cta=16,64,32 warp=16,16}" 2>&1 | filecheck %s --check-prefix=SLICES
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_75},warp-schedule" 2>&1 | filecheck %s --check-prefix=TARGET
 
 #q = affine_map<(m, n, d, e) -> (m, d)>
@@ -14,8 +15,9 @@
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
 // NUMBERS: error: schedule: schedule option cta: expected 3 numbers, got '(32, 16)'
-// DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warp tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
-// FIELD:   error: schedule: an attention has no choice of split_k
+// DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warpgroup's tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
+// FIELD:   error: schedule: split_k = 2: keys are split among warps that multiply fragments, one tile for each CTA
+// SLICES:  error: schedule: 4 warps that share keys store 16 columns of O or more each
 // SHARED:  error: schedule: Q, O and 20 stages of K and V take 172032 bytes of shared memory, sm_89 has 101376 for a CTA; use fewer stages or a smaller tile
 // NOTHING: error: schedule: an attention has no choice of group, promote
 // TURNS:   error: schedule: consumers = pingpong is for products of warpgroups, got mma

@@ -149,8 +149,34 @@ func.func @region(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// expected-error @+2 {{warp.attention: expected the row of a tile of O, got 2 indices}}
+// expected-error @+2 {{warp.attention: expected the row of a tile of O, or [row, tile, part] with memory for sums, states and counters, got 2 indices and 0 parts}}
 func.func @tile(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %i: index) {
   warp.attention %q, %k, %v into %o tile %i, %i {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// expected-error @+2 {{warp.attention: expected lengths to be indexed by loops of the batch, got (d0, d1, d2, d3) -> (d0)}}
+func.func @lengths(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %l: memref<32xi32>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, lengths_map = affine_map<(m, n, d, e) -> (m)>, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> lengths %l : memref<32xi32>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// expected-error @+2 {{warp.attention: expected lengths in memory of i32 with a map of the loops that index them}}
+func.func @no_map(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %l: memref<i32>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> lengths %l : memref<i32>
   return
 }

@@ -117,3 +117,11 @@ func.func @packed(%g: memref<32x64xf8E4M3FN>, %s: memref<32x64xi8, #warp.swizzle
   warp.copy %g[%i, %i] to %s[] {packed = "b4x16_p64"} : memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.copy: expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]}}
+func.func @until(%g: memref<32x64xf16>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] until %i {in_bounds = [true, true]} : memref<32x64xf16> to memref<32x64xf16, #warp.swizzle<128>, 3>
+  return
+}

@@ -82,7 +82,7 @@ func.func @load_vector(%s: memref<100x77xf32>, %i: index) {
 
 // expected-error-re @+2 {{warp.store: operand {{.*}} at position 1 does not verify:}}
 func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  "warp.store"(%x, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
+  "warp.store"(%x, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
   return
 }
 
@@ -107,5 +107,13 @@ func.func @prefetch_element(%s: memref<100x77xf32>, %i: index) {
 // expected-error @+2 {{warp.prefetch: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @prefetch_indices(%s: memref<100x77xf32>, %i: index) {
   warp.prefetch %s[%i] : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.store: another CTA's memory is shared, and each lane writes its elements; got memref<100x77xf32>}}
+func.func @store_at(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<100x77xf32>, %i: index) {
+  warp.store %x, %s[%i, %i] at %i : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
   return
 }

@@ -173,3 +173,17 @@ func.func @twice(%x: memref<4x4xf32>, %y: memref<4x4xf32>) {
   }
   return
 }
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#m = affine_map<(m, n) -> (m)>
+
+// expected-error @+2 {{warp.rows: expected warp.yield of elements of types f32, f32, got f32}}
+func.func @results(%x: memref<4x8xf32>, %y: memref<4x8xf32>, %s: memref<4xf32>) {
+  warp.rows %x into %y, %s {indexing_maps = [#mn, #mn, #m]} : memref<4x8xf32> into memref<4x8xf32>, memref<4xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
+  return
+}

@@ -24,9 +24,17 @@ func.func @end(%x: memref<9xf16>) {
 
 // -----
 
-// expected-error @+2 {{warp.window: expected sums of loops times constants, none of them below 0, for each dimension of memref<9xf16>, got (d0) -> (((d0 * -1) + 8))}}
+// expected-error @+2 {{warp.window: expected sums of loops times constants, from 0 on or above, for each dimension of memref<9xf16>, got (d0) -> ((d0 + -1))}}
+func.func @before(%x: memref<9xf16>) {
+  %0 = warp.window %x affine_map<(i) -> (i - 1)> : memref<9xf16> -> memref<8xf16, strided<[1]>>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.window: loops of 9 along (d0) -> (((d0 * -1) + 7)) pass the end of dimension 0 of memref<9xf16>}}
 func.func @backwards(%x: memref<9xf16>) {
-  %0 = warp.window %x affine_map<(i) -> (8 - i)> : memref<9xf16> -> memref<8xf16, strided<[1]>>
+  %0 = warp.window %x affine_map<(i) -> (7 - i)> : memref<9xf16> -> memref<9xf16, strided<[-1], offset: 7>>
   return
 }
 

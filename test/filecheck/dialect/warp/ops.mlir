@@ -55,7 +55,7 @@ func.func @ldmatrix(%s: !shared, %i: index) {
 // GENERIC-LABEL: "load_and_store"
 // GENERIC: "warp.load"(%c, %i, %i) : (memref<100x77xf32>, index, index) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC: "warp.load"(%c, %i, %i) <{in_bounds = [true, false]}>
-// GENERIC: "warp.store"(%x, %c, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
+// GENERIC: "warp.store"(%x, %c, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
 // GENERIC: "warp.store"(%y, %c, %i, %i) <{in_bounds = [true, true]{{.*}}}>
 func.func @load_and_store(%c: memref<100x77xf32>, %i: index) {
   %x = warp.load %c[%i, %i] : memref<100x77xf32> -> !acc
@@ -97,18 +97,20 @@ func.func @arithmetic(%x: !acc) {
 // CHECK-LABEL: func.func @copies
 // CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+// CHECK: warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.commit cp_async
 // CHECK: warp.wait cp_async 0
 // CHECK: warp.wait cp_async 2 {note}
 // GENERIC-LABEL: "copies"
-// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1>}>
-// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1, 0>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0, 0>}>
 // GENERIC: "warp.commit"() <{group = "cp_async"}> : () -> ()
 // GENERIC: "warp.wait"() <{group = "cp_async", pending = 0 : i64}> : () -> ()
 // GENERIC: "warp.wait"() <{group = "cp_async", pending = 2 : i64}> {note}
 func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp.swizzle<16>, 3 : i64>, %i: index) {
   warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
   warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+  warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.commit cp_async
   warp.wait cp_async 0
   warp.wait cp_async 2 {note}

@@ -1,0 +1,265 @@
+"""The region of `warp.rows` on fragments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, scf
+from xdsl.dialects import math as math_dialect
+from xdsl.dialects.builtin import IndexType, f32, i32
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialect.warp.attention import AcrossOp, BroadcastOp, ReduceOp, StepOp, column_of
+from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
+from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.fragments import IDENTITIES, Kind
+from ..builder import Index, IndexBuilder
+from .fragment_math import constant, mapped, number, power, until
+
+# The region of `warp.rows` on fragments: `warp.across` becomes `warp.reduce`, what is between them `warp.map`.
+#
+# What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
+# Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a
+# value of the row a product with its inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far
+# below what storing rounds.
+
+COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
+    Kind.Add: lambda a, b: arith.AddfOp(a, b).result,
+    Kind.Mul: lambda a, b: arith.MulfOp(a, b).result,
+    Kind.Max: lambda a, b: arith.MaxnumfOp(a, b).result,
+    Kind.Min: lambda a, b: arith.MinnumfOp(a, b).result,
+    Kind.Maximum: lambda a, b: arith.MaximumfOp(a, b).result,
+    Kind.Minimum: lambda a, b: arith.MinimumfOp(a, b).result,
+}
+"""Two elements of a row as one."""
+
+FragmentOf: TypeAlias = Callable[[TypeAttribute], FragmentType]
+Load: TypeAlias = Callable[[IndexBuilder, int, Index], SSAValue]
+Store: TypeAlias = Callable[[IndexBuilder, int, SSAValue, Index], None]
+Join: TypeAlias = Callable[[IndexBuilder, Kind, SSAValue], SSAValue]
+
+
+class RowRegion(NamedTuple):
+    """The `region`, whose arguments are numbers, or fragments that `load` gives from a column on, columns for those
+    `of_rows`. A warp has the columns from `start` on; `join` reduces its columns with those of the other warps that
+    have a part of the row. `length` is that of rows, where tiles pass their end."""
+
+    region: Region
+    fragment: FragmentOf
+    load: Load
+    numbers: Mapping[SSAValue, SSAValue]
+    of_rows: Collection[SSAValue]
+    start: Index
+    join: Join
+    length: Index | None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether at most 16 bits of each element are stored, and nothing is rounded before, so that approximate
+        instructions are close enough."""
+        results = all_yielded(self.region)
+        columns = [value for value in results if self.is_column(value)]
+        wide = any(value.type == f32 and value not in columns for value in results)
+        return not (
+            wide
+            or any(isinstance(op, math_dialect.ExpOp) for value in columns for op in _computing(value))
+            or any(isinstance(op, arith.TruncFOp) and op.result not in results for op in self.region.block.ops)
+        )
+
+    def build(self, index: IndexBuilder, end: Index, step: int | None, store: Store) -> None:
+        """Whole rows at once, or `step` columns at a time up to `end`."""
+        columns: dict[SSAValue, SSAValue] = {}
+        chunk = RowChunk(self, index, self.start, columns)
+        for op in self.region.block.ops:
+            if isinstance(op, AcrossOp):
+                own = chunk.reduced(op, parts=False) if step is None else self._along(index, op, end, step, columns)
+                columns[op.result] = self.join(index, op.kind.data, own)
+        results = dict(enumerate(all_yielded(self.region)))
+        if step is not None:
+            for number in [n for n, value in results.items() if self.is_column(value)]:
+                store(index, number, chunk.whole(results.pop(number)), self.start)
+            if not results:
+                return
+            inside, body, _ = self._loop(index, end, step, [])
+            chunk = RowChunk(self, inside, self._at(inside, body), columns)
+        for number, value in results.items():
+            store(chunk.index, number, chunk.whole(value), chunk.at)
+        if step is not None:
+            chunk.index.insert(scf.YieldOp())
+
+    def _at(self, index: IndexBuilder, body: Block) -> Index:
+        """The first column of this warp in a turn of a loop along rows."""
+        return index.add(body.args[0], self.start)
+
+    def _loop(
+        self, index: IndexBuilder, end: Index, step: int, initial: Sequence[SSAValue]
+    ) -> tuple[IndexBuilder, Block, scf.ForOp]:
+        """A loop along rows, to be filled."""
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        first, last, width = index.values([0, end, step])
+        loop = scf.ForOp(first, last, width, initial, body)
+        index.insert(loop)
+        return index.at(Builder(InsertPoint.at_end(body))), body, loop
+
+    def _along(
+        self, index: IndexBuilder, op: AcrossOp, end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
+    ) -> SSAValue:
+        """One reduction as a loop along rows."""
+        kind = op.kind.data
+        start = constant(index, column_of(self.fragment(f32), parts=True), IDENTITIES[kind])
+        inside, body, loop = self._loop(index, end, step, [start])
+        part = RowChunk(self, inside, self._at(inside, body), dict(columns)).reduced(op, parts=True)
+        both = mapped(inside, lambda x: COMBINED[kind](x[0], x[1]), body.args[1], part)
+        inside.insert(scf.YieldOp(both))
+        return index.insert(ReduceOp(kind, loop.results[0])).fragment
+
+    def is_column(self, value: SSAValue) -> bool:
+        """Whether a value is the same for all elements of a row, and no number alone."""
+        owner = value.owner
+        if isinstance(owner, AcrossOp):
+            return True
+        if not isinstance(owner, Operation):
+            return value in self.of_rows
+        given = [operand for operand in owner.operands if not self.is_number(operand)]
+        return bool(given) and all(map(self.is_column, given))
+
+    def is_number(self, value: SSAValue) -> bool:
+        """Whether a value is the same for all rows."""
+        owner = value.owner
+        if not isinstance(owner, Operation):
+            return value in self.numbers
+        return not isinstance(owner, AcrossOp) and all(map(self.is_number, owner.operands))
+
+
+@dataclass
+class RowChunk:
+    """Columns of rows from `at` on: fragments of what is known of them; `columns` has what is known of rows."""
+
+    region: RowRegion
+    index: IndexBuilder
+    at: Index
+    columns: dict[SSAValue, SSAValue]
+    elements: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    inverses: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def reduced(self, op: AcrossOp, *, parts: bool) -> SSAValue:
+        """Rows taken together, or in parts."""
+        fragment, kind = self.whole(op.element), op.kind.data
+        if self.region.length is not None:
+            fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
+        return self.index.insert(ReduceOp(kind, fragment, parts=parts)).fragment
+
+    def whole(self, value: SSAValue) -> SSAValue:
+        """A value for each element."""
+        if value not in self.elements:
+            self.elements[value] = self._whole(value)
+        return self.elements[value]
+
+    def _whole(self, value: SSAValue) -> SSAValue:
+        kind = self.region.fragment(_type(value))
+        if isinstance(value.owner, IndexOp):
+            start = self.index.value(self.at)
+            return self.index.insert(StepOp("columns", start, self.region.fragment(i32))).fragment
+        if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
+            return self.region.load(self.index, value.index, self.at)
+        if self.region.is_column(value) and value.type in (f32, i32):
+            return self.index.insert(BroadcastOp(self.column(value), kind)).fragment
+        return self._mapped(value, kind, self._is_element, self.whole)
+
+    def column(self, value: SSAValue) -> SSAValue:
+        """A value for each row."""
+        if value not in self.columns and isinstance(value, BlockArgument):
+            self.columns[value] = self.region.load(self.index, value.index, self.at)
+        elif value not in self.columns:
+            kind = column_of(self.region.fragment(f32)).with_element(_type(value))
+            self.columns[value] = self._mapped(value, kind, self._is_of_row, self.column)
+        return self.columns[value]
+
+    def _is_of_row(self, value: SSAValue) -> bool:
+        """Whether a value is a column for those that are computed from it."""
+        return isinstance(value.owner, AcrossOp) or value in self.region.of_rows
+
+    def _is_element(self, value: SSAValue) -> bool:
+        """Whether a value is a fragment for those that are computed from it."""
+        if isinstance(value, BlockArgument):
+            return not self.region.is_number(value)
+        is_column = self.region.is_column(value) and value.type in (f32, i32)
+        return value in self.elements or is_column or isinstance(value.owner, IndexOp)
+
+    def inverse(self, value: SSAValue) -> SSAValue:
+        """One over a value of each row, spread out."""
+        if value not in self.inverses:
+            column = mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, self.column(value))
+            kind = self.region.fragment(f32)
+            self.inverses[value] = self.index.insert(BroadcastOp(column, kind)).fragment
+        return self.inverses[value]
+
+    def _has_inverse(self, op: Operation, kind: FragmentType) -> bool:
+        """Whether each element is divided by a value of its row."""
+        elements = kind.shape == self.region.fragment(f32).shape
+        return isinstance(op, arith.DivfOp) and elements and self.region.is_narrow and self.region.is_column(op.rhs)
+
+    def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
+        """An operation on elements, in the block that is being built."""
+        if self.region.is_narrow and isinstance(op, math_dialect.ExpOp):
+            return power(arith.MulfOp(operands[0], number(math.log2(math.e))).result)
+        return op.clone(dict(zip(op.operands, operands, strict=True))).results[0]
+
+    def _mapped(
+        self,
+        value: SSAValue,
+        kind: FragmentType,
+        is_known: Callable[[SSAValue], bool],
+        known: Callable[[SSAValue], SSAValue],
+    ) -> SSAValue:
+        """A value as a map of those that are known."""
+        block, inputs, inner = Block(), list[SSAValue](), dict[SSAValue, SSAValue]()
+
+        def moved(one: SSAValue) -> SSAValue:
+            if one in inner:
+                return inner[one]
+            owner = one.owner
+            if one in self.region.numbers or isinstance(owner, Block) or (one is not value and is_known(one)):
+                inputs.append(self.region.numbers[one] if one in self.region.numbers else known(one))
+                inner[one] = block.insert_arg(_type(one), len(block.args))
+                return inner[one]
+            if self._has_inverse(owner, kind):
+                inputs.append(self.inverse(owner.operands[1]))
+                inverse, dividend = block.insert_arg(f32, len(block.args)), moved(owner.operands[0])
+                block.add_op(product := arith.MulfOp(dividend, inverse))
+                inner[one] = product.result
+                return inner[one]
+            operands = list(map(moved, owner.operands))
+            with ImplicitBuilder(block):
+                inner[one] = self._computed(owner, operands)
+            return inner[one]
+
+        result = moved(value)
+        block.add_op(YieldOp(result))
+        return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
+
+
+def _computing(value: SSAValue) -> Iterator[Operation]:
+    """The operations of the region that make a value."""
+    if isinstance(owner := value.owner, Operation):
+        yield owner
+        for operand in owner.operands:
+            yield from _computing(operand)
+
+
+def _type(value: SSAValue) -> TypeAttribute:
+    """The type of an element.
+
+    Raises:
+        VerifyException: if fragments have no elements of it.
+    """
+    if not isinstance(value.type, TypeAttribute):
+        raise VerifyException(f"expected elements of a type, got {value.type}")
+    return value.type

@@ -1,0 +1,70 @@
+"""Products in tensor memory, from `linalg` to PTX for sm_100a: right in every form, silent, assembled, declined."""
+
+from __future__ import annotations
+
+import pytest
+from problems import problem
+from products import Product, of_warpgroups
+
+from warploom.dialect.schedule import Schedule
+from warploom.runtime import CompileError, compile
+from warploom.runtime.cuda import ptxas
+
+TARGET = "sm_100a"
+
+EACH = 61
+"""Of how many cases one is tested: a prime, so that all types, forms and ways to lie come up."""
+
+DENSE = [
+    product
+    for product in of_warpgroups()
+    if not product.sparse and "in_registers" not in str(product) and "in f16" not in str(product)
+]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("product", DENSE[::EACH], ids=str)
+def test_products_are_right_and_silent(product: Product) -> None:
+    kernel, given = product.compile(TARGET), problem(product, 3)
+    assert "tcgen05.mma" in kernel.ptx
+    assert "mma.sync" not in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+def text(m: int, n: int, k: int, kind: str = "bf16") -> str:
+    a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{n}x{k}x{kind}>", f"memref<{m}x{n}xf32>"
+    return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
+      %zero = arith.constant 0.0 : f32
+      linalg.fill ins(%zero : f32) outs(%C : {c})
+      linalg.matmul_transpose_b ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
+
+
+def chosen(mlir: str, **options: object) -> Schedule:
+    kernel = compile(mlir, TARGET, **options)  # pyright: ignore[reportArgumentType]
+    return next(schedule for schedule in kernel.schedule if schedule is not None)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f8E4M3FN"])
+def test_a_large_product_is_one_of_tensor_memory(kind: str) -> None:
+    schedule = chosen(text(4096, 4096, 4096, kind))
+    assert (schedule.together, schedule.cluster, schedule.promote) == (4, (1, 1), "none")
+
+
+def test_persistent_kernels_assemble_without_spills() -> None:
+    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 128, 64), mma="m64n128k16", ctas=148, staging=0)
+    (resources,) = ptxas.assemble(kernel.ptx, TARGET).values()
+    assert not resources.spills
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ({"mma": "m64n128k16", "cluster": (2, 1)}, "cluster = 2x1: sm_100a has products in tensor memory of one CTA"),
+        ({"mma": "m64n128k16", "accumulate": "f16"}, "sm_100a has none accumulated in f16"),
+        ({"in_registers": "a"}, "sm_100a multiplies operands in registers by mma.sync alone"),
+    ],
+)
+def test_what_tensor_memory_does_not_take(schedule: dict[str, object], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(text(4096, 4096, 4096), TARGET, **schedule)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,91 @@
+"""Rows and elementwise functions of PyTorch: each one kernel, also those with several results, against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+
+from warploom.runtime import compile  # noqa: E402
+from warploom.runtime.torch.importer import torch_to_linalg  # noqa: E402
+
+EIGHT = torch.float8_e4m3fn
+
+
+def draw(*shape: int, kind: Any = torch.bfloat16) -> Any:
+    return torch.randn(*shape).to(kind)
+
+
+def norm_statistics(x: Any, w: Any, b: Any) -> Any:
+    return torch.native_layer_norm(x, x.shape[-1:], w, b, 1e-5)
+
+
+def add_norm(x: Any, r: Any, w: Any) -> Any:
+    h = x + r
+    return h, functional.rms_norm(h, x.shape[-1:], w, 1e-6)
+
+
+def swiglu_backward(g: Any, a: Any, b: Any) -> Any:
+    s = torch.sigmoid(a.float())
+    return (g * b * s * (1 + a * (1 - s))).to(a.dtype), (g * a * s).to(b.dtype)
+
+
+def softmax_backward(g: Any, y: Any) -> Any:
+    return torch.ops.aten._softmax_backward_data(g, y, -1, y.dtype)
+
+
+def rope(x: Any, cosine: Any, sine: Any) -> Any:
+    a, b = x.chunk(2, -1)
+    return x * cosine + torch.cat((-b, a), -1) * sine
+
+
+def quantised_blocks(x: Any) -> Any:
+    y = x.unflatten(-1, (-1, 128))
+    scale = y.abs().amax(-1, keepdim=True) / 448
+    return (y / scale).to(EIGHT if x.dtype == torch.float32 else x.dtype).flatten(-2), scale.squeeze(-1)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
+    "norm_statistics": (norm_statistics, (draw(5, 77), draw(77), draw(77)), 2**-8),
+    "norm_statistics_long": (norm_statistics, (draw(2, 1500), draw(1500), draw(1500)), 2**-8),
+    "add_norm": (add_norm, (draw(2, 3, 200), draw(2, 3, 200), draw(200)), 2**-7),
+    "log_softmax": (lambda x: torch.log_softmax(x, -1), (draw(6, 50, kind=torch.float32),), 2**-20),
+    "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
+    "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
+    "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
+    "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_function_is_one_kernel(name: str) -> None:
+    function, operands, bound = CASES[name]
+    kernel = compile(torch_to_linalg(function, *operands), target="sm_90a")
+    assert len(kernel.launches) == 1
+    exact = function(*(x.double() for x in operands))
+    own = function(*operands)
+    exact, own = (r if isinstance(r, tuple) else (r,) for r in (exact, own))
+    results = [torch.full_like(x.float(), 99).to(x.dtype) for x in own]
+    kernel(*operands, *results, device="interp", checks="all")
+    for result, wanted in zip(results, exact, strict=True):
+        assert (result.double() - wanted).abs().max() <= bound * wanted.abs().max()
+
+
+def test_what_is_read_in_between_stays_in_memory() -> None:
+    """A product reads the sum before the norm that follows it is done."""
+
+    def function(x: Any, r: Any, b: Any, w: Any) -> Any:
+        h = x + r
+        return functional.rms_norm(h @ b + h, (32,), w, 1e-6)
+
+    operands = draw(16, 32), draw(16, 32), draw(32, 32), draw(32)
+    kernel = compile(torch_to_linalg(function, *operands), target="sm_90a")
+    result = torch.full((16, 32), 99.0).bfloat16()
+    kernel(*operands, result, device="interp", checks="all")
+    exact = function(*(x.double() for x in operands))
+    assert (result.double() - exact).abs().max() <= 2**-5 * exact.abs().max()
