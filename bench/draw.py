@@ -30,6 +30,7 @@ from typing import Any
 
 from gemm import ERROR_LIMIT, find_torch, parse_size, product_launch
 from gemm_types import KINDS
+from shapes import read
 
 from warploom.runtime import CompileError, Kernel, compile
 
@@ -40,7 +41,7 @@ MOST_SETS, ROTATED_BYTES = 16, 128 << 20
 GRAPH_US, MOST_LAUNCHES = 1000.0, 32
 """Microseconds that a graph should take, by an estimate; launches in it at most."""
 
-ROWS_CHECKED = 64
+ROWS_CHECKED, FEW_ROWS = 64, 128
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,12 @@ def show(results: Sequence[Result], worst: int = 10) -> None:
     above = sum(ratio > 0.95 for ratio in ratios) / len(ratios)
     mean = statistics.geometric_mean(ratios)
     best = statistics.geometric_mean(result.best for result in results)
+    for number in range(1, max(len(result.ours) for result in results)):
+        others = [(r.size, [*r.ours.values()]) for r in results if len(r.ours) > number]
+        for what, few in (("of at most 128 rows", True), ("of more rows", False)):
+            part = sorted(ours[0] / ours[number] for (m, _, _), ours in others if (m <= FEW_ROWS) == few)
+            if part:
+                print(f"schedule {number}, of the first, {what}: mean {statistics.mean(part):.3f}, least {part[0]:.2f}")
     print(
         f"{len(ratios)} shapes, of cuBLAS: geometric mean {mean:.3f}, mean {statistics.mean(ratios):.3f}, above 0.95 "
         f"{above:.1%}, least {ratios[0]:.2f}; with the best of what was tried {best:.3f}"
@@ -199,6 +206,7 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--any", action="store_true", help="any integers, not multiples of 8")
     parser.add_argument("--size", nargs="+", type=parse_size, default=[], help="further shapes, MxNxK")
+    parser.add_argument("--shapes", type=Path, help="a file of further shapes, as `shapes.txt` is one")
     parser.add_argument("--sweep", action="append", default=[], metavar="'KEY=VALUE KEY=VALUE'")
     parser.add_argument("--compile", action="store_true", help="compile on all cores, measure nothing")
     parser.add_argument("--target", default="sm_90a")
@@ -206,7 +214,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    sizes = [*options.size, *draw(options.seed, options.count, 1 if options.any else 8)]
+    listed = [] if options.shapes is None else [(s.m, s.n, s.k) for s in read(options.shapes)]
+    sizes = [*options.size, *listed, *draw(options.seed, options.count, 1 if options.any else 8)]
     schedules = [{}, *(dict(pair.split("=", 1) for pair in words.split()) for words in options.sweep)]
     if options.compile:
         fill(sizes, lambda _: schedules, options.target)

@@ -227,6 +227,13 @@ class Schedule:
         one_of=("none", "d"),
         of=(WARPGROUPS,),
     )
+    batch_invariant: str = rare(
+        "arithmetic",
+        "`True`: the bits of a row of the result do not depend on how many other rows there are. Sums of every M are "
+        "added in one order: K is neither sliced nor split, and C comes first",
+        "False",
+        one_of=("False", "True"),
+    )
     in_registers: str = rare(
         "tile",
         "which operand a warpgroup loads to registers, to transpose or convert it there. `b`: the instruction computes "
@@ -269,7 +276,13 @@ class Schedule:
             )
 
     def _check_slices(self) -> None:
-        """Refuses slices that are no whole steps or base tiles, and more warps than a CTA can have."""
+        """Refuses slices that are no whole steps or base tiles, and more warps than a CTA can have; and cuts of K whose
+        sums would be those of a size."""
+        if self.batch_invariant == "True" and max(self.sliced_k, self.split_k) > 1:
+            raise ScheduleError(
+                f"batch_invariant takes sums in one order for every M, with sliced_k = 1 and split_k = 1, got "
+                f"{self.sliced_k} and {self.split_k}"
+            )
         if self.cta[2] % (self.sliced_k * self.mma.k):
             raise ScheduleError(
                 f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "

@@ -181,7 +181,8 @@ class Product:
     a B of integers, in memory as B.
     `batch` are the sizes of the loops around the product, `summed` those of the loops that are summed over beside k.
 
-    With `short_sums`, sums of 8-bit floats may be those of the instruction, which cuts them short.
+    With `short_sums`, sums of 8-bit floats may be those of the instruction, which cuts them short; if it is to be
+    `batch_invariant`, the sums of a row are in the same order for every m.
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
     nothing but its divisors may be concluded from.
     """
@@ -204,6 +205,7 @@ class Product:
     summed: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
     short_sums: bool = False
+    batch_invariant: bool = False
 
     def is_known(self, axis: str) -> bool:
         """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""

@@ -119,7 +119,14 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
-    accumulate = accumulate or needs.default_accumulator(product)
+    found = _chosen(product, target, accumulate or needs.default_accumulator(product), by)
+    if not product.batch_invariant:
+        return found
+    add_c = "auto" if product.c is None else "first"
+    return found.with_fields(batch_invariant="True", add_c=add_c)
+
+
+def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
     if by != "fragments" and (found := by_warpgroups(product, target, accumulate, by)) is not None:
         return found
     row = needs.instruction(product, accumulate, target)
@@ -205,7 +212,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
-    if tile.sliced_k > 1 and not (plain and _alone(product, tile, target)):
+    if tile.sliced_k > 1 and not (plain and not product.batch_invariant and _alone(product, tile, target)):
         return False
     base = ways.accumulator
     if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1] and not _grouped_bytes(product):

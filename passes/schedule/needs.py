@@ -213,6 +213,11 @@ def promotes(product: Product, accumulate: str) -> bool:
     return of_bytes and accumulate == "f32" and not product.short_sums
 
 
+def sums_differ(product: Product) -> bool:
+    """Whether the sums of `mma` and of `wgmma` differ, each of which adds 16 products of 16-bit floats and C alike."""
+    return product.b.stored is not None or any(o.element.name in FP8 for o in (product.a, product.b))
+
+
 def default_accumulator(product: Product) -> str:
     """The widest type that the instructions for the product accumulate in."""
     return max((r.d for r in rows_of(product)), key=lambda element: element.bits).name

@@ -215,6 +215,7 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
     kinds = {
+        "product that is batch_invariant": product.batch_invariant,
         "batch": product.batch,
         "product summed over several loops": product.summed,
         "scaled product": product.scales,

@@ -243,6 +243,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     if why_not(product, target, role):
         return False
     transpose = _transposed(product, role)
+    if product.batch_invariant and needs.sums_differ(product):
+        return True  # one kind of instruction for every m
     if role == PLAIN:
         if needs.promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16

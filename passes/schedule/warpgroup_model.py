@@ -138,11 +138,12 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
     multiply."""
-    if product.dynamic or (tile.parts > 1 and (product.batch or tile.cluster != (1, 1))):
+    whole = product.batch or product.batch_invariant or tile.cluster != (1, 1)
+    if product.dynamic or (tile.parts > 1 and whole):
         return False
     if tile.parts == 1:
-        (high, wide), whole = tile.cluster, target.sms % prod(tile.cluster) == 0
-        return whole and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+        (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
+        return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
     return tile_count(product, tile) * tile.parts <= target.sms and product.k_tiles(k_of(product)) >= 2 * tile.parts
 
 
