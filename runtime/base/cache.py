@@ -214,10 +214,17 @@ def _version_of(package: str) -> str:
     return version(package)
 
 
+ROOT = Path(__file__).parents[2]
+"""The folder of the packages."""
+
+
+def compiling() -> list[Path]:
+    """The sources that compile."""
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
 @cache
 def compiler() -> str:
     """A digest of the sources that compile, and of the version of xDSL."""
-    root = Path(__file__).parents[1]
-    paths = sorted(p for package in PACKAGES for p in (root / package).rglob("*.py"))
-    sources = (part for p in paths for part in (f"\0{p.relative_to(root)}\0".encode(), p.read_bytes()))
+    sources = (part for p in compiling() for part in (f"\0{p.relative_to(ROOT)}\0".encode(), p.read_bytes()))
     return _sha256(_version_of("xdsl").encode(), *sources)
