@@ -66,7 +66,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fuse-epilogue": ("linalg.*",),
     "warp-version": ("dynamic",),
     "warp-lay-out": ("schedule.transpose", "schedule.padded"),
-    "warp-raise-gelu": ("math.tanh", "math.erf"),
+    "warp-raise-gelu": ("math.tanh", "math.erf", "math.exp"),
     "warp-pack": ("schedule.pack",),
     "warp-split-k": ("schedule.split_k",),
     "warp-persist": ("schedule.ctas",),

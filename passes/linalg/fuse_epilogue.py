@@ -179,7 +179,7 @@ class Match(NamedTuple):
         found = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(found))
 
-    def _index(self, block: Block, loop: int) -> SSAValue:
+    def loop_index(self, block: Block, loop: int) -> SSAValue:
         """Appends the index along a loop of the elementwise operation, as one of the product's, to an epilogue."""
         index = IndexOp(loops_of(self.product.maps[2])[loop])
         block.add_op(index)
@@ -230,22 +230,23 @@ class Match(NamedTuple):
 
     def fuse(self) -> MatmulOp:
         """Replaces both operations by a product where the elementwise one stands."""
-        product, op, block = self.product, self.elementwise.op, Block(arg_types=[self.product.product_type])
+        product, op, count = self.product, self.elementwise.op, self.product.products
+        block = Block(arg_types=[product.product_type] * count)
         others = [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
         epilogue_operands = list(dict.fromkeys([*product.placed_operands, *others]))
         for value, _ in epilogue_operands:
             block.insert_arg(element_type(value), len(block.args))
         element: SSAValue = block.args[0]
         if product.epilogue is not None:
-            element = _inlined(product.epilogue.body, block)
+            element = inlined(product.epilogue.body, block, block.args)
         elements = {
-            i: block.args[1 + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
+            i: block.args[count + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
             for i in self.others
         }
-        indices = {loop: self._index(block, loop) for loop in self.elementwise.indexed}
+        indices = {loop: self.loop_index(block, loop) for loop in self.elementwise.indexed}
         result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element), indices)
         block.add_op(YieldOp(result))
-        _name(block, epilogue_operands)
+        name_arguments(block, epilogue_operands)
         epilogue = PointwiseOp(epilogue_operands, Region(block))
         epilogue.function.name_hint, epilogue.location = "epilogue", product.location
         fused = product.like(d=self.elementwise.output, through=epilogue.function)
@@ -257,19 +258,21 @@ class Match(NamedTuple):
         return fused
 
 
-def _inlined(epilogue: Region, block: Block) -> SSAValue:
-    """Appends an epilogue to a block whose first arguments are its own; returns what it yields."""
-    known: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, block.args, strict=False))
+def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SSAValue:
+    """Appends an epilogue to a block, of which the first of some values are its arguments; returns what it yields."""
+    known: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, arguments, strict=False))
     for op in epilogue.block.ops:
         if not isinstance(op, YieldOp):
             block.add_op(op.clone(known))
     return known[yielded(epilogue)]
 
 
-def _name(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
+def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
     """Gives arguments the names of what they stand for."""
-    block.args[0].name_hint = "product"
-    for argument, (value, _) in zip(block.args[1:], epilogue_operands, strict=True):
+    products = len(block.args) - len(epilogue_operands)
+    for argument in block.args[:products]:
+        argument.name_hint = "product"
+    for argument, (value, _) in zip(block.args[products:], epilogue_operands, strict=True):
         argument.name_hint = value.name_hint
 
 
@@ -288,9 +291,10 @@ def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
     return {root(value) for value in values if isinstance(value.type, MemRefType)}
 
 
-def _producer(elementwise: Elementwise) -> Match | None:
-    """The product before an operation that it can be fused with; a remark where it cannot be with one that it reads."""
-    wanted = set(elementwise.read)
+def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
+    """Up to `most` products before an operation that it can be fused with, the last one first; a remark where it cannot
+    be with one that it reads."""
+    wanted, matches = set(elementwise.read), list[Match]()
     read: set[SSAValue] = set()
     written: set[SSAValue] = set()
     reason, opaque, op = "", "", elementwise.op.prev_op
@@ -303,7 +307,9 @@ def _producer(elementwise: Elementwise) -> Match | None:
             found = found or (root(op.d) in read | written and "an operation between them uses the product's result")
             found = found or match.objection()
             if not found:
-                return match
+                matches.append(match)
+            if len(matches) == most:
+                return matches
             reason = reason or found
         memory = touched(op)
         if memory is None:
@@ -312,11 +318,11 @@ def _producer(elementwise: Elementwise) -> Match | None:
             read |= memory[0]
             written |= memory[1]
         op = op.prev_op
-    if reason:
+    if reason and most == 1:
         remark(
             elementwise.op, FuseEpiloguePass.name, f"it is not fused with the product whose result it reads: {reason}"
         )
-    return None
+    return matches
 
 
 class FuseEpilogue(RewritePattern):
@@ -325,8 +331,7 @@ class FuseEpilogue(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         elementwise = read_elementwise(op)
-        match = None if elementwise is None else _producer(elementwise)
-        if match is not None:
+        for match in [] if elementwise is None else producers(elementwise):
             temporary = match.temporary
             match.fuse()
             chose(op, FuseEpiloguePass.name, f"{op.name} is part of the product whose result it reads")
@@ -360,8 +365,11 @@ class FuseEpiloguePass(ModulePass):
     approximate: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from .fuse_pair import FusePair, SplitColumns  # which need what is here
+
         raise_products(op)
-        apply_patterns([FuseEpilogue()], op)
+        apply_patterns([SplitColumns()], op)
+        apply_patterns([FusePair(), FuseEpilogue()], op)
         if self.approximate:
             apply_patterns([ApproximateEpilogue()], op)
 

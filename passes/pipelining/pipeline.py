@@ -322,7 +322,10 @@ class Pipeliner:
             flags = bounds_attribute(*inside)
             packed = "" if copy.packed is None else copy.packed.data
             to = index.values([stage])
-            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed))
+            made = CopyOp(
+                memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed, part=copy.place
+            )
+            index.insert(made)
 
     def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""

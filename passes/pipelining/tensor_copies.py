@@ -123,7 +123,8 @@ class TensorCopy(NamedTuple):
             DeclinedError: if no tensor map has what it reads.
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
-        kind = box_type(tensor, tile)
+        kind = box_type(tensor, tile, copy.place[1])
+        share = share if copy.place[1] == 1 else None
         if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, share.count)
@@ -147,7 +148,8 @@ class TensorCopy(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes that arrive, from all CTAs, those outside of memory too."""
-        return self.panels * self.kind.bytes * (memory_of(self.copy.destination).get_shape()[-2] // self.rows)
+        rows = memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1]
+        return self.panels * self.kind.bytes * (rows // self.rows)
 
     def start(
         self,
@@ -159,6 +161,7 @@ class TensorCopy(NamedTuple):
         """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
         row, column = map(again, self.copy.indices)
         tile, panels = self.copy.destination, self.panels
+        first: Index = self.copy.place[0] * self.rows  # one box has all rows of a part
         down: Index = 0
         left: Index = 0
         if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
@@ -170,7 +173,7 @@ class TensorCopy(NamedTuple):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
             where = self.tensor.coordinates(index.add(row, down), place, again)
-            to = index.values([stage, down, along])
+            to = index.values([stage, index.add(down, first), along])
             mask = None if self.share is None else self.share.mask
             index.insert(
                 TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage), mask=mask)

@@ -24,7 +24,7 @@ from .arrangement import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
 from .model import Tile
 from .validity import check, unsplit
-from .warpgroup import by_warpgroups
+from .warpgroup import by_warpgroups, why_not
 
 # The schedule of a product that a model likes best; `schedule_check` says whether one fits.
 
@@ -129,6 +129,8 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
     if by != "fragments" and (found := by_warpgroups(product, target, accumulate, by)) is not None:
         return found
+    if product.second is not None:
+        raise ScheduleError(f"two products of one A take warpgroups: {why_not(product, target) or 'none is chosen'}")
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"

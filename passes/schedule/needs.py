@@ -294,6 +294,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
     """
     (rows, columns), bits = schedule.covered, product.d.element.bits
+    columns //= product.products
     panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0

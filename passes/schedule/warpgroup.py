@@ -170,13 +170,17 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed:
         return "it is summed over several loops"
+    if product.second is not None and role != PLAIN:
+        return "a B of two matrices is multiplied where it lies"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
         return reason
     for name, operand in (("a", product.a), ("b", product.b)):
         if name in roles(_transposed(product, role)):
-            if not (packed and can_change(operand)):
+            if product.second is not None or not (packed and can_change(operand)):
                 return f"{operand.name} of {operand.element.name} must lie along k"
-        elif (reason := needs.not_copied(operand)) and not (role == PLAIN and packed and packs(product, operand)):
+        elif (reason := needs.not_copied(operand)) and not (
+            product.second is None and role == PLAIN and packed and packs(product, operand)
+        ):
             return f"{operand.name} {reason}"
     if role != PLAIN and needs.promotes(product, "f32"):
         return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
@@ -218,7 +222,9 @@ def prepared(product: Product, role: str) -> dict[str, str]:
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
-    pads = product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+    pads = (
+        product.second is None and product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+    )
     padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
 
@@ -243,6 +249,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     if why_not(product, target, role):
         return False
     transpose = _transposed(product, role)
+    if product.second is not None:
+        return True  # no other way has both sums of an element in one lane
     if product.batch_invariant and needs.sums_differ(product):
         return True  # one kind of instruction for every m
     if role == PLAIN:

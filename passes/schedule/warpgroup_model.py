@@ -128,7 +128,7 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
         return
     across_lines = _across_lines(product, packed)
     for parts in PARTS:
-        for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
+        for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
             for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
                 tile = GroupTile(m, n, parts, cluster)
                 if tile == GroupTile(m, n) or fits(product, tile, target):
@@ -190,7 +190,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
     waves = -(-ctas // target.sms)
-    if panel_columns(tile.n, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
+    if panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
         step *= NARROW_PANELS
     loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
     if tile.parts > 1:

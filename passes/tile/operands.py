@@ -150,14 +150,21 @@ class OperandTiles(Generic[ProductT]):
         """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
+        second = product.second if self.role == "b" else None
+        count = 1 if second is None else product.products
+        extents = [
+            held // (count if axis == "n" else 1) for held, axis in zip(self._held(), self.in_memory, strict=True)
+        ]
         inside = bounds_attribute(
             *(
-                held == steps[axis] and (size % held == 0 or self.tiling.last_start(axis) is not None)
-                for size, held, axis in zip(operand.shape, self._held(), self.in_memory, strict=True)
+                held == steps[axis] and (size % extent == 0 or self.tiling.last_start(axis) is not None)
+                for size, held, extent, axis in zip(operand.shape, self._held(), extents, self.in_memory, strict=True)
             )
         )
-        where, source = self.place(index, at), matrix_of(index, operand, at)
-        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed))
+        where = self.place(index, at)
+        for number, each in enumerate((operand, *([] if second is None else [second]))):
+            source = matrix_of(index, each, at)
+            index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed, part=(number, count)))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:

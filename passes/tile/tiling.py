@@ -140,6 +140,8 @@ class Tiling(Generic[ProductT]):
         operand = product.a if axis == "m" else product.b
         if self.schedule.edges != "inside":
             return None
+        if axis == "n" and product.second is not None:
+            return None
         along_rows = operand.transposed == (axis == "m")
         read = [
             _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None

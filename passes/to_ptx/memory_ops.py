@@ -218,6 +218,7 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
         bounds(op.in_bounds),
         asynchronous=op.is_async is not None,
         spread=op.packed is not None,
+        part=op.place,
     )
 
 

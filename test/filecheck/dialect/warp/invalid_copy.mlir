@@ -117,3 +117,11 @@ func.func @packed(%g: memref<32x64xf8E4M3FN>, %s: memref<32x64xi8, #warp.swizzle
   warp.copy %g[%i, %i] to %s[] {packed = "b4x16_p64"} : memref<32x64xf8E4M3FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.copy: expected a part of the rows of memref<9x8xf16, #warp.swizzle<16>, 3 : i64>, got number 1 of 2}}
+func.func @part(%g: memref<100x77xf16>, %s: memref<9x8xf16, #warp.swizzle<16>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<9x8xf16, #warp.swizzle<16>, 3>
+  return
+}
