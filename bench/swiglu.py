@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from draw import Bench, lower
 from gemm import find_torch
+from gemm_types import KINDS
+from graphs import Graphs
 
 from warploom.runtime import CompileError, Kernel, compile
 
@@ -64,16 +65,15 @@ def kernels(size: tuple[int, int, int], sweep: Sequence[str]) -> dict[str, Kerne
     made = {"default": compile(text(*size), target="sm_90a")}
     for words in sweep:
         try:
-            made[words] = compile(text(*size), target="sm_90a", **dict(pair.split("=", 1) for pair in words.split()))
+            fields: dict[str, Any] = dict(pair.split("=", 1) for pair in words.split())
+            made[words] = compile(text(*size), target="sm_90a", **fields)
         except CompileError as error:
             print(f"{size}: {str(error).splitlines()[0]}", file=sys.stderr)
-    alone = lower((rows, 2 * columns, depth), {}, "sm_90a")
-    if isinstance(alone, str):
-        raise SystemExit(alone)
-    return made | {"product alone": alone}
+    alone = KINDS["bf16"].text((rows, 2 * columns, depth), "bf16", transposed=True)
+    return made | {"product alone": compile(alone, target="sm_90a")}
 
 
-def measured(torch: Any, bench: Bench, size: tuple[int, int, int], sweep: Sequence[str]) -> dict[str, float]:
+def measured(torch: Any, bench: Graphs, size: tuple[int, int, int], sweep: Sequence[str]) -> dict[str, float]:
     """Microseconds of a launch of each."""
     rows, columns, depth = size
     alone = rows, 2 * columns, depth
@@ -132,7 +132,7 @@ def main() -> None:
             gpu().load(kernel.ptx)
         return
     torch = find_torch("cuBLAS and for events")
-    bench, table = Bench(torch, 9), dict[str, dict[str, float]]()
+    bench, table = Graphs(torch, 9), dict[str, dict[str, float]]()
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}; microseconds, and of the product alone")
     for size in sizes:
         times = table["x".join(map(str, size))] = measured(torch, bench, size, options.sweep)

@@ -162,7 +162,8 @@ class OperandTiles(Generic[ProductT]):
             )
         )
         where = self.place(index, at)
-        for number, each in enumerate((operand, *([] if second is None else [second]))):
+        every = [operand] if second is None else [operand, second]
+        for number, each in enumerate(every):
             source = matrix_of(index, each, at)
             index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed, part=(number, count)))
 

@@ -196,8 +196,8 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     m, n = map(index.known, op.at)
 
-    def begun(left: int) -> tuple[Ending, list[SSAValue]]:
-        held = [accumulator]
+    def begun(left: int) -> tuple[Ending, Sequence[SSAValue]]:
+        held: Sequence[SSAValue] = [accumulator]
         if width < whole.shape[1]:
             held = [
                 index.insert(SubfragmentOp(accumulator, (0, first + left), (rows, width))).fragment

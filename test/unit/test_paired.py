@@ -129,7 +129,7 @@ def test_what_follows_is_in_the_same_epilogue() -> None:
     kernel = compile(text, target="sm_90a")
     kernel(a, w[:16].copy(), w[16:].copy(), residual, whole, device="interp")
     assert len(kernel.plan.launches) == 1
-    np.testing.assert_array_equal(whole, plain + residual)
+    np.testing.assert_array_equal(whole, np.add(plain, residual))
 
 
 @pytest.mark.parametrize(
