@@ -14,7 +14,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-raise-matmul": ("passes.linalg.raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": ("passes.linalg.fuse_epilogue", "FoldFillPass"),
     "warp-fuse-weights": ("passes.linalg.fuse_weights", "FuseWeightsPass"),
-    "warp-fuse-epilogue": ("passes.linalg.fuse_epilogue", "FuseEpiloguePass"),
+    "warp-fuse-epilogue": ("passes.linalg.fuse_products", "FuseEpiloguePass"),
     "warp-version": ("passes.schedule.version", "VersionPass"),
     "warp-schedule": ("passes.schedule.warp_schedule", "SchedulePass"),
     "warp-lay-out": ("passes.tile.lay_out", "LayOutPass"),

@@ -1,4 +1,4 @@
-"""`warp-fold-fill` and `warp-fuse-epilogue`: fills and elementwise operations become parts of a product."""
+"""`warp-fold-fill`, and what `warp-fuse-epilogue` fuses: fills and elementwise operations become parts of a product."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, f64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -147,6 +145,9 @@ class FoldFillPass(ModulePass):
 # - the output shares no memory with A or B, and only element by element with C and the other inputs.
 #
 # What is not fused stays as it is; `warploom-opt --remarks` says why.
+
+FUSE = "warp-fuse-epilogue"
+"""The pass, as remarks name it."""
 
 BYTE = 8
 """Bits of the widest elements of which two fill no register."""
@@ -319,9 +320,7 @@ def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
             written |= memory[1]
         op = op.prev_op
     if reason and most == 1:
-        remark(
-            elementwise.op, FuseEpiloguePass.name, f"it is not fused with the product whose result it reads: {reason}"
-        )
+        remark(elementwise.op, FUSE, f"it is not fused with the product whose result it reads: {reason}")
     return matches
 
 
@@ -334,44 +333,10 @@ class FuseEpilogue(RewritePattern):
         for match in [] if elementwise is None else producers(elementwise):
             temporary = match.temporary
             match.fuse()
-            chose(op, FuseEpiloguePass.name, f"{op.name} is part of the product whose result it reads")
+            chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
             if temporary != match.elementwise.output:
                 drop_unused(temporary)
             rewriter.has_done_action = True
-
-
-class ApproximateEpilogue(RewritePattern):
-    """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
-            flags = inner.properties.get("fastmath")
-            if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
-                inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
-
-
-@dataclass(frozen=True)
-class FuseEpiloguePass(ModulePass):
-    """Moves elementwise operations of `linalg` on the result of a product into its epilogue.
-
-    With `approximate`, epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`.
-    Products still in `linalg` are raised first.
-    """
-
-    name = "warp-fuse-epilogue"
-    needs: ClassVar = ("linalg.*",)
-
-    approximate: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from .fuse_pair import FusePair, SplitColumns  # which need what is here
-
-        raise_products(op)
-        apply_patterns([SplitColumns()], op)
-        apply_patterns([FusePair(), FuseEpilogue()], op)
-        if self.approximate:
-            apply_patterns([ApproximateEpilogue()], op)
 
 
 # Several operations of `linalg` in one block that one comes to stand for: which of them go, and whether they may.

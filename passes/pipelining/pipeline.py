@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
@@ -23,7 +23,6 @@ from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from ..patterns import PatternPass
-from ..tile.tiling import schedule_around
 from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copied_once, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.

@@ -19,7 +19,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
 from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attention import BroadcastOp, StepOp
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, target_of
+from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
@@ -242,8 +242,6 @@ class RaiseGelu(RewritePattern):
         target = target_of(op)
         if op.fragment.type.bits > MOST_BITS or target is None or target.sm not in KNOWN:
             return
-        from .tiling import schedule_around  # which needs this module
-
         schedule = schedule_around(op)
         if schedule is not None and schedule.batch_invariant == "True":
             return  # elements that share a reciprocal are those of a tile, which is chosen by M too

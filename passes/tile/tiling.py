@@ -187,13 +187,6 @@ def kernel_of(op: Operation) -> gpu.FuncOp | None:
     return around
 
 
-def schedule_around(op: Operation) -> Schedule | None:
-    """The schedule of the kernel that an operation is in; None of a kernel that has none."""
-    kernel = kernel_of(op)
-    attribute = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
-    return attribute.data if isinstance(attribute, ScheduleAttr) else None
-
-
 # Where kernels go: each operation's into the module of kernels, with launches in the operation's place.
 
 KERNELS = "kernels"

@@ -1,12 +1,19 @@
-"""Two products of one A whose results one elementwise operation reads become one product, as those of SwiGLU do."""
+"""`warp-fuse-epilogue`: elementwise operations become part of products, two products of one A become one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from xdsl.builder import Builder
+from xdsl.context import Context
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -19,10 +26,12 @@ from ...dialect.warp.elements import N, PointwiseOp, YieldOp, element_type, with
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import PairedOp, drop_forms, lie_alike
 from ..diagnostics import chose, remark
+from ..patterns import apply_patterns
 from .elementwise import read_elementwise
-from .fuse_epilogue import FuseEpiloguePass, Match, inlined, name_arguments, producers
+from .fuse_epilogue import FUSE, FuseEpilogue, Match, inlined, name_arguments, producers
 from .operand import drop_unused, users_of
 from .product import read
+from .raise_matmul import raise_products
 
 # Two products of one A: `gate = A B1`, `up = A B2`, and an operation that reads an element of each, such as
 # `silu(gate) * up`. One product of both reads A once, and writes and reads neither of the two results. That takes
@@ -63,11 +72,11 @@ class FusePair(RewritePattern):
         second, first = matches
         if reason := objection(first.product, second.product, target_of(op)):
             if first.product.a == second.product.a:
-                remark(op, FuseEpiloguePass.name, f"the two products of one A that it reads are not one: {reason}")
+                remark(op, FUSE, f"the two products of one A that it reads are not one: {reason}")
             return
         temporaries = first.temporary, second.temporary
         _fuse(first, second)
-        chose(op, FuseEpiloguePass.name, f"{op.name} and two products of one A are one product")
+        chose(op, FUSE, f"{op.name} and two products of one A are one product")
         for temporary in temporaries:
             drop_unused(temporary)
         rewriter.has_done_action = True
@@ -175,3 +184,38 @@ def _part(builder: Builder, matrix: SSAValue, along: int, start: int, shape: lis
     return builder.insert(
         memref.SubviewOp.from_static_parameters(matrix, memory_of(matrix), offsets, shape, [1] * len(shape))
     ).result
+
+
+# `warp-fuse-epilogue`: the pass.
+
+
+class ApproximateEpilogue(RewritePattern):
+    """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
+            flags = inner.properties.get("fastmath")
+            if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
+                inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
+
+
+@dataclass(frozen=True)
+class FuseEpiloguePass(ModulePass):
+    """Moves elementwise operations of `linalg` on the result of a product into its epilogue.
+
+    With `approximate`, epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`.
+    Products still in `linalg` are raised first.
+    """
+
+    name = FUSE
+    needs: ClassVar = ("linalg.*",)
+
+    approximate: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
+        apply_patterns([SplitColumns()], op)
+        apply_patterns([FusePair(), FuseEpilogue()], op)
+        if self.approximate:
+            apply_patterns([ApproximateEpilogue()], op)
