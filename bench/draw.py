@@ -103,13 +103,14 @@ class Bench(Graphs):
     def measure(self, size: Size, schedules: Sequence[dict[str, Any]], target: str) -> Result:
         """Our kernels and cuBLAS on the same operands."""
         torch, sets, graphs, names = self.torch, self.sets(size), list[tuple[Any, int]](), list[str]()
+        alive: list[object] = []  # what prepared calls keep in memory, their graphs use
         with torch.cuda.stream(self.stream):
             for fields in schedules:
                 if isinstance(kernel := lower(size, fields, target), str):
                     print(kernel, file=sys.stderr)
                     continue
                 sets[0][2].fill_(float("nan"))
-                calls = [kernel.prepare(*operands) for operands in sets]
+                alive += (calls := [kernel.prepare(*operands) for operands in sets])
                 for call in calls[:2]:
                     call()
                 self.stream.synchronize()
@@ -176,16 +177,16 @@ def run(sizes: Sequence[Size], schedules: Callable[[Size], Sequence[dict[str, An
     """Measures as many shapes as there is time for, and prints the table."""
     torch, end = find_torch("cuBLAS and for events"), time.monotonic() + options.seconds
     bench, results = Bench(torch, options.repeats), list[Result]()
+    device = torch.cuda.get_device_name(0)
+    print(f"{device}, torch {torch.__version__}")
     for size in sizes:
         if time.monotonic() > end:
             break
         results.append(bench.measure(size, schedules(size), options.target))
-    device = torch.cuda.get_device_name(0)
-    print(f"{device}, torch {torch.__version__}")
+        if options.json is not None:
+            rows = [{"size": r.size, "peer": r.peer, "ratio": r.ratio, "ours": r.ours} for r in results]
+            options.json.write_text(json.dumps({"device": device, "rows": rows}, indent=1) + "\n")
     show(results)
-    if options.json is not None:
-        rows = [{"size": r.size, "peer": r.peer, "ratio": r.ratio, "ours": r.ours} for r in results]
-        options.json.write_text(json.dumps({"device": device, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

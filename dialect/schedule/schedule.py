@@ -108,7 +108,8 @@ class Schedule:
     )
     split_k: int = rare(
         "grid",
-        "split-K: how many CTAs share K of each tile; the last one to finish adds their partial sums",
+        "split-K: how many CTAs share K of each tile; the last one to finish adds their partial sums. Warpgroups that "
+        "go from tile to tile (`ctas`) share only the tiles behind the last whole set of as many",
         1,
         least=1,
         most=MOST_PARTS,
@@ -335,6 +336,11 @@ class Schedule:
     def exchanged(self) -> bool:
         """Whether the transposes are multiplied, B^T by A^T."""
         return self.in_registers == "b"
+
+    @property
+    def shares_tail(self) -> bool:
+        """Whether warpgroups that go from tile to tile share the last ones, with a part of K each."""
+        return self.together > 1 and self.split_k > 1 and self.ctas > 0
 
     @property
     def covered(self) -> tuple[int, int]:

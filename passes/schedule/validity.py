@@ -30,7 +30,7 @@ from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import multiplied, staged_part
 from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, fitting_stages, row_of, why_not
-from .warpgroup_model import LINE
+from .warpgroup_model import LINE, starts_from_zero
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -93,6 +93,8 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
     if product.batch:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
+    if schedule.shares_tail and not starts_from_zero(product):
+        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
     if parts > (tiles := product.k_tiles(schedule.cta[2])):
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 

@@ -144,7 +144,19 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     if tile.parts == 1:
         (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
         return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
-    return tile_count(product, tile) * tile.parts <= target.sms and product.k_tiles(k_of(product)) >= 2 * tile.parts
+    shared, deep = tail_of(product, tile, target), product.k_tiles(k_of(product)) >= 2 * tile.parts
+    alone = shared == tile_count(product, tile) or (tile.in_registers == "none" and starts_from_zero(product))
+    return deep and alone and 0 < shared * tile.parts <= target.sms
+
+
+def tail_of(product: Product, tile: GroupTile, target: Target) -> int:
+    """Tiles that parts of K are made of: those behind the last whole set of as many as there are SMs."""
+    return tile_count(product, tile) % target.sms
+
+
+def starts_from_zero(product: Product) -> bool:
+    """Whether sums start from zero."""
+    return product.c is None and not product.initial
 
 
 def k_of(product: Product) -> int:
@@ -183,16 +195,17 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     """The model's time in cycles for a product in tiles of a size."""
     if tile.in_registers != "none":
         return _cost_in_registers(product, tile, target)
-    ctas = tile_count(product, tile) * tile.parts
+    tiles = tile_count(product, tile)
+    whole, ctas = tiles // target.sms, min(tiles, target.sms) if tiles > target.sms else tiles * tile.parts
     step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
-    waves = -(-ctas // target.sms)
+    waves, turns = -(-tiles // target.sms), product.k_tiles(k_of(product))
     if panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
         step *= NARROW_PANELS
-    loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
+    loops = (whole * turns + (waves - whole) * -(-turns // tile.parts)) * step
     if tile.parts > 1:
         loops = max(loops, read_bytes(product) / READ_PER_CYCLE)
     return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)

@@ -142,6 +142,8 @@ class Tiling(Generic[ProductT]):
             return None
         if axis == "n" and product.second is not None:
             return None
+        if self.schedule.shares_tail:
+            return None  # whose sums are in another order than those of the whole tile that has the same elements
         along_rows = operand.transposed == (axis == "m")
         read = [
             _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None
