@@ -19,7 +19,7 @@ from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
-from .warpgroup_model import LINE, GroupTile, cost, k_of, panel_of_b, tile_count, tiles_of
+from .warpgroup_model import LINE, NARROW_RESULT, GroupTile, cost, k_of, nanoseconds, panel_of_b, tile_count, tiles_of
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
@@ -256,7 +256,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     if role == PLAIN:
         if needs.promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
-        return is_large(product, laid_out=transpose != PLAIN or _packed(product) != PLAIN)
+        laid_out = transpose != PLAIN or _packed(product) != PLAIN
+        return is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
     if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
         return False
@@ -267,6 +268,18 @@ def pays(product: Product, target: Target, role: str) -> bool:
     least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
     rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
     return product.m >= rows and _products(product) >= least
+
+
+def is_compared(product: Product) -> bool:
+    """Whether a model says if warpgroups are faster than fragments, of a product that is not large: of single ones of
+    16-bit floats as they lie."""
+    if product.m <= ROWS and product.n > NARROW_RESULT:
+        return (
+            False  # where weights are read once, fragments of 16 rows read them as fast (H100: 16x6144x4096 21, 25 us)
+        )
+    plain = product.sparsity == 1 and not (product.batch or product.summed or product.dynamic or product.second)
+    bits = {product.a.element.bits, product.b.element.bits}
+    return plain and product.b.stored is None and bits == {16} and _packed(product) == PLAIN
 
 
 def _size(operand: MatrixOperand) -> int:
@@ -342,6 +355,12 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
         if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
+
+
+def time_of(product: Product, schedule: Schedule, target: Target) -> float:
+    """Nanoseconds of a product by a schedule of warpgroups that has operands where they lie, as the model has it."""
+    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster)
+    return nanoseconds(cost(product, tile, schedule.pack, target))
 
 
 def group_of(product: Product, tile: GroupTile) -> int:

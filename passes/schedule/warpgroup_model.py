@@ -26,9 +26,13 @@ UNIT = 16
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 60, 1000
-"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. With
-these the tiles of `bench/shapes.txt` are 0.2 % from the fastest of seven on average."""
+LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 300, 120, 1000
+"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. These,
+`STORED_PER_CYCLE` and what parts cost are fitted to 261 schedules of 46 sizes that nobody chose (`bench/draw.py`, H100:
+13 % from what they take)."""
+
+START_NS, CYCLES_PER_NS = 1130, 1.945
+"""What a launch takes beside, and cycles of the model in a nanosecond (from the same fit)."""
 
 HALF_LINES = 1.05
 """By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
@@ -37,14 +41,14 @@ HALF_LINES = 1.05
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
-NARROW_PANELS, NARROW_LINE = 1.1, 32
-"""By how much a product takes longer whose D is stored by panels that are no wider than so many bytes: 3 to 16 %, in
-tiles of 176 columns of 16 bits."""
+NARROW_PANELS, NARROW_STORES, NARROW_LINE = 1.1, 1.7, 32
+"""By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
+bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 14176x7704x88 230 us in these, 143 in 256 columns (H100)."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
 
-STORED_PER_CYCLE = 16
+STORED_PER_CYCLE = 6.6
 """Elements of D that an SM stores in a cycle."""
 
 ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
@@ -56,13 +60,17 @@ MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster)."""
 
-SUMMED, WRITTEN, READ = 3000, 16, 40
-"""Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads
-(1024x512x4096 in two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
+SUMMED, WRITTEN, READ = 2300, 155, 34
+"""Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads."""
 
-READ_PER_CYCLE = 2300
-"""Bytes of A and B that arrive from memory in a cycle, 4 TB/s, which parts do not change (128x8192x8192: 394 TFLOP/s
-whole in tiles of 64x128, 359 in two parts of 128x128)."""
+READ_PER_CYCLE, NOT_OVERLAPPED = 1700, 0.28
+"""Bytes of A, B and D that pass memory in a cycle, 3 TB/s on an H100 and 4 on an H200, which parts do not change; and
+the part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
+
+READ_IN_REGISTERS = 2300
+ENDING = {"stored": 16, "summed": 3000, "written": 16, "read": 40}
+"""The same of tiles with an operand in registers, which were measured before (1024x512x4096 in two parts, 512x512x4096
+in two and four, 256x256x8192 in eight)."""
 
 STEP_BYTES = 32
 """Bytes along K that an instruction multiplies."""
@@ -76,7 +84,7 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 """Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
 36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
 
-PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
+PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
 
@@ -112,7 +120,10 @@ TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
 """Those of a sparse A, of which no others have been measured."""
 
 
-IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2), (1, 2), PARTS))
+NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
+"""Tiles for results of few columns."""
+
+IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2), (1, 2), (1, 2, 4, 8)))
 """Tiles with an operand in registers that are tried, in order: columns of the instruction, warpgroups side by side,
 lines of K, parts of K."""
 
@@ -127,9 +138,11 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
                 yield tile
         return
     across_lines = _across_lines(product, packed)
+    every = TILES if product.sparsity == 1 else TWO_CONSUMERS
+    every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     for parts in PARTS:
         for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
-            for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
+            for m, n in every:
                 tile = GroupTile(m, n, parts, cluster)
                 if tile == GroupTile(m, n) or fits(product, tile, target):
                     yield tile
@@ -203,12 +216,20 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
     waves, turns = -(-tiles // target.sms), product.k_tiles(k_of(product))
+    storing = tile.m * tile.n / STORED_PER_CYCLE
     if panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
-        step *= NARROW_PANELS
+        step, storing = step * NARROW_PANELS, storing * NARROW_STORES
     loops = (whole * turns + (waves - whole) * -(-turns // tile.parts)) * step
-    if tile.parts > 1:
-        loops = max(loops, read_bytes(product) / READ_PER_CYCLE)
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
+    meeting = partial_sums(tile)
+    working = loops + waves * (TILE_LATENCY + storing) + meeting
+    stored = product.m * product.n // product.products * product.d.element.bits / 8
+    memory = (read_bytes(product) + stored) * product.matrices / READ_PER_CYCLE
+    return max(working, memory + meeting) + NOT_OVERLAPPED * min(working, memory)
+
+
+def nanoseconds(cycles: float) -> float:
+    """The time of a launch of so many cycles of the model."""
+    return START_NS + cycles / CYCLES_PER_NS
 
 
 def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> float:
@@ -219,8 +240,11 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
     waves = -(-tile_count(product, tile) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
-    loops = max(waves * turns * turn, read_bytes(product) / READ_PER_CYCLE)
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
+    loops, sums = max(waves * turns * turn, read_bytes(product) / READ_IN_REGISTERS), 4 * tile.m * tile.n
+    meeting = (
+        0.0 if tile.parts == 1 else ENDING["summed"] + sums / ENDING["written"] + tile.parts * sums / ENDING["read"]
+    )
+    return loops + waves * (TILE_LATENCY + tile.m * tile.n / ENDING["stored"]) + meeting
 
 
 def read_bytes(product: Product) -> float:

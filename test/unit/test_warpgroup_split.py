@@ -76,7 +76,7 @@ def test_what_is_not_split(form: str, message: str) -> None:
         Product(BF16, form, "A B", (128, 128, 512), asked).compile("sm_90a")
 
 
-@pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 2), ((128, 8192, 8192), 1), ((128, 8192, 28672), 1)])
+@pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 3), ((128, 8192, 8192), 1), ((8, 112, 10864), 16)])
 def test_k_is_cut_where_products_take_longer_than_memory(size: tuple[int, int, int], parts: int) -> None:
     schedule = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule[0]
     assert schedule is not None
