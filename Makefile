@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs index docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs judge index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -86,6 +86,10 @@ pins: $(TESTABLE)
 proofs: $(TESTABLE)
 	$(BIN)/python test/proofs.py
 	$(BIN)/python test/prove_mutants.py --count 100
+
+# good and bad candidates: no good one is refused, no bad one passes: five minutes
+judge: $(TESTABLE)
+	$(BIN)/python test/judge/run.py
 
 # kernels of CUDA, Triton and CuTe, compiled for six targets, checked, and run on the interpreter against numpy: ten minutes
 corpus: $(TESTABLE) build/corpus/.installed build/cute/.installed

@@ -123,10 +123,10 @@ def timed(calls: dict[str, Callable[[], torch.Tensor]], repeats: int) -> dict[st
 
 
 def measure(
-    width: int, length: int, causal: bool, target: str, variants: Sequence[dict[str, Any]], repeats: int
+    size: Sequence[int], causal: bool, target: str, variants: Sequence[dict[str, Any]], repeats: int
 ) -> list[Row]:
-    """All kernels for one size."""
-    heads, batch = WIDTH // width, TOKENS // length
+    """All kernels for one size: columns, length, heads, batch."""
+    width, length, heads, batch = size
     tensors = [torch.randn(batch, heads, length, width, device="cuda").bfloat16() for _ in range(3)]
     calls: dict[str, Callable[[], torch.Tensor]] = {}
     for options in variants:
@@ -153,7 +153,12 @@ def options_of(text: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", default=["x".join(map(str, case)) for case in CASES])
+    parser.add_argument(
+        "--cases",
+        nargs="*",
+        default=["x".join(map(str, case)) for case in CASES],
+        help="columns x length, or columns x length x heads x batch",
+    )
     parser.add_argument("--causal", choices=("no", "yes", "both"), default="both")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--try", dest="tries", action="append", default=[], help="a schedule: 'stages=3 warp=16x64'")
@@ -163,10 +168,11 @@ def main() -> None:
     torch.manual_seed(0)
     rows: list[Row] = []
     for case in given.cases:
-        width, length = map(int, case.split("x"))
+        width, length, *rest = map(int, case.split("x"))
+        size = (width, length, *(rest or (WIDTH // width, TOKENS // length)))
         for causal in {"no": (False,), "yes": (True,), "both": (False, True)}[given.causal]:
             variants = [{}, *map(options_of, given.tries)]
-            found = measure(width, length, causal, given.target, variants, given.repeats)
+            found = measure(size, causal, given.target, variants, given.repeats)
             for row in found:
                 mask = "causal" if causal else "full"
                 print(

@@ -223,7 +223,7 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
         ),
         Refused(
             "warpgroups for sums over several loops",
-            "Products that sum over several loops, such as convolutions, use `mma.sync` only.",
+            "Products that sum over several loops use `mma.sync` only, except convolutions, whose pixels tensor copies read.",
             BATCH_REDUCE,
             schedule={"mma": "m64n128k16"},
         ),

@@ -288,6 +288,7 @@ OF_IDEAS = {
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
+    "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/attention.py "
     "passes/linalg/attention.py passes/schedule/attention.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py dialect/warp/attention.py passes/linalg/fuse_rows.py "

@@ -69,6 +69,7 @@ A and B are multiplied, the initial value of the sum, and the layout of each ope
 - A fill before the product becomes its initial value, so the kernel does not read C.
 - Elementwise operations after the product become its epilogue, so the kernel does not store the product itself.
 - `warp-fuse-weights` fuses the conversion of integer weights to f16 or bf16 into the product.
+- `warp-im2col` makes a [convolution](hopper.md#convolutions) one product over all pixels, on `sm_90a`.
 - If sizes or strides are [dynamic](sizes.md), `warp-version` makes several versions of the product, and each call
   chooses one.
 """)

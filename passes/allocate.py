@@ -13,10 +13,13 @@ from xdsl.rewriter import Rewriter
 
 from ..dialect.mlir.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
-from ..dialect.warp.attributes import BYTE, SHARED_SPACE, element_row, in_place_of, memory_space
+from ..dialect.warp.attributes import BYTE, SHARED_SPACE, TENSOR_SPACE, element_row, in_place_of, memory_space
 from ..dialect.warp.ring import MakeRingOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
+
+ADDRESS_BYTES = 4
+"""Bytes of an address in tensor memory. PTX ISA 9.7.16.7.1."""
 
 OFFSET = "warp.offset"
 """On an allocation: its first byte, from the start of the CTA's shared memory."""
@@ -48,9 +51,11 @@ def allocate(kernel: gpu.FuncOp) -> int:
 def needed(op: Operation) -> tuple[int, int] | None:
     """The bytes of shared memory that an operation allocates, and what its first is a multiple of."""
     if isinstance(op, MakeRingOp) and op.writers is not None:
-        return 2 * op.ring.type.stages.data * BARRIER_BYTES, BARRIER_BYTES
+        return 2 * op.ring.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, MakeBarriersOp):
         return op.barriers.type.count.data * BARRIER_BYTES, BARRIER_BYTES
+    if isinstance(op, memref.AllocOp) and memory_space(op.memref.type) == TENSOR_SPACE:
+        return ADDRESS_BYTES, ADDRESS_BYTES  # to which `tcgen05.alloc` writes where tensor memory begins
     if not isinstance(op, memref.AllocOp) or memory_space(op.memref.type) != SHARED_SPACE:
         return None
     element, shape = element_row(op.memref.type.element_type), op.memref.type.get_shape()

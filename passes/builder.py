@@ -104,6 +104,8 @@ class IndexBuilder:
         """The size of a dimension of memory, or of a matrix of it."""
         if isinstance(memory.owner, MatrixOp):
             view = memory.owner
+            if view.part and dimension == len(view.dimensions_kept):
+                return self.known(view.part[1])
             memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
         size = memory.type.get_shape()[dimension] if is_memory(memory.type) else -1
         return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
@@ -149,6 +151,10 @@ class IndexBuilder:
     def where_below(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
         """`yes` where a < b, else `no`."""
         return self._where("slt", a, b, yes, no)
+
+    def from_zero(self, a: Index) -> Index:
+        """The index, or 0 if it is below."""
+        return max(a, 0) if isinstance(a, int) else self.insert(arith.MaxSIOp(a, self.value(0))).result
 
     def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
         condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result

@@ -158,6 +158,8 @@ def standard_pipeline(
             "warp-fold-fill",
             "warp-fuse-weights",
             "warp-fuse-epilogue",
+            "warp-im2col",
+            "warp-group",
             # Fields of a schedule are those of one kernel, but for what holds of all.
             *(
                 ()
@@ -179,6 +181,7 @@ def standard_pipeline(
             "warp-specialise",
             "warp-pipeline",
             "warp-synchronise",
+            "warp-tensor-memory",
             "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",

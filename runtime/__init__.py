@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from .kernel.kernel import Kernel
     from .kernel.module import PtxModule, load_ptx
     from .lookup.explain import explain
+    from .oracle.candidate import Launching
+    from .oracle.findings import JudgeFinding, Verdict
+    from .oracle.judge import judge
     from .proof.prove import KernelLaunch, prove
     from .proof.question import Proof
     from .torch.backend import warploom as torch_backend
@@ -53,10 +56,12 @@ __all__ = [
     "DeviceUnavailableError",
     "Diagnostic",
     "HostError",
+    "JudgeFinding",
     "Kernel",
     "KernelLaunch",
     "LaunchReport",
     "LaunchTrace",
+    "Launching",
     "MatrixDescriptor",
     "PixelBox",
     "Problem",
@@ -66,6 +71,7 @@ __all__ = [
     "TensorMap",
     "TensorMapFields",
     "TraceEvent",
+    "Verdict",
     "WarploomError",
     "check_metadata",
     "check_ptx",
@@ -73,6 +79,7 @@ __all__ = [
     "compress",
     "expand",
     "explain",
+    "judge",
     "load_kernels",
     "load_ptx",
     "prove",

@@ -56,19 +56,37 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
     arrays = [random.standard_normal(asked.shape(value)).astype(DTYPES[value.element]) for value in given]
     if asked.mask is not None:
         arrays[3][random.random(arrays[3].shape) < masked] = -np.inf
+    names = [value.name for value in given]
+    if asked.lengths:
+        lengths = random.integers(1, asked.size[1] + 3, asked.batch[:1])
+        arrays[names.index("%lengths")] = lengths.astype(np.int32)
+    if asked.pages:
+        table = asked.arguments()[-2]
+        count = asked.sizes["page"]
+        arrays[-1] = (
+            random.permutation(count)[: np.prod(asked.shape(table))].reshape(asked.shape(table)).astype(np.int32)
+        )
+    if asked.documents:
+        # As many, in order, for queries as for keys.
+        for name, size in zip(("%of_m", "%of_n"), asked.size[:2], strict=True):
+            arrays[names.index(name)] = (np.arange(size) * 3 // size).astype(np.int32)
     poison = np.full(asked.shape(output), 12345.0).astype(DTYPES[output.element])
     return expected(asked, [*arrays, poison])
 
 
 def expected(asked: Attention, arguments: list[Array]) -> Problem:
     """What becomes of these arguments."""
-    q, k, v, *masks = (_whole(asked, *each) for each in zip(asked.arguments()[:-1], arguments, strict=False))
+    given = {v: array for v, array in zip(asked.arguments(), arguments, strict=True) if v.name != "%pages"}
+    named = {
+        value.name: _whole(asked, *_gathered(asked, value, array, arguments[-2])) for value, array in given.items()
+    }
+    q, k, v = (named[name] for name in ("%Q", "%K", "%V"))
     with np.errstate(invalid="ignore"):
-        return Problem(arguments, *_attention(asked, q, np.swapaxes(k, -1, -2) if asked.turned else k, v, masks))
+        return Problem(arguments, *_attention(asked, q, np.swapaxes(k, -1, -2) if asked.turned else k, v, named))
 
 
-def _attention(asked: Attention, q: Array, k: Array, v: Array, masks: list[Array]) -> tuple[Array, Array]:
-    """O, and the bound."""
+def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, Array]) -> tuple[Array, Array]:
+    """O, and the bound; `named` are all arguments."""
     (m, n, d, _), (unit, least) = asked.size, UNITS[asked.element]
     scores, off = asked.scale * (q @ np.swapaxes(k, -1, -2)), asked.scale * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
     off *= (d + 8) * 2.0**-23
@@ -79,11 +97,17 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, masks: list[Array
         heads = np.arange(1, asked.batch[-1] + 1)[:, None, None] if asked.function == "slopes" else 1
         scores = scores + SLOPE * heads * (j - i)
         off = off + 2.0**-21 * np.abs(SLOPE * heads * (j - i))
-    for mask in masks:
+    if (mask := named.get("%mask")) is not None:
         off = off + np.where(np.isfinite(mask), 2.0**-21 * np.abs(mask), 0.0)
         scores = scores + mask
     if asked.causal is not None:
         scores = np.where(j > i + asked.causal, -np.inf, scores)
+    if asked.window is not None:
+        scores = np.where(j < i - asked.window, -np.inf, scores)
+    if asked.lengths:
+        scores = np.where(j >= named["%lengths"], -np.inf, scores)
+    if asked.documents:
+        scores = np.where(named["%of_m"] != named["%of_n"], -np.inf, scores)
     largest = scores.max(-1, keepdims=True)
     off = np.where(np.isfinite(scores), off + 2.0**-21 * (np.abs(scores) + np.abs(largest)), 0.0)
     off = off.max(-1, keepdims=True) + 2.0**-21
@@ -94,9 +118,20 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, masks: list[Array
     return value, bound + unit * np.abs(value) * (1 + unit) + least
 
 
+def _gathered(asked: Attention, value: Any, array: Array, table: Array) -> tuple[Any, Array]:
+    """K and V as sequences, if they are in pages; others as they are."""
+    if not asked.pages or value.name not in ("%K", "%V"):
+        return value, array
+    loops = ("b0", *value.loops[2:-1], "n", value.loops[-1])
+    blocks = array[table]  # b0, block, slot, ...
+    sequences = blocks.reshape(blocks.shape[0], -1, *blocks.shape[3:])
+    return value._replace(loops=loops), np.moveaxis(sequences, 1, -2)
+
+
 def _whole(asked: Attention, value: Any, array: Array) -> Array:
     """An argument over all loops of the batch, in float64; a mask over m and n too."""
-    loops = (*asked.loops, "m", "n") if value.name == "%mask" else (*asked.loops, *value.loops[-2:])
+    of_matrix = value.name in ("%Q", "%K", "%V", "%O")
+    loops = (*asked.loops, *value.loops[-2:]) if of_matrix else (*asked.loops, "m", "n")
     shape = [asked.sizes[loop] if loop in value.loops else 1 for loop in loops]
     order = [value.loops.index(loop) for loop in loops if loop in value.loops]
     return np.transpose(array, order).reshape(shape).astype(np.float64)

@@ -49,12 +49,23 @@ class Attention:
     dynamic: bool = False
     """Whether lengths and the batch are known at a call only."""
     on_memory: bool = False
+    window: int | None = None
+    """Keys more than this to the left of the query do not count."""
+    lengths: bool = False
+    """Whether memory has the number of keys for each index of the first loop of the batch."""
+    pages: int = 0
+    """Rows of the pages that K and V lie in, as a table has them for each index of the first loop of the batch."""
+    documents: bool = False
+    """Whether keys count only for queries of the same document, whose numbers are in memory."""
 
     def __str__(self) -> str:
         given = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
         given += [f"{'x'.join(self.shared)} shared"] if self.shared else []
         given += [f"mask {' '.join(self.mask)}"] if self.mask is not None else []
         given += [f"causal {self.causal}"] if self.causal is not None else []
+        given += [f"window {self.window}"] if self.window is not None else []
+        given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
+        given += [f"pages of {self.pages}"] if self.pages else []
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
         return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
 
@@ -65,22 +76,37 @@ class Attention:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """By loop."""
-        return dict(zip((*self.loops, *"mnde"), (*self.batch, *self.size), strict=True))
+        """By loop, and of a cache of pages."""
+        sizes = dict(zip((*self.loops, *"mnde"), (*self.batch, *self.size), strict=True))
+        if self.pages:
+            blocks = sizes["n"] // self.pages
+            sizes |= {"slot": self.pages, "block": blocks, "page": blocks * sizes["b0"] + 3}
+        return sizes
 
     @property
     def scale(self) -> float:
         return float(f"{self.size[2] ** -0.5:.6e}")
 
     def arguments(self) -> list[Value]:
-        """Q, K, V, the mask if there is one, and O."""
+        """Q, K, V, the mask if there is one, what says which keys count, and O."""
         of_k = tuple(loop for loop in self.loops if loop not in self.shared)
+        if self.pages:
+            of_page = ("page", "slot", *of_k[1:])
+            cached = [Value("%K", (*of_page, "d"), self.element), Value("%V", (*of_page, "e"), self.element)]
+            return self._around(*cached, [Value("%pages", ("b0", "block"), "i32")])
+        k = (*of_k, "d", "n") if self.turned else (*of_k, "n", "d")
+        return self._around(Value("%K", k, self.element), Value("%V", (*of_k, "n", "e"), self.element))
+
+    def _around(self, k: Value, v: Value, pages: Sequence[Value] = ()) -> list[Value]:
         masks = [] if self.mask is None else [Value("%mask", self.mask, "f32")]
         return [
             Value("%Q", (*self.loops, "m", "d"), self.element),
-            Value("%K", (*of_k, "d", "n") if self.turned else (*of_k, "n", "d"), self.element),
-            Value("%V", (*of_k, "n", "e"), self.element),
+            k,
+            v,
             *masks,
+            *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
+            *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
+            *pages,
             Value("%O", (*self.loops, "m", "e"), self.element),
         ]
 
@@ -168,10 +194,11 @@ class _Text:
         kinds = ", ".join(['"parallel"'] * len(output.loops) + (['"reduction"'] if reduced else []))
         arguments = ", ".join([*(f"%x{i}: {v.element}" for i, v in enumerate(inputs)), f"%y: {output.element}"])
         listed = ", ".join(v.name for v in inputs) + " : " + ", ".join(map(self.type_of, inputs))
+        read = f"ins({listed}) " if inputs else ""
         inside = "\n".join(f"    {line}" for line in (*body, f"linalg.yield %r : {output.element}"))
         return self._operation(
             f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}\n"
-            f"      ins({listed}) outs({output.name} : {self.type_of(output)}) {{\n"
+            f"      {read}outs({output.name} : {self.type_of(output)}) {{\n"
             f"  ^bb0({arguments}):\n{inside}\n  }}",
             output,
         )
@@ -180,6 +207,9 @@ class _Text:
 
     def _attention(self, given: Sequence[Value], output: Value) -> Value:
         q, k, v = given[:3]
+        if self.asked.pages:
+            given = list(given[:-1])
+            k, v = self._gathered(k), self._gathered(v)
         whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
         scores = self._product(q, k, self.temporary(whole, "f32"), "d")
         scores = self.generic([scores, *given[3:]], self.temporary(whole, "f32"), self._score())
@@ -204,6 +234,22 @@ class _Text:
         p = self.generic([e, total], self.temporary(whole, "f32"), body)
         return self._product(self._narrowed(p), v, result, "n")
 
+    def _gathered(self, cache: Value) -> Value:
+        """The sequences whose pages a table has."""
+        loops = ("b0", "n", *cache.loops[2:])
+        at = {loop: f"%at{i}" for i, loop in enumerate(loops)}
+        body = [f"{at[loop]} = linalg.index {i} : index" for i, loop in enumerate(loops)]
+        body += [
+            f"%rows = arith.constant {self.asked.pages} : index",
+            f"%block = arith.divui {at['n']}, %rows : index",
+            f"%slot = arith.remui {at['n']}, %rows : index",
+            f"%number = tensor.extract %pages[{at['b0']}, %block] : {self.type_of(self.asked.arguments()[-2])}",
+            "%page = arith.index_cast %number : i32 to index",
+            f"%r = tensor.extract {cache.name}[{', '.join(['%page', '%slot', *(at[loop] for loop in loops[2:])])}]"
+            f" : {self.type_of(cache)}",
+        ]
+        return self.generic([], self.temporary(loops, cache.element), body)
+
     def _product(self, a: Value, b: Value, output: Value, over: str) -> Value:
         half, kind = a.element, output.element
         body = [f"%0 = arith.mulf %x0, %x1 : {half}", f"%r = arith.addf %y, %0 : {half}"]
@@ -227,7 +273,9 @@ class _Text:
     def _score(self) -> list[str]:
         """What is done to each score %x0."""
         lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
-        if self.asked.causal is not None or self.asked.function in ("alibi", "slopes"):
+        asked = self.asked
+        placed = (asked.causal, asked.window) != (None, None) or asked.lengths
+        if placed or asked.function in ("alibi", "slopes"):
             lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]
         now = "%s0"
         if self.asked.function == "softcap":
@@ -259,12 +307,29 @@ class _Text:
         if self.asked.mask is not None:
             lines.append(f"%s9 = arith.addf {now}, %x1 : f32")
             now = "%s9"
-        if self.asked.causal is None:
-            return [*lines[:-1], lines[-1].replace(f"{now} =", "%r =")]
-        return [
-            *lines,
-            f"%ahead = arith.constant {self.asked.causal} : index",
-            "%last = arith.addi %i, %ahead : index",
-            "%beyond = arith.cmpi sgt, %j, %last : index",
-            f"%r = arith.select %beyond, %low, {now} : f32",
-        ]
+        extra = 1 + (asked.mask is not None)
+        masks: list[list[str]] = []
+        if asked.documents:
+            masks.append([f"%gone_d = arith.cmpi ne, %x{extra + asked.lengths}, %x{extra + asked.lengths + 1} : i32"])
+        if asked.window is not None:
+            masks.append([
+                f"%behind = arith.constant {asked.window} : index",
+                "%first = arith.subi %i, %behind : index",
+                "%gone_w = arith.cmpi slt, %j, %first : index",
+            ])  # fmt: skip
+        if asked.lengths:
+            masks.append([
+                f"%length = arith.index_cast %x{extra} : i32 to index",
+                "%gone_l = arith.cmpi sge, %j, %length : index",
+            ])  # fmt: skip
+        if asked.causal is not None:
+            masks.append([
+                f"%ahead = arith.constant {asked.causal} : index",
+                "%last = arith.addi %i, %ahead : index",
+                "%gone_c = arith.cmpi sgt, %j, %last : index",
+            ])  # fmt: skip
+        for number, mask in enumerate(masks):
+            condition = mask[-1].partition(" =")[0]
+            lines += [*mask, f"%m{number} = arith.select {condition}, %low, {now} : f32"]
+            now = f"%m{number}"
+        return [*lines[:-1], lines[-1].replace(f"{now} =", "%r =")]

@@ -362,6 +362,8 @@ def _attentions() -> Iterator[Pinned]:
         (Attention((47, 85, 80, 80), "bf16", (2, 2), ("b0",), causal=5, function="slopes", dynamic=True), "sm_80", {}),
         (Attention((1, 300, 64, 64), "bf16", (1, 4), ("b1",)), "sm_80", {}),
         (Attention((128, 256, 64, 64), "f16", causal=128, softmax="behind"), "sm_90a", {}),
+        (Attention((1, 320, 128, 64), "bf16", (2, 3), ("b1",), lengths=True, pages=32), "sm_90a", {"split_k": 2}),
+        (Attention((90, 200, 64, 64), "f16", (1,), window=20, causal=40), "sm_90a", {}),
     ):
         yield Pinned(asked, target, schedule=schedule)
 

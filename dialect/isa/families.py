@@ -104,7 +104,7 @@ def family(spelling: str) -> str | None:
     """The instruction that an opcode begins with, such as "wmma.load"; None if it is none of these."""
     first, *words = spelling.split(".")
     if first == "mma":
-        return "mma.sp" if any(word in SPARSE for word in words) else first
+        return "mma.sp" if not SPARSE.isdisjoint(words) else first
     name = f"{first}.{words[0]}" if words else first
     return name if name in FAMILIES else first if first in FAMILIES else None
 
@@ -157,8 +157,8 @@ _BITS: dict[str, int] = {}
 def _mask(spelling: str) -> int:
     """The words of a spelling as bits."""
     mask = 0
-    for word in spelling.split("."):
-        mask |= 1 << _BITS.setdefault(word, len(_BITS))
+    for part in spelling.split("."):
+        mask |= 1 << _BITS.setdefault(part, len(_BITS))
     return mask
 
 

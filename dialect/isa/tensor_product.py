@@ -13,10 +13,10 @@ from ..layouts.tensor_memory import metadata, result
 from .form import BYTE_IDS, ONE_OF_TWO_CODES, ORDERED_CODES, BlockScale, Granularity, ProductForm, Shape
 from .mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
 from .row import Bindings, choice
-from .targets import Specific, Version
-from .tcgen05 import TENSOR_MEMORY
-from .types import ElementType, element_type
-from .wgmma import UNIT, DescriptorError, MatrixDescriptor, Place
+from .targets import Specific, Target, Version
+from .tcgen05 import INTEGERS, TENSOR_MEMORY
+from .types import FP8, ElementType, element_type
+from .wgmma import UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
 
 # The descriptor of a matrix in shared memory. PTX ISA 9.7.16.4.1: that of `wgmma` with other codes of the swizzle.
 
@@ -103,6 +103,9 @@ _RESULTS: Mapping[str, Mapping[int, str]] = {
     "i8": {2: "s32"},
 }
 """Types of A and B, and of D, by kind and code."""
+
+WORD_BITS = 32
+"""Of a column of tensor memory."""
 
 _DEPTH = {"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}
 """K of a dense product; 32 of the other kinds."""
@@ -320,6 +323,35 @@ class _Fields:
         if self.bits(16) and b.bits <= 8 and n % (16 * op.group):
             self.fail(17, 6, "N / 8", f"a multiple of {2 * op.group} where B of 8 bits lies along N")
         return Shape(m, n, _DEPTH.get(op.kind, 32) * (2 if op.sparse else 1))
+
+
+_KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", **dict.fromkeys(FP8, "f8f6f4"), "s8": "i8", "u8": "i8"}
+"""The kind that multiplies elements of a type."""
+
+
+@cache
+def of_warpgroup(row: Wgmma) -> TensorProduct | None:
+    """The product of one CTA, with D in tensor memory, that computes what a warpgroup does; None if there is none.
+
+    Its D has 64 rows, on 16 lanes of each warp, which are the rows that the warp has of a warpgroup's.
+    """
+    kind = _KINDS.get(row.a.name)
+    if kind is None or row.sparse or row.d.name not in _RESULTS[kind].values() or _KINDS.get(row.b.name) != kind:
+        return None
+    opcode = Opcode(kind, 1)
+    rows, columns = _sizes(opcode)
+    if row.shape.m not in rows or row.shape.n not in columns:
+        return None
+    section, only = "9.7.16.10.9.1", INTEGERS if kind == "i8" else TENSOR_MEMORY
+    return TensorProduct(
+        opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, section=section, only=only
+    )  # fmt: skip
+
+
+def in_tensor_memory(row: Wgmma, target: Target) -> bool:
+    """Whether a target multiplies what a warpgroup does with D in tensor memory, in words of 32 bits."""
+    product = of_warpgroup(row)
+    return product is not None and row.d.bits == WORD_BITS and product.runs_on(target)
 
 
 def opcodes() -> Iterator[Opcode]:

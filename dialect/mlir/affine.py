@@ -86,12 +86,15 @@ def expression_of(form: LinearForm) -> AffineExpr:
 
 
 def windows(map_: AffineMap) -> list[LinearForm] | None:
-    """The linear forms of a map's results; None for a map with another result, or one that runs backwards."""
+    """The linear forms of a map's results; None for a map with another result, or one that begins below 0."""
     forms = [linear(expr) for expr in map_.results]
     linears = [form for form in forms if form is not None]
-    if len(linears) < len(forms) or any(offset < 0 or min(by.values(), default=0) < 0 for by, offset in linears):
-        return None
-    return linears
+    return None if len(linears) < len(forms) or any(offset < 0 for _, offset in linears) else linears
+
+
+def runs_backwards(map_: AffineMap) -> bool:
+    """Whether a result of a map becomes less along a loop."""
+    return any(min(by.values(), default=0) < 0 for by, _ in windows(map_) or ())
 
 
 def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int | None], int | None]:
@@ -109,7 +112,8 @@ def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int |
 
 
 def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int | None:
-    """The first dimension of memory of a shape whose end loops of these sizes would pass; None if they pass none.
+    """The first dimension of memory of a shape whose end, or start, loops of these sizes would pass; None if they pass
+    none.
 
     Sizes that are not known, below 0, pass nothing.
     """
@@ -117,6 +121,7 @@ def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int |
         lengths = {loop: sizes[loop] for loop in by}
         if size < 0 or min(lengths.values(), default=1) < 1:
             continue
-        if offset + sum(factor * (lengths[loop] - 1) for loop, factor in by.items()) >= size:
+        ways = [factor * (lengths[loop] - 1) for loop, factor in by.items()]
+        if offset + sum(min(0, way) for way in ways) < 0 or offset + sum(max(0, way) for way in ways) >= size:
             return dimension
     return None

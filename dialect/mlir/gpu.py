@@ -22,6 +22,7 @@ from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyOf,
+    IRDLOperation,
     attr_def,
     irdl_attr_definition,
     irdl_op_definition,
@@ -350,75 +351,57 @@ class SubgroupIdOp(gpu.SubgroupIdOp):
     result = result_def(IndexType)
 
 
-class _Bounded(Operation):
+class _Bounded(IRDLOperation):
     """A number of a thread that may be known to stay below a bound, which xDSL's definition does not know."""
+
+    upper_bound = opt_prop_def(IntegerAttr[IndexType])
+    result = result_def(IndexType)
 
     def verify_(self) -> None:
         """In place of what xDSL verifies by its own definition."""
 
 
-ALONG_DIMENSION = "$dimension (`upper_bound` $upper_bound^)? attr-dict"
-"""The text of a number along one dimension of a launch, which may be known to stay below a bound."""
+class _AlongDimension(_Bounded):
+    """Such a number along one dimension of a launch."""
+
+    assembly_format = "$dimension (`upper_bound` $upper_bound^)? attr-dict"
+
+    dimension = prop_def(gpu.DimensionAttr)
 
 
 @irdl_op_definition
-class BlockIdOp(_Bounded, gpu.BlockIdOp):
+class BlockIdOp(_AlongDimension, gpu.BlockIdOp):
     """The number of a CTA in the grid along one dimension: `gpu.block_id x`."""
 
     name = "gpu.block_id"
-    assembly_format = ALONG_DIMENSION
-
-    dimension = prop_def(gpu.DimensionAttr)
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
 
 
 @irdl_op_definition
-class ThreadIdOp(_Bounded, gpu.ThreadIdOp):
+class ThreadIdOp(_AlongDimension, gpu.ThreadIdOp):
     """The number of a thread in its CTA along one dimension: `gpu.thread_id x`."""
 
     name = "gpu.thread_id"
-    assembly_format = ALONG_DIMENSION
-
-    dimension = prop_def(gpu.DimensionAttr)
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
 
 
 @irdl_op_definition
-class BlockDimOp(_Bounded, gpu.BlockDimOp):
+class BlockDimOp(_AlongDimension, gpu.BlockDimOp):
     """The threads of a CTA along one dimension: `gpu.block_dim x`."""
 
     name = "gpu.block_dim"
-    assembly_format = ALONG_DIMENSION
-
-    dimension = prop_def(gpu.DimensionAttr)
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
 
 
 @irdl_op_definition
-class GridDimOp(_Bounded, gpu.GridDimOp):
+class GridDimOp(_AlongDimension, gpu.GridDimOp):
     """The CTAs of the grid along one dimension: `gpu.grid_dim x`."""
 
     name = "gpu.grid_dim"
-    assembly_format = ALONG_DIMENSION
-
-    dimension = prop_def(gpu.DimensionAttr)
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
 
 
 @irdl_op_definition
-class GlobalIdOp(_Bounded, gpu.GlobalIdOp):
+class GlobalIdOp(_AlongDimension, gpu.GlobalIdOp):
     """The number of a thread in the grid along one dimension: `gpu.global_id x`."""
 
     name = "gpu.global_id"
-    assembly_format = ALONG_DIMENSION
-
-    dimension = prop_def(gpu.DimensionAttr)
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
 
 
 @irdl_op_definition
@@ -428,9 +411,6 @@ class LaneIdOp(_Bounded, gpu.LaneIdOp):
     name = "gpu.lane_id"
     assembly_format = "(`upper_bound` $upper_bound^)? attr-dict"
 
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
-
 
 @irdl_op_definition
 class NumSubgroupsOp(_Bounded, gpu.NumSubgroupsOp):
@@ -439,9 +419,6 @@ class NumSubgroupsOp(_Bounded, gpu.NumSubgroupsOp):
     name = "gpu.num_subgroups"
     assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
 
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
-
 
 @irdl_op_definition
 class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
@@ -449,9 +426,6 @@ class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
 
     name = "gpu.subgroup_size"
     assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
-
-    upper_bound = opt_prop_def(IntegerAttr[IndexType])
-    result = result_def(IndexType)
 
 
 OPERATIONS: tuple[type[Operation], ...] = (

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import ModuleType
-
 from xdsl.ir import Dialect
-from xdsl.irdl import IRDLOperation
 
-from . import nvvm_copies, nvvm_matrices, nvvm_ops
+from .nvvm_copies import COPIES
+from .nvvm_matrices import MATRICES
+from .nvvm_ops import EXCHANGES, PLAIN, SPECIAL_OPERATIONS, NvvmOp
 from .nvvm_types import ATTRIBUTES
 
-
-def _operations(module: ModuleType) -> Iterator[type[IRDLOperation]]:
-    """The operations that a module defines."""
-    for value in vars(module).values():
-        named = isinstance(value, type) and issubclass(value, nvvm_ops.NvvmOp) and "name" in vars(value)
-        if named and value is not nvvm_ops.NvvmOp:
-            yield value
-
-
-OPERATIONS: list[type[IRDLOperation]] = [
-    *nvvm_ops.SPECIAL_OPERATIONS.values(),
-    *nvvm_ops.PLAIN,
-    *(op for module in (nvvm_ops, nvvm_copies, nvvm_matrices) for op in _operations(module)),
-]
+OPERATIONS: list[type[NvvmOp]] = [*SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *MATRICES]
 
 NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES])

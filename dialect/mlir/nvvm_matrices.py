@@ -22,58 +22,49 @@ from . import nvvm_types as types
 from .nvvm_ops import SEGMENTS, Integer, NvvmOp, operation
 from .nvvm_types import MatrixShapeAttr, ShapeAttr
 
-# Arithmetic.
+ROWS = (
+    # Arithmetic.
+    operation(
+        "rcp.approx.ftz.f",
+        "1 / x, to one bit of the last place; what is subnormal is 0.",
+        "rcp.approx.ftz.f32 res, arg",
+        "$arg attr-dict `:` type($res)",
+        arg=operand_def(f32), res=result_def(f32), traits=traits_def(Pure()),
+    ),
+    operation(
+        "prmt",
+        "Bytes of two words, each chosen by a nibble.",
+        "prmt.b32{mode/default=} res, lo, hi, selector",
+        "$mode $selector `,` $lo (`,` $hi^)? attr-dict `:` type($res)",
+        lo=operand_def(i32), hi=opt_operand_def(i32), selector=operand_def(i32), mode=prop_def(types.PERMUTE_MODE),
+        res=result_def(i32), traits=traits_def(Pure()),
+    ),
 
-
-ReciprocalOp = operation(
-    "rcp.approx.ftz.f",
-    "1 / x, to one bit of the last place; what is subnormal is 0.",
-    "rcp.approx.ftz.f32 res, arg",
-    "$arg attr-dict `:` type($res)",
-    arg=operand_def(f32), res=result_def(f32), traits=traits_def(Pure()),
-)  # fmt: skip
-
-
-PermuteOp = operation(
-    "prmt",
-    "Bytes of two words, each chosen by a nibble.",
-    "prmt.b32{mode/default=} res, lo, hi, selector",
-    "$mode $selector `,` $lo (`,` $hi^)? attr-dict `:` type($res)",
-    lo=operand_def(i32), hi=opt_operand_def(i32), selector=operand_def(i32), mode=prop_def(types.PERMUTE_MODE),
-    res=result_def(i32), traits=traits_def(Pure()),
-)  # fmt: skip
-
-
-# Matrices.
-
-
-LdMatrixOp = operation(
-    "ldmatrix",
-    "Matrices of shared memory, each lane's row at its own address.",
-    "ldmatrix.sync.aligned.{shape}.x{num}{layout/row=/col=.trans}.shared.{eltType} (res), [ptr@shared]",
-    "$ptr attr-dict `:` functional-type($ptr, $res)",
-    ptr=operand_def(LLVMPointerType), num=prop_def(Integer), layout=prop_def(types.MMA_LAYOUT),
-    shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE), res=result_def(),
-)  # fmt: skip
-
-
-StMatrixOp = operation(
-    "stmatrix",
-    "Stores matrices to shared memory, each lane's row at its own address.",
-    "stmatrix.sync.aligned.{shape}.x{#sources}{layout/row=/col=.trans}.shared.{eltType} [ptr@shared],"
-    " (sources)",
-    "$ptr `,` $sources attr-dict `:` type($ptr) `,` type($sources)",
-    ptr=operand_def(LLVMPointerType), sources=var_operand_def(i32), layout=prop_def(types.MMA_LAYOUT),
-    shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE),
-)  # fmt: skip
-
-
-WgmmaWaitGroupOp = operation(
-    "wgmma.wait.group.sync.aligned",
-    "Waits until at most `group` groups of products of the warpgroup are under way.",
-    "wgmma.wait_group.sync.aligned {group}",
-    "$group attr-dict",
-    group=prop_def(IntegerAttr[i64]),
+    # Matrices.
+    operation(
+        "ldmatrix",
+        "Matrices of shared memory, each lane's row at its own address.",
+        "ldmatrix.sync.aligned.{shape}.x{num}{layout/row=/col=.trans}.shared.{eltType} (res), [ptr@shared]",
+        "$ptr attr-dict `:` functional-type($ptr, $res)",
+        ptr=operand_def(LLVMPointerType), num=prop_def(Integer), layout=prop_def(types.MMA_LAYOUT),
+        shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE), res=result_def(),
+    ),
+    operation(
+        "stmatrix",
+        "Stores matrices to shared memory, each lane's row at its own address.",
+        "stmatrix.sync.aligned.{shape}.x{#sources}{layout/row=/col=.trans}.shared.{eltType} [ptr@shared],"
+        " (sources)",
+        "$ptr `,` $sources attr-dict `:` type($ptr) `,` type($sources)",
+        ptr=operand_def(LLVMPointerType), sources=var_operand_def(i32), layout=prop_def(types.MMA_LAYOUT),
+        shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE),
+    ),
+    operation(
+        "wgmma.wait.group.sync.aligned",
+        "Waits until at most `group` groups of products of the warpgroup are under way.",
+        "wgmma.wait_group.sync.aligned {group}",
+        "$group attr-dict",
+        group=prop_def(IntegerAttr[i64]),
+    ),
 )  # fmt: skip
 
 
@@ -164,3 +155,6 @@ class MmaOp(NvvmOp):
         properties = {name: value for name, value in attributes.items() if name in names}
         extra = {name: value for name, value in attributes.items() if name not in names}
         return cls.build(operands=operands, result_types=[result], properties=properties, attributes=extra)
+
+
+MATRICES = (*ROWS, WgmmaMmaAsyncOp, MmaOp)

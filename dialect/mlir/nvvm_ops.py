@@ -108,141 +108,113 @@ PLAIN = tuple(
 )
 
 
-# Barriers and fences.
+EXCHANGES = (
+    # Barriers and fences.
+    operation(
+        "barrier",
+        "All threads of a CTA, or some warps, wait for each other; `reductionOp` combines a predicate of each.",
+        "bar.sync barrierId=0, numberOfThreads?",
+        "(`id` `=` $barrierId^)? (`number_of_threads` `=` $numberOfThreads^)? (qualified($reductionOp)^"
+        " $reductionPredicate)? attr-dict (`->` type($res)^)?",
+        barrierId=opt_operand_def(i32), numberOfThreads=opt_operand_def(i32),
+        reductionPredicate=opt_operand_def(i32), reductionOp=opt_prop_def(types.REDUCTION), res=opt_result_def(i32),
+        irdl_options=SEGMENTS,
+    ),
+    operation(
+        "barrier.arrive",
+        "An arrival at a barrier for which others wait.",
+        "bar.arrive barrierId=0, numberOfThreads",
+        "(`id` `=` $barrierId^)? `number_of_threads` `=` $numberOfThreads attr-dict",
+        barrierId=opt_operand_def(i32), numberOfThreads=operand_def(i32),
+    ),
+    operation(
+        "bar.warp.sync",
+        "Lanes of a warp wait for each other.",
+        "bar.warp.sync mask",
+        "$mask attr-dict `:` type($mask)",
+        mask=operand_def(),
+    ),
+    operation(
+        "cluster.arrive",
+        "An arrival at the barrier of the cluster.",
+        "barrier.cluster.arrive{aligned?/=.aligned}",
+        "attr-dict",
+        aligned=opt_prop_def(UnitAttr),
+    ),
+    operation(
+        "cluster.arrive.relaxed",
+        "An arrival at the barrier of the cluster that orders no memory.",
+        "barrier.cluster.arrive.relaxed{aligned?/=.aligned}",
+        "attr-dict",
+        aligned=opt_prop_def(UnitAttr),
+    ),
+    operation(
+        "cluster.wait",
+        "Waits until all threads of the cluster have arrived.",
+        "barrier.cluster.wait{aligned?/=.aligned}",
+        "attr-dict",
+        aligned=opt_prop_def(UnitAttr),
+    ),
+    operation(
+        "fence.proxy",
+        "Orders accesses by several proxies.",
+        "fence.proxy.{kind/async=async/async.shared=async.shared/async.global=async.global/alias=alias}"
+        "{space?/cta=::cta/cluster=::cluster}",
+        "attr-dict",
+        kind=prop_def(types.PROXY), space=opt_prop_def(types.SHARED_SPACE),
+    ),
+    operation(
+        "memory.barrier",
+        "Orders memory for the threads of a scope.",
+        "membar.{scope/cta=cta/gpu=gl/sys=sys}",
+        "$scope attr-dict",
+        scope=prop_def(types.SCOPE),
+    ),
+    operation(
+        "setmaxregister",
+        "Takes registers from a warpgroup, or gives it some.",
+        "setmaxnreg.{action/increase=inc/decrease=dec}.sync.aligned.u32 {regCount}",
+        "$action $regCount attr-dict",
+        regCount=prop_def(Integer), action=prop_def(types.REGISTER_ACTION),
+    ),
+    operation(
+        "griddepcontrol",
+        "Waits for the kernel before, or lets the one behind begin.",
+        "griddepcontrol.{kind}",
+        "$kind attr-dict",
+        kind=prop_def(types.GRID_ACTION),
+    ),
 
-
-BarrierOp = operation(
-    "barrier",
-    "All threads of a CTA, or some warps, wait for each other; `reductionOp` combines a predicate of"
-    " each.",
-    "bar.sync barrierId=0, numberOfThreads?",
-    "(`id` `=` $barrierId^)? (`number_of_threads` `=` $numberOfThreads^)? (qualified($reductionOp)^"
-    " $reductionPredicate)? attr-dict (`->` type($res)^)?",
-    barrierId=opt_operand_def(i32), numberOfThreads=opt_operand_def(i32),
-    reductionPredicate=opt_operand_def(i32), reductionOp=opt_prop_def(types.REDUCTION), res=opt_result_def(i32),
-    irdl_options=SEGMENTS,
-)  # fmt: skip
-
-
-BarrierArriveOp = operation(
-    "barrier.arrive",
-    "An arrival at a barrier for which others wait.",
-    "bar.arrive barrierId=0, numberOfThreads",
-    "(`id` `=` $barrierId^)? `number_of_threads` `=` $numberOfThreads attr-dict",
-    barrierId=opt_operand_def(i32), numberOfThreads=operand_def(i32),
-)  # fmt: skip
-
-
-SyncWarpOp = operation(
-    "bar.warp.sync",
-    "Lanes of a warp wait for each other.",
-    "bar.warp.sync mask",
-    "$mask attr-dict `:` type($mask)",
-    mask=operand_def(),
-)  # fmt: skip
-
-
-ClusterArriveOp = operation(
-    "cluster.arrive",
-    "An arrival at the barrier of the cluster.",
-    "barrier.cluster.arrive{aligned?/=.aligned}",
-    "attr-dict",
-    aligned=opt_prop_def(UnitAttr),
-)  # fmt: skip
-
-
-ClusterArriveRelaxedOp = operation(
-    "cluster.arrive.relaxed",
-    "An arrival at the barrier of the cluster that orders no memory.",
-    "barrier.cluster.arrive.relaxed{aligned?/=.aligned}",
-    "attr-dict",
-    aligned=opt_prop_def(UnitAttr),
-)  # fmt: skip
-
-
-ClusterWaitOp = operation(
-    "cluster.wait",
-    "Waits until all threads of the cluster have arrived.",
-    "barrier.cluster.wait{aligned?/=.aligned}",
-    "attr-dict",
-    aligned=opt_prop_def(UnitAttr),
-)  # fmt: skip
-
-
-FenceProxyOp = operation(
-    "fence.proxy",
-    "Orders accesses by several proxies.",
-    ""
-    "fence.proxy.{kind/async=async/async.shared=async.shared/async.global=async.global/alias=alias}{space?/cta=::cta/cluster=::cluster}",
-    "attr-dict",
-    kind=prop_def(types.PROXY), space=opt_prop_def(types.SHARED_SPACE),
-)  # fmt: skip
-
-
-MemoryBarrierOp = operation(
-    "memory.barrier",
-    "Orders memory for the threads of a scope.",
-    "membar.{scope/cta=cta/gpu=gl/sys=sys}",
-    "$scope attr-dict",
-    scope=prop_def(types.SCOPE),
-)  # fmt: skip
-
-
-SetMaxRegisterOp = operation(
-    "setmaxregister",
-    "Takes registers from a warpgroup, or gives it some.",
-    "setmaxnreg.{action/increase=inc/decrease=dec}.sync.aligned.u32 {regCount}",
-    "$action $regCount attr-dict",
-    regCount=prop_def(Integer), action=prop_def(types.REGISTER_ACTION),
-)  # fmt: skip
-
-
-GridDependencyOp = operation(
-    "griddepcontrol",
-    "Waits for the kernel before, or lets the one behind begin.",
-    "griddepcontrol.{kind}",
-    "$kind attr-dict",
-    kind=prop_def(types.GRID_ACTION),
-)  # fmt: skip
-
-
-# Lanes of a warp.
-
-
-ShuffleOp = operation(
-    "shfl.sync",
-    "The value of another lane.",
-    "shfl.sync.{kind}.b32 res, val, offset, mask_and_clamp, thread_mask",
-    "$kind $thread_mask `,` $val `,` $offset `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
-    thread_mask=operand_def(i32), val=operand_def(), offset=operand_def(i32), mask_and_clamp=operand_def(i32),
-    kind=prop_def(types.SHUFFLE), return_value_and_is_valid=opt_prop_def(UnitAttr), res=result_def(),
-)  # fmt: skip
-
-
-VoteOp = operation(
-    "vote.sync",
-    "What the lanes say of a predicate.",
-    "vote.sync.{kind/ballot=ballot.b32/any=any.pred/all=all.pred/uni=uni.pred} res, pred, mask",
-    "$kind $mask `,` $pred attr-dict `->` type($res)",
-    mask=operand_def(i32), pred=operand_def(i1), kind=prop_def(types.VOTE), res=result_def(),
-)  # fmt: skip
-
-
-ReduxOp = operation(
-    "redux.sync",
-    "A reduction over the lanes.",
-    ""
-    "redux.sync.{kind/add=add.s32/min=min.s32/max=max.s32/umin=min.u32/umax=max.u32/and=and.b32/or=or.b32/xor=xor.b32}"
-    " res, val, mask_and_clamp",
-    "$kind $val `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
-    val=operand_def(), mask_and_clamp=operand_def(i32), kind=prop_def(types.REDUX), res=result_def(),
-)  # fmt: skip
-
-
-ElectOp = operation(
-    "elect.sync",
-    "Whether this lane is the one of its warp that is chosen.",
-    "elect.sync _|pred, membermask=0xFFFFFFFF",
-    "($membermask^)? attr-dict `->` type($pred)",
-    membermask=opt_operand_def(i32), pred=result_def(i1),
+    # Lanes of a warp.
+    operation(
+        "shfl.sync",
+        "The value of another lane.",
+        "shfl.sync.{kind}.b32 res, val, offset, mask_and_clamp, thread_mask",
+        "$kind $thread_mask `,` $val `,` $offset `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
+        thread_mask=operand_def(i32), val=operand_def(), offset=operand_def(i32), mask_and_clamp=operand_def(i32),
+        kind=prop_def(types.SHUFFLE), return_value_and_is_valid=opt_prop_def(UnitAttr), res=result_def(),
+    ),
+    operation(
+        "vote.sync",
+        "What the lanes say of a predicate.",
+        "vote.sync.{kind/ballot=ballot.b32/any=any.pred/all=all.pred/uni=uni.pred} res, pred, mask",
+        "$kind $mask `,` $pred attr-dict `->` type($res)",
+        mask=operand_def(i32), pred=operand_def(i1), kind=prop_def(types.VOTE), res=result_def(),
+    ),
+    operation(
+        "redux.sync",
+        "A reduction over the lanes.",
+        "redux.sync.{kind/add=add.s32/min=min.s32/max=max.s32/umin=min.u32/umax=max.u32"
+        "/and=and.b32/or=or.b32/xor=xor.b32}"
+        " res, val, mask_and_clamp",
+        "$kind $val `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
+        val=operand_def(), mask_and_clamp=operand_def(i32), kind=prop_def(types.REDUX), res=result_def(),
+    ),
+    operation(
+        "elect.sync",
+        "Whether this lane is the one of its warp that is chosen.",
+        "elect.sync _|pred, membermask=0xFFFFFFFF",
+        "($membermask^)? attr-dict `->` type($pred)",
+        membermask=opt_operand_def(i32), pred=result_def(i1),
+    ),
 )  # fmt: skip

@@ -108,12 +108,12 @@ class Schedule:
     )
     split_k: int = rare(
         "grid",
-        "split-K: how many CTAs share K of each tile; the last one to finish adds their partial sums. Warpgroups that "
-        "go from tile to tile (`ctas`) share only the tiles behind the last whole set of as many",
+        "split-K: how many CTAs share K of each tile, or the keys of an attention; the last one to finish adds their "
+        "partial sums. Warpgroups that go from tile to tile (`ctas`) share only the tiles behind the last whole set of "
+        "as many",
         1,
         least=1,
         most=MOST_PARTS,
-        of=PRODUCTS,
     )
     sync: str = rare(
         "loop",

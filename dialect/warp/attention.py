@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -289,6 +289,15 @@ LOOPS = ((M, D), (N, D), (N, E), (M, E))
 HALVES = (Float16Type, BFloat16Type)
 
 
+class Keys(NamedTuple):
+    """The keys that count for query m: up to m + diagonal, from m - window on, and below the element of `lengths`,
+    memory and its map, where these are given."""
+
+    diagonal: int | None = None
+    window: int | None = None
+    lengths: tuple[SSAValue, AffineMap] | None = None
+
+
 @irdl_op_definition
 class AttentionOp(IRDLOperation):
     """O = softmax(scale * f(Q K^T)) V, row by row of the scores, in one pass over K and V::
@@ -302,7 +311,14 @@ class AttentionOp(IRDLOperation):
     A loop of the batch indexes Q, K or V only if its matrices differ along the loop, so several heads may share K and
     V.
 
-    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity. A `warp.pointwise`, given as
+    Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with
+    n < m - w. With `lengths`, memory of i32 that loops of the batch index by `lengths_map`, so do those of the keys
+    behind the number in it, and these keys are not read::
+
+        warp.attention %Q, %K, %V into %O {..., lengths_map = affine_map<(b, h, m, n, d, e) -> (b)>}
+          : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
+
+    A `warp.pointwise`, given as
     `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
     by m, n and the batch.
 
@@ -310,7 +326,10 @@ class AttentionOp(IRDLOperation):
     plus infinity.
 
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
-    schedule says.
+    schedule says, with `until %n` for the first key that does not count in place of `lengths`. If CTAs share the keys
+    of a tile (`split_k`), each attends to a part of them: `tile [%m, %tile, %part]` has the numbers of the tile and the
+    part, and `parts` are memory for the sums of parts, for the largest score and the sum of each of their rows, and for
+    counters of arrivals.
     """
 
     name = "warp.attention"
@@ -321,15 +340,21 @@ class AttentionOp(IRDLOperation):
     o = operand_def(MemRefType)
     scores = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
+    until = opt_operand_def(IndexType())
+    lengths = opt_operand_def(MemRefType)
+    parts = var_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
+    window = opt_prop_def(IntegerAttr)
+    lengths_map = opt_prop_def(AffineMapAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)? attr-dict"
-        " `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
+        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)?"
+        " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
+        " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))?"
     )
 
     def __init__(
@@ -338,16 +363,22 @@ class AttentionOp(IRDLOperation):
         maps: Sequence[AffineMap],
         *,
         scale: float = 1.0,
-        diagonal: int | None = None,
+        keys: Keys | None = None,
         scores: SSAValue | None = None,
         tile: Sequence[SSAValue] = (),
+        until: SSAValue | None = None,
+        parts: Sequence[SSAValue] = (),
     ):
         """`matrices` are Q, K, V and O."""
+        keys = keys or Keys()
+        lengths, map_ = keys.lengths or (None, None)
         super().__init__(
-            operands=[*matrices, scores, list(tile)],
+            operands=[*matrices, scores, list(tile), until, lengths, list(parts)],
             properties={
                 "scale": FloatAttr(scale, f32),
-                "diagonal": None if diagonal is None else IntegerAttr(diagonal, i64),
+                "diagonal": None if keys.diagonal is None else IntegerAttr(keys.diagonal, i64),
+                "window": None if keys.window is None else IntegerAttr(keys.window, i64),
+                "lengths_map": None if map_ is None else AffineMapAttr(map_),
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )
@@ -361,6 +392,14 @@ class AttentionOp(IRDLOperation):
     def maps(self) -> tuple[AffineMap, ...]:
         """The indexing maps of Q, K, V and O."""
         return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def keys(self) -> Keys:
+        """The keys that count."""
+        diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
+        if self.lengths is None or self.lengths_map is None:
+            return Keys(diagonal, window)
+        return Keys(diagonal, window, (self.lengths, self.lengths_map.data))
 
     @property
     def batch(self) -> int:
@@ -393,9 +432,13 @@ class AttentionOp(IRDLOperation):
     def verify_(self) -> None:
         if len(self.maps) != len(LOOPS):
             raise VerifyException(f"expected maps of Q, K, V and O, got {len(self.maps)}")
-        if len(self.tile) > 1:
-            raise VerifyException(f"expected the row of a tile of O, got {len(self.tile)} indices")
+        if (len(self.tile), len(self.parts)) not in ((0, 0), (1, 0), (3, 3)):
+            raise VerifyException(
+                f"expected the row of a tile of O, or [row, tile, part] with memory for sums, states and counters, got "
+                f"{len(self.tile)} indices and {len(self.parts)} parts"
+            )
         self._verify_types()
+        self._verify_lengths()
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -405,6 +448,17 @@ class AttentionOp(IRDLOperation):
             if self.score.taken != f32:
                 raise VerifyException(f"expected scores of f32 to be taken, got {self.score.taken}")
             self.score.verify_use("score operand", f32, self.maps[0].num_dims, self._along_scores, sizes)
+
+    def _verify_lengths(self) -> None:
+        if self.lengths is None and self.lengths_map is None:
+            return
+        if self.lengths is None or self.lengths_map is None or memory_of(self.lengths).element_type != i32:
+            raise VerifyException("expected lengths in memory of i32 with a map of the loops that index them")
+        map_, every = self.lengths_map.data, self.maps[0].num_dims
+        if map_.num_dims != every or not set(loops_of(map_)) <= set(range(self.batch)):
+            raise VerifyException(f"expected lengths to be indexed by loops of the batch, got {map_}")
+        sizes = self.sizes
+        sizes.add("lengths", self.lengths, loops_of(map_))
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]

@@ -56,6 +56,9 @@ ZEROED = "warp.zeroed"
 SHARED_SPACE = 3
 """The memory space number of shared memory, as in MLIR's NVVM and LLVM's NVPTX."""
 
+TENSOR_SPACE = 6
+"""That of tensor memory, in whose 128 lanes and 512 columns of 32 bits products add up (sm_100a). PTX ISA 9.7.16.1."""
+
 _FLOATS: dict[str, AnyFloat] = {
     str(kind): kind
     for kind in (

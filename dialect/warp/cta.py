@@ -22,6 +22,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
@@ -50,9 +51,10 @@ class CopyOp(IRDLOperation):
     leading dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as
     zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
     tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
-    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `packed`,
-    elements of 4 bits are written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes.
-    The type of the tile then has a byte for each element::
+    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
+    the source from this index on are not read, as if they were outside of it. With `packed`, elements of 4 bits are
+    written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile
+    then has a byte for each element::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -64,6 +66,7 @@ class CopyOp(IRDLOperation):
     indices = var_operand_def(IndexType())
     destination = operand_def(MemRefType)
     stage = var_operand_def(IndexType())
+    until = opt_operand_def(IndexType())
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     part = opt_prop_def(DenseArrayBase.constr(i64))
@@ -72,7 +75,8 @@ class CopyOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$source `[` $indices `]` `to` $destination `[` $stage `]` attr-dict `:` type($source) `to` type($destination)"
+        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? attr-dict"
+        " `:` type($source) `to` type($destination)"
     )
 
     def __init__(
@@ -86,9 +90,10 @@ class CopyOp(IRDLOperation):
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         packed: str = "",
         part: tuple[int, int] = (0, 1),
+        until: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[source, list(indices), destination, list(stage)],
+            operands=[source, list(indices), destination, list(stage), until],
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
@@ -123,7 +128,8 @@ class CopyOp(IRDLOperation):
                 f"expected source and destination of one element type, got {source.element_type} "
                 f"and {destination.element_type}"
             )
-        bounds(self.in_bounds)
+        if self.until is not None and bounds(self.in_bounds)[0]:
+            raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
 
     @staticmethod
     def _verify_packed(packed: str, source: Memory, destination: Memory) -> None:

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -55,18 +55,19 @@ from .elements import (
     LoopSizes,
     M,
     N,
-    PointwiseOp,
-    PointwiseType,
     loops_beside,
-    pointwise_of,
     shape_of,
     verify_map,
 )
+from .epilogue import WithEpilogue
+from .groups import grouped_loop, verify_groups
 from .op_shapes import WORDS, TypeOfOptional, word_properties
 from .operands import (
+    BlockScaledOp,
     OperandForm,
     OperandType,
     PairedOp,
+    block_scales_of,
     form_of,
     matrix_behind,
     metadata_of,
@@ -76,52 +77,6 @@ from .operands import (
     verify_scaling,
 )
 from .views import StoredIntegers, group_scales_of, stored_of
-
-# What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
-
-
-class WithEpilogue(IRDLOperation):
-    """Stores to `d` what the function `through` makes of the elements of a product."""
-
-    c = opt_operand_def(MemRefType)
-    d = operand_def(MemRefType)
-    through = opt_operand_def(PointwiseType())
-
-    @property
-    def epilogue(self) -> PointwiseOp | None:
-        """The epilogue, if there is one."""
-        return pointwise_of(self.through)
-
-    @property
-    def placed_operands(self) -> list[tuple[SSAValue, AffineMap]]:
-        """The operands of the epilogue, with the loops that they run along."""
-        return [] if self.epilogue is None else self.epilogue.placed
-
-    @property
-    def epilogue_operands(self) -> list[SSAValue]:
-        """The operands of the epilogue."""
-        return [value for value, _ in self.placed_operands]
-
-    @property
-    def product_type(self) -> TypeAttribute:
-        """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
-        kind = memory_of(self.d).element_type if self.epilogue is None else self.epilogue.taken
-        if not isinstance(kind, TypeAttribute):
-            raise VerifyException(f"expected elements of a type, got {kind}")
-        return kind
-
-    def verify_stored(self, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
-        """Checks that C, if there is one, has the shape of D, which runs along some of so many loops, and the epilogue.
-
-        Raises:
-            VerifyException: if it has not, or the epilogue makes other elements, or of operands that lie otherwise.
-        """
-        if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
-            raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
-        if self.epilogue is not None:
-            made = memory_of(self.d).element_type
-            self.epilogue.verify_use("epilogue operand", made, loops, along, sizes)
-
 
 # What `warp.matmul` and `warp.tile_mma` share: the types that A and B are multiplied as, and the words for how.
 
@@ -204,6 +159,11 @@ class FactorsOp(IRDLOperation):
         return 2 if isinstance(self.forms[1], PairedOp) else 1
 
     @property
+    def block_scales(self) -> tuple[BlockScaledOp, ...]:
+        """The forms of A and B whose blocks have scales of f32, or none."""
+        return block_scales_of(*self.given)
+
+    @property
     def b_stored(self) -> StoredIntegers | None:
         """What memory holds of B, if it is converted on the way."""
         return stored_of(self.given[1])
@@ -262,6 +222,8 @@ class FactorsOp(IRDLOperation):
                 )
             if form is not None and side not in form.SIDES:
                 raise VerifyException(f"expected no {side} of the form {form.name}")
+        if len(self.block_scales) == 1:
+            raise VerifyException("expected scales of blocks of both A and B")
         if self.b_stored is not None and (self.scales or self.metadata is not None):
             raise VerifyException("expected integers to be converted for a dense product without scales")
 
@@ -328,6 +290,14 @@ class MatmulOp(FactorsOp, WithEpilogue):
 
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D through %gelu : memref<...>, memref<...>, memref<...>
 
+    With `grouped by`, memory of i32 has where groups of rows end, and the first loop runs over the groups. If D does
+    not run along it, the rows of A and D belong to groups, and the rows of a group are multiplied with its own B. If D
+    does, the rows along k of A and B belong to groups, and each group has its own D. Rows behind the last end belong to
+    no group: they are neither read nor written::
+
+        warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D grouped by %ends
+            maps [(g, m, n, k) -> (m, k), (g, m, n, k) -> (g, k, n), (g, m, n, k) -> (m, n)] : ... grouped memref<8xi32>
+
     If sizes are dynamic, `{warp.usual = array<i64: 64, 4096>}` gives the usual numbers of rows and columns of D. It
     affects only the choice of a schedule. The product is correct for all sizes.
 
@@ -343,6 +313,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
     a = operand_def(FACTOR)
     b = operand_def(FACTOR)
     tile = var_operand_def(IndexType())
+    ends = opt_operand_def(MemRefType)
     init = opt_prop_def(Number)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=_maps(DEFAULT_MAPS))
 
@@ -351,8 +322,9 @@ class MatmulOp(FactorsOp, WithEpilogue):
     custom_directives: ClassVar = (FactorTypes, TypeOfOptional)
     assembly_format = (
         "custom<FactorTypes>($types, $bit_op, $kind) $a `,` $b (`init` $init^)? (`plus` $c^)? `into` $d"
-        " (`through` $through^)? (`tile` `[` $tile^ `]`)? (`maps` $indexing_maps^)? attr-dict"
+        " (`grouped` `by` $ends^)? (`through` $through^)? (`tile` `[` $tile^ `]`)? (`maps` $indexing_maps^)? attr-dict"
         " `:` type($a) `,` type($b) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
+        " custom<TypeOfOptional>(`grouped`, type($ends))"
     )
 
     def __init__(
@@ -368,10 +340,11 @@ class MatmulOp(FactorsOp, WithEpilogue):
         through: SSAValue | None = None,
         words: Sequence[str] = (),
         tile: Sequence[SSAValue] = (),
+        ends: SSAValue | None = None,
     ):
-        """`words` are those of the text before the types."""
+        """`words` are those of the text before the types, `ends` those of groups."""
         super().__init__(
-            operands=[a, b, list(tile), c, d, through],
+            operands=[a, b, list(tile), ends, c, d, through],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 "init": init,
@@ -404,6 +377,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
             maps=self.maps if maps is None else maps,
             through=through or self.through,
             words=self.words,
+            ends=self.ends,
         )
         return in_place_of(self, made)
 
@@ -437,14 +411,22 @@ class MatmulOp(FactorsOp, WithEpilogue):
         return self.maps[0].num_dims - len(OPERAND_LOOPS)
 
     @property
+    def grouped(self) -> int | None:
+        """The loop, M or K, whose indices belong to groups; None of a product without groups."""
+        return None if self.ends is None else grouped_loop(self.maps)
+
+    @property
     def batch(self) -> int:
-        """How many of these D runs along: the first ones. The others are summed over."""
+        """How many of these D, or the groups of its rows, run along: the first ones. The others are summed over."""
+        if self.grouped == M:
+            return 1
         return len([loop for loop in loops_of(self.maps[2]) if 0 <= loop < self.outer])
 
     @property
     def memories(self) -> list[SSAValue]:
         """All memory that is read or written, and numbers."""
-        return [*self.factors, *([] if self.c is None else [self.c]), self.d, *self.epilogue_operands]
+        beside = [value for value in (self.ends, self.c) if value is not None]
+        return [*self.factors, *beside, self.d, *self.epilogue_operands]
 
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
@@ -477,15 +459,21 @@ class MatmulOp(FactorsOp, WithEpilogue):
             raise VerifyException(f"expected indexing maps of A, B and D, got {len(self.maps)}")
         sizes = LoopSizes({self.outer + loop: axis for axis, loop in zip("mnk", (M, N, K), strict=True)})
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
-            verify_map(name, loops, map_, self.outer, self.batch)
+            if self.ends is None:
+                verify_map(name, loops, map_, self.outer, self.batch)
             sizes.add(name, operand, loops_of(map_), self._shape_of_a() if name == "A" else None)
+        if self.ends is not None:
+            if self.outer != 1 or any(self.forms):
+                raise VerifyException("expected one loop over groups, and A and B in memory")
+            verify_groups(self.ends, self.maps, sizes)
         for number, form in enumerate(self.forms):
             if form is not None:
                 loops = loops_beside(self.maps[number], (M, N)[number], self.outer)
                 order = [loops.index(loop) for loop in loops_of(self.maps[number])]
                 lengths = [sizes[loop] for loop in loops]
                 form.verify_sizes("AB"[number], self.multiplied[number], self.variant, lengths, order)
-        self.verify_stored(self.maps[2].num_dims, loops_of(self.maps[2]), sizes)
+        along = sorted({*range(self.batch), *loops_of(self.maps[2])})
+        self.verify_stored(self.maps[2].num_dims, along, sizes)
         if any(operand == self.d and map_ != self.maps[2] for operand, map_ in self.placed_operands):
             raise VerifyException("expected D as an epilogue operand to be indexed as D is")
 

@@ -180,6 +180,11 @@ class LoadOp(IRDLOperation):
     - With a packed format, `b6x16_p32` or `b4x16_p64`, 16 bytes of memory hold 16 elements of 6 or 4 bits, followed by
       padding. The fragment gets one byte for each element.
 
+    Of matrices in tensor memory a warpgroup reads one, of products (`warp.tensor_mma`) that are done. The fragment is
+    that of a product of warpgroups (PTX ISA 9.7.16.8)::
+
+        %d = warp.load %D[%g, %zero, %zero] : memref<2x64x128xf32, 6> -> !warp.fragment<acc, 64x128xf32, ...>
+
     The rows of a matrix may be at any addresses: the layout of a fragment may have other bits of the row in place of
     bits 0 to 2.
     """

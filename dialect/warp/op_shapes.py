@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, UnitAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -20,7 +20,7 @@ from xdsl.irdl.declarative_assembly_format import (
     TypeDirective,
     irdl_custom_directive,
 )
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import MemoryEffectKind, Pure, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
@@ -181,6 +181,27 @@ def verify_target(op: IRDLOperation, row: Form) -> None:
     target = target_of(op)
     if target is not None and not row.runs_on(target):
         raise VerifyException(f"{row.spelling} needs {row.requirement()}, the module's target is {target}")
+
+
+class CountedType(ParametrizedAttribute, TypeAttribute, ABC):
+    """The type of so many things of a kind: `!warp.barriers<8>`."""
+
+    count: IntAttr
+
+    COUNTED: ClassVar[str]
+
+    def verify(self) -> None:
+        if self.count.data < 1:
+            raise VerifyException(f"expected at least one {self.COUNTED}, got {self.count.data}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            return [IntAttr(parser.parse_integer(allow_boolean=False))]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.count.data))
 
 
 class FragmentChange(IRDLOperation, ABC):

@@ -25,7 +25,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.mma import Variant, blocks
-from ..isa.types import ELEMENT_TYPES, ElementType
+from ..isa.types import ELEMENT_TYPES, FP8, ElementType
 from ..layouts.layout import LANES
 from .attributes import SCALES, Memory, element_row, memory_of
 from .elements import PointwiseOp
@@ -245,6 +245,70 @@ def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
 def _stored(scale: str) -> str:
     """The MLIR type that holds scales of a type."""
     return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
+
+
+# Blocks of any size that have scales of f32, which no instruction knows: `warp.block_scaled`.
+
+
+@irdl_op_definition
+class BlockScaledOp(OperandForm):
+    """An operand of 8-bit floats, each of which is multiplied with the scale of the block that it is in::
+
+        %a = warp.block_scaled %A times %SA : memref<256x512xf8E4M3FN>, memref<256x4xf32>
+        %b = warp.block_scaled %B times %SB : memref<384x512xf8E4M3FN>, memref<3x4xf32>
+        warp.matmul e4m3 x e4m3 %a, %b init 0.0 : f32 into %D maps [...] : !warp.operand<...>, ...
+
+    The scales are a matrix with rows along those of A, or the columns of B, and columns along k; with `across` it lies
+    the other way. How many there are says how large a block is. The kernel adds the products of blocks along k, and
+    multiplies each sum with the scales of both blocks.
+    """
+
+    name = "warp.block_scaled"
+
+    memory = operand_def(MEMORY)
+    scales = operand_def(MemRefType)
+    across = opt_prop_def(UnitAttr)
+
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `times` $scales attr-dict `:` type($memory) `,` type($scales)"
+
+    def __init__(self, memory: SSAValue, scales: SSAValue, *, across: bool = False):
+        super().__init__(
+            operands=[memory, scales],
+            properties={"across": flag(across)},
+            result_types=[OperandType(memory_of(memory))],
+        )
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """How many blocks there are along the rows of A, or the columns of B, and along k."""
+        own, k = memory_of(self.scales).get_shape()[:: -1 if self.across is not None else 1]
+        return own, k
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> BlockScaledOp:
+        (scales,) = beside
+        return BlockScaledOp(memory, scales)
+
+    def verify_multiplied(self, name: str) -> None:
+        super().verify_multiplied(name)
+        if name not in FP8:
+            raise VerifyException(f"expected 8-bit floats whose blocks have scales, got {name}")
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        kind = memory_of(self.scales)
+        if len(sizes) != 2 or kind.get_num_dims() != 2 or str(kind.element_type) != "f32":
+            raise VerifyException(f"expected a matrix of scales of f32 for one {side}, got {kind}")
+        for size, count in zip(sizes, self.blocks, strict=True):
+            if min(size, count) >= 0 and (count < 1 or size % count):
+                raise VerifyException(f"expected scales of equal blocks of {side}, got {count} along {size} elements")
+
+
+def block_scales_of(a: SSAValue, b: SSAValue) -> tuple[BlockScaledOp, ...]:
+    """The forms of A and of B, of those whose blocks have scales of f32."""
+    forms = (form_of(value) for value in (a, b))
+    return tuple(form for form in forms if isinstance(form, BlockScaledOp))
 
 
 # A sparse A: `warp.sparse`, an operand of products.

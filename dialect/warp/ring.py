@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, StringAttr, UnitAttr, i64
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -25,34 +25,19 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from .op_shapes import BareWord
+from .op_shapes import BareWord, CountedType, flag
 
 
 @irdl_attr_definition
-class RingType(ParametrizedAttribute, TypeAttribute):
+class RingType(CountedType):
     """A ring of stages of shared memory: `!warp.ring<4>`."""
 
     name = "warp.ring"
 
-    stages: IntAttr
-
-    def verify(self) -> None:
-        if self.stages.data < 1:
-            raise VerifyException(f"expected at least one stage, got {self.stages.data}")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            return [IntAttr(parser.parse_integer(allow_boolean=False))]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.stages.data))
+    COUNTED = "stage"
 
 
 @irdl_op_definition
@@ -91,7 +76,7 @@ class MakeRingOp(IRDLOperation):
     ):
         numbers = {"writers": writers, "readers": readers, "ahead": ahead}
         properties = {name: None if number is None else IntegerAttr(number, i64) for name, number in numbers.items()}
-        super().__init__(operands=[list(peers)], properties=properties, result_types=[RingType(IntAttr(stages))])
+        super().__init__(operands=[list(peers)], properties=properties, result_types=[RingType.new([IntAttr(stages)])])
 
     def verify_(self) -> None:
         given = tuple(number is not None for number in (self.writers, self.readers, self.ahead))
@@ -118,7 +103,8 @@ class PipelineOp(IRDLOperation):
     - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`.
     - `producer_commit` comes after the copies to a stage were started. Of tensor copies the bytes are enough.
     - `consumer_wait` waits until a stage is full.
-    - `consumer_release` says that a stage has been read.
+    - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
+      tensor memory that were started so far are done.
 
     Parities tell phases of a stage apart, as those of `warp.await`. Of a ring with `ahead` no stage is named: all
     threads come to one after the other.
@@ -131,6 +117,7 @@ class PipelineOp(IRDLOperation):
     stage = opt_operand_def(IndexType())
     parity = opt_operand_def(IndexType())
     bytes = opt_prop_def(IntegerAttr)
+    products = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -145,8 +132,10 @@ class PipelineOp(IRDLOperation):
         parity: SSAValue | None = None,
         *,
         bytes: int | None = None,
+        products: bool = False,
     ):
-        properties = {"step": StringAttr(step), "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
+        count = None if bytes is None else IntegerAttr(bytes, i64)
+        properties = {"step": StringAttr(step), "bytes": count, "products": flag(products)}
         super().__init__(operands=[ring, stage, parity], properties=properties)
 
     def verify_(self) -> None:
@@ -156,5 +145,7 @@ class PipelineOp(IRDLOperation):
         waits = step in (ACQUIRE, WAIT) and self.stage is not None
         if (self.parity is not None) != waits:
             raise VerifyException(f"expected a parity where a stage is waited for, and nowhere else, in {step}")
+        if self.products is not None and step != RELEASE:
+            raise VerifyException(f"expected products in {RELEASE}, got them in {step}")
         if self.bytes is not None and step != ACQUIRE:
             raise VerifyException(f"expected bytes in {ACQUIRE}, got them in {step}")

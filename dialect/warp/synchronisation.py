@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -20,14 +20,12 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
-from .op_shapes import BareWord, flag
+from .op_shapes import BareWord, CountedType, flag
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
 #
@@ -49,25 +47,12 @@ MOST_BYTES = MOST_ARRIVALS
 
 
 @irdl_attr_definition
-class BarriersType(ParametrizedAttribute, TypeAttribute):
+class BarriersType(CountedType):
     """An array of mbarrier objects in shared memory, such as one for each stage of a pipeline: `!warp.barriers<8>`."""
 
     name = "warp.barriers"
 
-    count: IntAttr
-
-    def verify(self) -> None:
-        if self.count.data < 1:
-            raise VerifyException(f"expected at least one barrier, got {self.count.data}")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            return [IntAttr(parser.parse_integer(allow_boolean=False))]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.count.data))
+    COUNTED = "barrier"
 
 
 class _Synchronises(IRDLOperation):
@@ -96,7 +81,7 @@ class MakeBarriersOp(IRDLOperation):
 
     def __init__(self, count: int, arrivals: int):
         super().__init__(
-            properties={"arrivals": IntegerAttr(arrivals, i64)}, result_types=[BarriersType(IntAttr(count))]
+            properties={"arrivals": IntegerAttr(arrivals, i64)}, result_types=[BarriersType.new([IntAttr(count)])]
         )
 
     def verify_(self) -> None:
@@ -125,7 +110,12 @@ class ArriveOp(_Synchronises):
 
         warp.arrive %full[%stage] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<8>
 
-    Source: PTX ISA 9.7.13.15.13 and 9.7.13.15.15.
+    With `products`, one thread of the warpgroup arrives when the products that it has started in tensor memory are
+    done. It does not wait::
+
+        warp.arrive %empty[%stage] {products} : !warp.barriers<8>
+
+    Source: PTX ISA 9.7.13.15.13, 9.7.13.15.15 and 9.7.16.12.1.
     """
 
     name = "warp.arrive"
@@ -134,6 +124,7 @@ class ArriveOp(_Synchronises):
     number = operand_def(IndexType())
     cta = opt_operand_def(IndexType())
     copies = opt_prop_def(UnitAttr)
+    products = opt_prop_def(UnitAttr)
     bytes = opt_prop_def(IntegerAttr)
     by = opt_prop_def(IntegerAttr)
 
@@ -146,13 +137,15 @@ class ArriveOp(_Synchronises):
         cta: SSAValue | None = None,
         *,
         copies: bool = False,
+        products: bool = False,
         bytes: int | None = None,
     ):
-        properties = {"copies": flag(copies), "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
+        flags = {"copies": flag(copies), "products": flag(products)}
+        properties = {**flags, "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
         super().__init__(operands=[barriers, number, cta], properties=properties)
 
     def verify_(self) -> None:
-        _verify_one_of(at=self.cta, copies=self.copies, bytes=self.bytes)
+        _verify_one_of(at=self.cta, copies=self.copies, products=self.products, bytes=self.bytes)
         if self.by is not None and self.bytes is None:
             raise VerifyException("'by' names the thread that announces bytes, which are not given")
         if self.bytes is not None and not 0 <= self.bytes.value.data <= MOST_BYTES:
@@ -268,6 +261,8 @@ class WaitOp(_OfGroup):
 
 
 ASYNC_PROXY = "async_proxy"
+BEFORE_SYNC, AFTER_SYNC = "before_thread_sync", "after_thread_sync"
+FENCES = (WGMMA, ASYNC_PROXY, BEFORE_SYNC, AFTER_SYNC)
 
 
 @irdl_op_definition
@@ -279,6 +274,8 @@ class FenceOp(_Synchronises):
 
     - `wgmma`: accesses to registers, before the products of warpgroups that follow. It is needed before the first
       product, and again after registers of products were read or written. Source: PTX ISA 9.7.15.7.1.
+    - `before_thread_sync`: accesses to tensor memory, before a barrier behind which other threads access it.
+    - `after_thread_sync`: a barrier, before accesses to tensor memory. Source: PTX ISA 9.7.16.11.
     - `async_proxy`: writes to shared memory, before products of warpgroups and tensor copies. Source: PTX ISA 9.7.13.4.
     """
 
@@ -293,8 +290,8 @@ class FenceOp(_Synchronises):
         super().__init__(properties={"before": StringAttr(before)})
 
     def verify_(self) -> None:
-        if self.before.data not in (WGMMA, ASYNC_PROXY):
-            raise VerifyException(f"expected a fence before {WGMMA} or {ASYNC_PROXY}, got '{self.before.data}'")
+        if self.before.data not in FENCES:
+            raise VerifyException(f"expected a fence of {', '.join(FENCES)}, got '{self.before.data}'")
 
 
 # Barriers: of some warps of a CTA, of a cluster.

@@ -48,8 +48,8 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
         VerifyException: saying which would.
     """
     verify_tile(tile, at, "the tile", shared_bytes=True)
-    if len(coordinates) != len(kind.shape):
-        raise VerifyException(f"expected {len(kind.shape)} coordinates for a box of {kind}, got {len(coordinates)}")
+    if len(coordinates) != kind.rank:
+        raise VerifyException(f"expected {kind.rank} coordinates for a box of {kind}, got {len(coordinates)}")
     if not same_words(kind.element_type, moved_as(tile.element_type)):
         raise VerifyException(f"expected a tile of elements of {kind.element_type}, got {tile}")
     width, size, swizzle = panel_of(tile, "the tile"), kind.element.memory_bits // 8, kind.swizzle.data
@@ -81,6 +81,11 @@ class TensorLoadOp(IRDLOperation):
 
         warp.tensor_load %map[%m, %k] to %As[%s, %zero, %zero], %full[%s] multicast %mask : ...
 
+    In im2col mode the coordinates are those of the first channel of the pixel at which the filter's corner is, and
+    `offsets` are the place of the pixel in the filter::
+
+        warp.tensor_load %map[%n, %y, %x, %k] offsets[%r, %s] to %As[%stage, %zero, %zero], %full[%stage] : ...
+
     Source: PTX ISA 9.7.9.25.5.2.
     """
 
@@ -88,6 +93,7 @@ class TensorLoadOp(IRDLOperation):
 
     map = operand_def(TensorMapType)
     coordinates = var_operand_def(IndexType())
+    offsets = var_operand_def(IndexType())
     tile = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     barriers = operand_def(base(BarriersType) | base(RingType))
@@ -108,20 +114,24 @@ class TensorLoadOp(IRDLOperation):
         number: SSAValue,
         by: int = 0,
         mask: SSAValue | None = None,
+        offsets: Sequence[SSAValue] = (),
     ):
         super().__init__(
-            operands=[map, list(coordinates), tile, list(indices), barriers, number, mask],
+            operands=[map, list(coordinates), list(offsets), tile, list(indices), barriers, number, mask],
             properties={"by": IntegerAttr(by, i64) if by else None},
         )
 
     assembly_format = (
-        "$map `[` $coordinates `]` `to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
+        "$map `[` $coordinates `]` (`offsets` `[` $offsets^ `]`)? "
+        "`to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
         "attr-dict `:` type($map) `to` type($tile) `,` type($barriers)"
     )
 
     def verify_(self) -> None:
         if isinstance(kind := self.map.type, TensorMapType):
             _verify_box(kind, self.coordinates, memory_of(self.tile), self.indices)
+            if len(self.offsets) != (expected := max(0, kind.im2col.data - 2)):
+                raise VerifyException(f"expected {expected} offsets for a box of {kind}, got {len(self.offsets)}")
 
 
 @irdl_op_definition

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    UnitAttr,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -49,12 +59,19 @@ SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 
 
 class GroupScales(NamedTuple):
-    """Scales in memory, groups x columns, of groups of `size` neighbours along k; what they are for begins at k, n."""
+    """Scales in memory, groups x columns, of groups of `size` neighbours along k; what they are for begins at k, n.
+
+    Those of A, if it has some, are `of_rows`, groups x rows; A begins at row m. One scale may be for several rows, or
+    columns: as many as `blocks` says.
+    """
 
     scales: SSAValue
     size: int
     k: SSAValue
     n: SSAValue
+    m: SSAValue | None = None
+    of_rows: SSAValue | None = None
+    blocks: tuple[int, int] = (1, 1)
 
 
 @irdl_op_definition
@@ -75,10 +92,12 @@ class TileMmaOp(FactorsOp):
 
         %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
 
-    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and all of k. If B
+    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and the warp's part
+    of k. If B
     has integers (`warp.stored`), groups of `group` neighbours along k may have scales in global memory, groups x
     columns. They are printed after the types as `times %S[%k, %n] : memref<...>`, where k and n are the indices at
-    which the tiles of A and B begin.
+    which the tiles of A and B begin. Of 8-bit floats, A has scales too, groups x rows, and one scale may be for several
+    rows or columns, a block: `times %SB[%k, %n, %m] : memref<...> and %SA : memref<...>`.
     """
 
     name = "warp.tile_mma"
@@ -89,7 +108,9 @@ class TileMmaOp(FactorsOp):
     part = var_operand_def(IndexType())
     group_scales = opt_operand_def(MemRefType)
     group_at = var_operand_def(IndexType())
+    row_scales = opt_operand_def(MemRefType)
     group = opt_prop_def(IntegerAttr)
+    blocks = opt_prop_def(DenseArrayBase.constr(i64))
     transposed_a = opt_prop_def(UnitAttr)
     transposed_b = opt_prop_def(UnitAttr)
     d = result_def(SUMS)
@@ -98,7 +119,8 @@ class TileMmaOp(FactorsOp):
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
-        "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))?"
+        "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))? "
+        "(`and` $row_scales^ `:` type($row_scales))?"
     )
 
     def __init__(
@@ -114,17 +136,17 @@ class TileMmaOp(FactorsOp):
         groups: GroupScales | None = None,
     ):
         """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
+        at = [] if groups is None else [at for at in (groups.k, groups.n, groups.m) if at is not None]
+        beside = ([], [], []) if groups is None else (groups.scales, at, groups.of_rows)
         super().__init__(
-            operands=[
-                *(a, b, c, list(part)),
-                *([] if groups is None else [groups.scales], [] if groups is None else [groups.k, groups.n]),
-            ],
+            operands=[a, b, c, list(part), *beside],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
                 "transposed_a": flag(transposed[0]),
                 "transposed_b": flag(transposed[1]),
                 "group": None if groups is None else IntegerAttr(groups.size, i64),
+                "blocks": DenseArrayBase.from_list(i64, groups.blocks) if groups and groups.of_rows else None,
             },
             result_types=[c.type],
         )
@@ -146,7 +168,11 @@ class TileMmaOp(FactorsOp):
         """The scales of groups along k, if there are any."""
         if self.group_scales is None or self.group is None:
             return None
-        return GroupScales(self.group_scales, self.group.value.data, *self.group_at)
+        found = GroupScales(self.group_scales, self.group.value.data, *self.group_at)
+        if self.blocks is None:
+            return found
+        rows, columns = self.blocks.get_values()
+        return found._replace(of_rows=self.row_scales, blocks=(rows, columns))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -179,11 +205,20 @@ class TileMmaOp(FactorsOp):
         self._verify_groups()
 
     def _verify_groups(self) -> None:
-        given = self.group_scales is not None, self.group is not None, len(self.group_at) == 2, bool(self.b_stored)
-        if self.group_scales is None and self.group is None and not self.group_at:
+        given = [self.group_scales is not None, self.group is not None]
+        if self.row_scales is None:
+            given += [len(self.group_at) == 2, bool(self.b_stored), self.blocks is None]
+        else:
+            given += [len(self.group_at) == 3, self.blocks is not None and len(self.blocks) == 2]
+        if self.group_scales is None and self.group is None and not self.group_at and self.row_scales is None:
             return
         if not all(given) or (self.group is not None and self.group.value.data < 1):
-            raise VerifyException("expected scales of groups of integers with their size, and [k, n] of the tiles")
+            what = (
+                ("groups of integers", "size, and [k, n]")
+                if self.row_scales is None
+                else ("blocks", "sizes, and [k, n, m]")
+            )
+            raise VerifyException(f"expected scales of {what[0]} with their {what[1]} of the tiles")
 
     def _verify_held(self, a: FragmentType) -> None:
         """Checks an A that a warp holds."""
@@ -202,7 +237,8 @@ class TileMmaOp(FactorsOp):
 
     def _verify_shape(self) -> None:
         (rows, stored), (k, columns) = self._lying()
-        if stored * self.sparsity != k:
+        slices = k // stored if isinstance(self.matrices[0].type, FragmentType) else 1
+        if stored * self.sparsity * slices != k:
             a, b = self.matrices
             raise VerifyException(f"expected A and B to agree on k, got {a.type} and {b.type}")
         sums = self.c.type

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
@@ -24,6 +25,7 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
@@ -95,18 +97,25 @@ class MatrixOp(IRDLOperation):
 
         %M = warp.matrix %A[%b, all, row, column]
             : memref<4x3x16x32xf16> -> memref<3x16x32xf16, strided<[512, 32, 1], offset: ?>>
+
+    With `part`, the matrix has so many of the rows, from one on::
+
+        %P = warp.matrix %A[row, column] part [%first, %rows]
+            : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
     """
 
     name = "warp.matrix"
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
+    part = var_operand_def(IndexType())
     row = opt_prop_def(IntegerAttr)
     column = opt_prop_def(IntegerAttr)
     kept = opt_prop_def(DenseArrayBase.constr(i64))
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
         self,
@@ -115,15 +124,17 @@ class MatrixOp(IRDLOperation):
         row: int | None,
         column: int | None,
         kept: Sequence[int] = (),
+        part: Sequence[SSAValue] = (),
     ):
+        """`part` is the first row, and how many there are, of a matrix of some rows."""
         super().__init__(
-            operands=[memory, list(indices)],
+            operands=[memory, list(indices), list(part)],
             properties={
                 "row": None if row is None else IntegerAttr(row, i64),
                 "column": None if column is None else IntegerAttr(column, i64),
                 "kept": _kept(kept),
             },
-            result_types=[matrix_type(memory_of(memory), row, column, kept)],
+            result_types=[matrix_type(memory_of(memory), row, column, kept, part=bool(part))],
         )
 
     @property
@@ -145,7 +156,7 @@ class MatrixOp(IRDLOperation):
         rank, held = memory_of(self.memory).get_num_dims(), iter(self.indices)
         merged = [given[d] if d in given else next(held) for d in range(rank) if d in given or d not in own]
         rows, columns = (None if d is None else own[d] for d in (row, column))
-        return MatrixOp(self.memory, merged, rows, columns)
+        return MatrixOp(self.memory, merged, rows, columns, part=self.part)
 
     def verify_(self) -> None:
         memory, (row, column) = memory_of(self.memory), self.dimensions
@@ -158,7 +169,9 @@ class MatrixOp(IRDLOperation):
             raise VerifyException(
                 f"expected {rank - len(named)} indices besides row and column, got {len(self.indices)}"
             )
-        expected = matrix_type(memory, row, column, self.dimensions_kept)
+        if len(self.part) not in (0, 2) or (self.part and row is None):
+            raise VerifyException(f"expected the first of some rows, and how many, got {len(self.part)} indices")
+        expected = matrix_type(memory, row, column, self.dimensions_kept, part=bool(self.part))
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
 
@@ -170,6 +183,9 @@ class MatrixOp(IRDLOperation):
             parser.Delimiter.SQUARE,
             lambda: parser.parse_optional_keyword_in((*WORDS, ALL)) or parser.parse_unresolved_operand(),
         )
+        part: list[UnresolvedOperand] = []
+        if parser.parse_optional_keyword("part") is not None:
+            part = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         kind = parser.parse_type()
@@ -180,8 +196,11 @@ class MatrixOp(IRDLOperation):
                 parser.raise_error(f"expected '{word}' at most once among the indices", position)
         indices = [place for place in places if isinstance(place, UnresolvedOperand)]
         return cls.create(
-            operands=parser.resolve_operands([memory, *indices], [kind, *(IndexType() for _ in indices)], position),
+            operands=parser.resolve_operands(
+                [memory, *indices, *part], [kind, *(IndexType() for _ in (*indices, *part))], position
+            ),
             properties={
+                "operandSegmentSizes": DenseArrayBase.from_list(i32, [1, len(indices), len(part)]),
                 **{word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
                 **({"kept": kept} if (kept := _kept([i for i, p in enumerate(places) if p == ALL])) else {}),
             },
@@ -201,6 +220,10 @@ class MatrixOp(IRDLOperation):
             printer.print_list(
                 words, lambda w: printer.print_string(w) if isinstance(w, str) else printer.print_ssa_value(w)
             )
+        if self.part:
+            printer.print_string(" part ")
+            with printer.in_square_brackets():
+                printer.print_list(self.part, printer.print_ssa_value)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.memory.type)
@@ -212,14 +235,16 @@ def _kept(dimensions: Sequence[int]) -> DenseArrayBase[IntegerType] | None:
     return DenseArrayBase.from_list(i64, list(dimensions)) if dimensions else None
 
 
-def matrix_type(memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = ()) -> MemRefType[Attribute]:
-    """The type of a matrix whose rows and columns are two dimensions of memory, or repeated, or of one for each
-    index of those kept; it may start anywhere."""
+def matrix_type(
+    memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = (), *, part: bool = False
+) -> MemRefType[Attribute]:
+    """The type of a matrix whose rows, or `part` of them, and columns are two dimensions of memory, or repeated, or of
+    one for each index of those kept; it may start anywhere."""
     shape, strides = memory.get_shape(), strides_of(memory)
     if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
     layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (*kept, row, column)], None)
-    sizes = [DYNAMIC_INDEX if d is None else shape[d] for d in (*kept, row, column)]
+    sizes = [DYNAMIC_INDEX if d is None or (part and d == row) else shape[d] for d in (*kept, row, column)]
     return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
 
 

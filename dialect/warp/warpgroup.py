@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i32, i64
 from xdsl.ir import SSAValue
@@ -31,6 +32,7 @@ from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wg
 from ..layouts.layout import Layout, permuted
 from .attributes import (
     SHARED_SPACE,
+    TENSOR_SPACE,
     FragmentType,
     Memory,
     SwizzleAttr,
@@ -41,7 +43,10 @@ from .attributes import (
 )
 from .matrices import verify_indices
 from .mma import metadata_type, verify_selector
-from .op_shapes import flag
+from .op_shapes import flag, verify_target
+
+if TYPE_CHECKING:
+    from ..isa.tensor_product import TensorProduct
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
 #
@@ -341,6 +346,76 @@ class WgmmaOp(IRDLOperation):
                 f"operand {role.upper()} of {row.shape} takes {wanted[0]}x{wanted[1]} of a tile, got {has[0]}x{has[1]}"
             )
         descriptor_of(memory, mn_major=along)
+
+
+@irdl_op_definition
+class TensorMmaOp(IRDLOperation):
+    """D = A * B + D on tiles in shared memory, with D in tensor memory. One thread of the warpgroup starts the product.
+    It has ended when a barrier of `warp.arrive` with `products` has::
+
+        warp.tensor_mma %As[%s, %m, %k], %Bs[%s, %n, %k], %D[%g] : memref<2x64x64xf16, #warp.swizzle<128>, 3>,
+            memref<2x128x64xf16, #warp.swizzle<128>, 3>, memref<2x64x128xf32, 6>
+
+    The operation is one instruction: the rows and columns of matrix `%g` of D, and 32 bytes of K. The indices and
+    `mn_major_a`, `mn_major_b` are as in `warp.wgmma`. Source: PTX ISA 9.7.16.10.9.1.
+    """
+
+    name = "warp.tensor_mma"
+
+    a = operand_def(MemRefType)
+    a_indices = var_operand_def(IndexType())
+    b = operand_def(MemRefType)
+    b_indices = var_operand_def(IndexType())
+    d = operand_def(MemRefType)
+    number = operand_def(IndexType())
+    mn_major_a = opt_prop_def(UnitAttr)
+    mn_major_b = opt_prop_def(UnitAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` attr-dict `:` "
+        "type($a) `,` type($b) `,` type($d)"
+    )
+
+    def __init__(self, product: WgmmaOp, d: SSAValue, number: SSAValue):
+        """The product of a warpgroup, with D in tensor memory."""
+        super().__init__(
+            operands=[product.a, list(product.a_indices), product.b, list(product.b_indices), d, number],
+            properties={name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b")},
+        )
+
+    def major(self, role: str) -> bool:
+        """Whether operand "a" or "b" lies along M or N."""
+        return (self.mn_major_a if role == "a" else self.mn_major_b) is not None
+
+    def tiles(self) -> Iterator[tuple[str, SSAValue, Sequence[SSAValue]]]:
+        """The operands in shared memory: "a" or "b", the tile, where in it they begin."""
+        yield "a", self.a, self.a_indices
+        yield "b", self.b, self.b_indices
+
+    @property
+    def row(self) -> TensorProduct:
+        """The instruction."""
+        from ..isa.tensor_product import of_warpgroup
+
+        a, b, d = (element_row(memory_of(value).element_type) for value in (self.a, self.b, self.d))
+        if a is None or b is None or d is None:
+            raise VerifyException("expected operands of element types of the ISA")
+        *_, rows, columns = memory_of(self.d).get_shape()
+        product = of_warpgroup(find_row(_multiplied(a), _multiplied(b), d, columns, satfinite=False, sparse=False))
+        if product is None or product.shape.m != rows:
+            raise VerifyException(f"no product has a D of {rows}x{columns}x{d.name} in tensor memory")
+        return replace(product, along_mn=(self.major("a"), self.major("b")))
+
+    def verify_(self) -> None:
+        kind = memory_of(self.d)
+        if memory_space(kind) != TENSOR_SPACE or kind.get_num_dims() != 3:
+            raise VerifyException(f"expected D to be matrices in tensor memory (space {TENSOR_SPACE}), got {kind}")
+        for role, value, indices in self.tiles():
+            verify_tile(memory_of(value), indices, f"operand {role.upper()}")
+            descriptor_of(memory_of(value), mn_major=self.major(role))
+        verify_target(self, self.row)
 
 
 def _multiplied(element: ElementType) -> ElementType:

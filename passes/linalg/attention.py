@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import memref
-from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, f32
+from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.warp.attention import AttentionOp, D, E, M, N
-from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.elements import PointwiseOp, element_type
+from ...dialect.warp.attention import AttentionOp, D, E, Keys, M, N
+from ...dialect.warp.attributes import element_row, in_place_of, memory_of
+from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.paged import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (
@@ -38,87 +40,10 @@ from .element_expressions import (
     region_of,
 )
 from .fuse_epilogue import Replacement
-from .operand import FoldDimension, KernelArgument, each_once, root
+from .operand import FoldDimension, KernelArgument, VectorOperand, each_once, root
 from .overlap import check_attention
 from .product import Product, read
-
-# What scores of an attention are, as an expression of the product of Q and K: a scale, a diagonal, and the rest.
-
-QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
-"""The names of loops; those of the batch are numbers."""
-
-
-def masked(x: ElementExpression) -> tuple[ElementExpression, int | None]:
-    """Scores without the mask that leaves out what is right of a diagonal, and which diagonal that is."""
-    if x.is_op("arith.select"):
-        condition, yes, no = x.operands
-        right = _right_of(condition)
-        if right is not None:
-            kept, gone, diagonal = (no, yes, right[0]) if right[1] else (yes, no, right[0])
-            if gone.number == -math.inf:
-                return kept, diagonal
-    if x.is_op("arith.addf"):
-        for rest, mask in (x.operands, x.operands[::-1]):
-            kept, diagonal = masked(mask)
-            if diagonal is not None and kept.number == 0:
-                return rest, diagonal
-    if x.is_op("arith.mulf"):
-        for rest, factor in (x.operands, x.operands[::-1]):
-            kept, diagonal = masked(rest)
-            if diagonal is not None and factor.number is not None and factor.number > 0:
-                return replace(x, operands=(kept, factor)), diagonal
-    return x, None
-
-
-def _right_of(condition: ElementExpression) -> tuple[int, bool] | None:
-    """The diagonal c of a comparison that holds for n > m + c, or for all others; True for the first."""
-    if not condition.is_op("arith.cmpi") or condition.op is None:
-        return None
-    predicate = condition.op.properties["predicate"]
-    name = CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
-    sides = [_linear(side) for side in condition.operands]
-    if None in sides or name[1:] not in ("gt", "ge", "lt", "le"):
-        return None
-    (m1, n1, c1), (m2, n2, c2) = (side for side in sides if side is not None)
-    m, n, c = m1 - m2, n1 - n2, c1 - c2  # the comparison of m' m + n' n + c with 0
-    if (m, n) == (1, -1):
-        m, n, c, name = -m, -n, -c, name[0] + {"g": "l", "l": "g"}[name[1]] + name[2]
-    if (m, n) != (-1, 1):
-        return None
-    # n > m - c, or one more where it may be equal
-    if name[1] == "g":
-        return -c - (name[2] == "e"), True
-    return -c - (name[2] == "t"), False
-
-
-def _linear(side: ElementExpression) -> tuple[int, int, int] | None:
-    """(m, n, 1) coefficients of an index."""
-    if side.kind == "index":
-        return {QUERY: (1, 0, 0), KEY: (0, 1, 0)}.get(str(side.name))
-    if side.kind == "constant" and isinstance(side.number, int):
-        return 0, 0, side.number
-    if side.is_op("arith.index_cast", "arith.extsi", "arith.trunci"):
-        return _linear(side.operands[0])
-    if side.is_op("arith.addi", "arith.subi"):
-        a, b = (_linear(operand) for operand in side.operands)
-        sign = 1 if side.is_op("arith.addi") else -1
-        if a is not None and b is not None:
-            return a[0] + sign * b[0], a[1] + sign * b[1], a[2] + sign * b[2]
-    return None
-
-
-def scaled(x: ElementExpression) -> tuple[ElementExpression, float]:
-    """Scores without a constant that multiplies or divides them, and the constant."""
-    if x.is_op("arith.mulf"):
-        for rest, factor in (x.operands, x.operands[::-1]):
-            if factor.number is not None:
-                inner, scale = scaled(rest)
-                return inner, scale * factor.number
-    if x.is_op("arith.divf") and (divisor := x.operands[1].number):
-        inner, scale = scaled(x.operands[0])
-        return inner, scale / divisor
-    return x, 1.0
-
+from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 # What `warp.attention` asks for, read once for the passes that lower it: its two products.
 
@@ -179,10 +104,33 @@ class Attention(NamedTuple):
         return (*(replace(operand, name=name) for name, operand in matrices), *scores.epilogue_operands)
 
     @property
+    def lengths(self) -> VectorOperand | None:
+        """How many keys each sequence has, where memory says it."""
+        return None if self.op.lengths is None else VectorOperand("lengths", self.op.lengths)
+
+    def tiles(self, rows: int) -> int:
+        """How many tiles of so many rows O has; the sizes are known."""
+        return -(-self.scores.m // rows) * math.prod(self.values.batch)
+
+    @property
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory once."""
         q, k, v, o, *of_scores = self.operands
-        return each_once((q, k, v, *of_scores, o))
+        lengths = [] if self.lengths is None else [self.lengths]
+        pages = [VectorOperand("pages", view.table) for view in self.paged]
+        given = [_in_memory(operand) for operand in (q, k, v)]
+        return each_once((*given, *of_scores, *pages, *lengths, o))
+
+    @property
+    def paged(self) -> list[PagedOp]:
+        """The views of pages that K and V are."""
+        return [view for operand in (self.op.k, self.op.v) if isinstance(view := operand.owner, PagedOp)]
+
+
+def _in_memory(operand: KernelArgument) -> KernelArgument:
+    """What a kernel takes for K or V: of a view of pages, all pages."""
+    view = operand.value.owner
+    return VectorOperand(operand.name, view.memory, divisor=operand.divisor) if isinstance(view, PagedOp) else operand
 
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
@@ -210,11 +158,11 @@ EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
 
 
 class Scores(NamedTuple):
-    """What scores are: `scale` times `rest`, an expression of the product; `diagonal` as in `warp.attention`."""
+    """What scores are: `scale` times `rest`, an expression of the product, for the keys that count."""
 
     rest: ElementExpression
     scale: float
-    diagonal: int | None
+    keys: KeyRange
 
 
 class AttentionMatch:
@@ -235,6 +183,8 @@ class AttentionMatch:
         names |= {batch: QUERY, batch + 1: COLUMN, batch + 2: KEY}
         p, v = (values.inputs[number] for number in found.inputs)
         self.batch, self.last = batch, values
+        shape = memory_of(values.outputs[0]).get_shape()
+        self.single = dict(zip(names_of(of_o, names), shape, strict=True)).get(QUERY) == 1
         element = self.reader.element(p, names_of(of_p, names), values).unrounded(memory_of(v).element_type)
         if not any(element.leaves("product")) or not (
             self._is_exponential(element) or self._quotient(element) is not None
@@ -311,13 +261,13 @@ class AttentionMatch:
             decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
             decline("scores depend on several products")
-        rest, diagonal = masked(x)
-        rest, scale = scaled(rest)
+        inner, keys = masked(x, single=self.single)
+        rest, scale = scaled(inner)
         if rest.kind != "product" and scale <= 0:
-            rest, scale = x, 1.0
+            rest, scale = inner, 1.0
         if scale <= 0:
             decline(f"scores are scaled by {scale:g}")
-        return Scores(rest, scale * logarithm, diagonal)
+        return Scores(rest, scale * logarithm, keys)
 
     def _read_factors(self) -> None:
         """Q and K: the memories that scores are a product of, and their places."""
@@ -359,6 +309,8 @@ class AttentionMatch:
         """
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(value) for value in self.score_operands.values()}
+        lengths = self.scores.keys.lengths
+        read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
         used = frozenset({*self.reader.used, self.values, self.last})
         found = Replacement(used, self.last, self.o[0], read)
         if self.product not in found.dead:
@@ -384,9 +336,16 @@ class AttentionMatch:
             [value for value, _ in matrices],
             [map_of(at, order) for _, at in matrices],
             scale=self.scores.scale,
-            diagonal=self.scores.diagonal,
+            keys=self._keys(order),
             scores=None if score is None else score.function,
         )
+
+    def _keys(self, order: Mapping[Name, int]) -> Keys:
+        """The keys that count, as the operation has them."""
+        found = self.scores.keys
+        if found.lengths is None or found.lengths.value is None:
+            return Keys(found.diagonal, found.window)
+        return Keys(found.diagonal, found.window, (found.lengths.value, map_of(found.lengths.place, order)))
 
 
 def _check_unrounded(what: str, part: ElementExpression) -> None:
@@ -411,6 +370,45 @@ class FuseAttention(RewritePattern):
                 remark(op, FuseAttentionPass.name, f"it is not fused into an attention: {reason}")
 
 
+# One query for each head: heads that share K and V are the rows of one tile.
+
+
+class PackHeads(RewritePattern):
+    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
+
+    A diagonal would be of queries: it stays as it is, and so does its attention.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        sizes, query = op.sizes, op.batch + M
+        of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
+        heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
+        if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
+            return
+        head = max(heads, key=sizes.__getitem__)
+        order = list(range(op.maps[0].num_dims))
+        order[head], order[query] = query, head
+        maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
+        score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
+        keys = op.keys
+        if keys.lengths is not None:
+            lengths, along = keys.lengths
+            keys = keys._replace(lengths=(lengths, map_along(len(order), (order[loop] for loop in loops_of(along)))))
+        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score)
+        rewriter.replace(op, in_place_of(op, new))
+        drop_forms([value for value in (op.scores,) if value is not None])
+
+
+def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
+    """A function on scores whose loops have other numbers."""
+    body = score.body.clone()
+    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
+        Rewriter.replace_op(index, IndexOp(order[index.number]))
+    placed = [(value, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
+    return PointwiseOp(placed, body)
+
+
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 
@@ -418,8 +416,9 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "warp-fuse-attention"
-    needs: ClassVar = ("linalg.*", "memref.dim")
+    needs: ClassVar = ("linalg.*", "memref.dim", AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseAttention()], op)
+        apply_patterns([PackHeads()], op)

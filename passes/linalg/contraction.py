@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import (
     AffineDimExpr,
     AffineMap,
@@ -21,10 +21,12 @@ from xdsl.ir.affine import (
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.mlir.affine import is_plain, loops_of, map_along, windows
+from ...dialect.isa import wgmma
+from ...dialect.isa.form import having
+from ...dialect.mlir.affine import is_plain, loops_of, map_along, runs_backwards, windows
 from ...dialect.mlir.bodies import Factor, Weighted, factors, weighted
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.views import WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
@@ -34,15 +36,20 @@ from .operand import collapse
 
 
 def along_loops(
-    op: LinalgStructuredOperation, value: SSAValue, map_: AffineMap, more: Sequence[int] = ()
+    op: LinalgStructuredOperation,
+    value: SSAValue,
+    map_: AffineMap,
+    more: Sequence[int] = (),
+    *,
+    backwards: bool = False,
 ) -> tuple[SSAValue, tuple[int, ...]]:
     """A window of an operand with a dimension for each loop of its map, and of `more`, along which it repeats; and
-    these loops, in order.
+    these loops, in order. It may run `backwards` along some.
 
     Raises a located diagnostic for a map that no strides follow, or a loop whose length no operand tells.
     """
     forms = windows(map_)
-    if forms is None:
+    if forms is None or (runs_backwards(map_) and not backwards):
         fail(op, f"expected every dimension of an input along a sum of loops times constants, got {map_}")
     loops = [*more, *sorted({loop for by, _ in forms for loop in by})]
     found = [_length(op, loop) for loop in loops]
@@ -76,6 +83,10 @@ def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, in
 
 
 # Which operation that sums is a product of matrices, and which of its loops are which.
+
+
+IMAGE_BITS = 16
+"""Bits of elements of images that tensor copies read in im2col mode."""
 
 
 class Contraction(NamedTuple):
@@ -126,6 +137,16 @@ class LoopKinds(NamedTuple):
         return LoopKinds((of_a, of_b), summed, [loop for loop in c.loops if loop not in (*of_a, *of_b)])
 
 
+def multiplies_images(op: Operation, a: SSAValue, b: SSAValue) -> bool:
+    """Whether warpgroups multiply elements of A and B, of known sizes and 16 bits, of which they take any layout."""
+    target, kinds = target_of(op), [memory_of(value) for value in (a, b)]
+    elements = [element_row(kind.element_type) for kind in kinds]
+    known = all(kind.has_static_shape() for kind in kinds)
+    if target is None or not known or any(element is None or element.bits != IMAGE_BITS for element in elements):
+        return False
+    return any(row.runs_on(target) for row in having(wgmma.rows, a=elements[0], b=elements[1]))
+
+
 class SeparateProductsError(Exception):
     """Neighbours in memory of an operand are of products of their own."""
 
@@ -161,8 +182,14 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
         _refuse(op, f"expected every dimension of the output to run along a loop of its own, got {maps[-1]}")
     c = Side(op.outputs[0], loops_of(maps[-1]), Factor(len(maps) - 1))
     a, b = _repeated(op, [_side(op, factor, maps) for factor in body.factors], c)
-    a, b = _joined(op, a, b, c)
     loops = LoopKinds.of(a, b, c)
+    windows_of = [isinstance(side.value.owner, WindowOp) for side in (b, a)]
+    convolves = not loops.shared and any(
+        window and len(own) == 1 for window, own in zip(windows_of, loops.own, strict=True)
+    )
+    if not convolves or not multiplies_images(op, a.value, b.value):
+        a, b = _joined(op, a, b, c)
+        loops = LoopKinds.of(a, b, c)
     if not loops.summed:
         _refuse(op, "nothing is summed over, the output has every loop of the inputs")
     if _place(loops.own[1], c) < _place(loops.own[0], c):
@@ -208,7 +235,8 @@ def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMa
     value, map_ = op.inputs[factor.argument], maps[factor.argument]
     if is_plain(map_):
         return Side(value, loops_of(map_), factor)
-    return Side(*along_loops(op, value, map_), factor)
+    backwards = runs_backwards(map_) and multiplies_images(op, *op.inputs[:2])
+    return Side(*along_loops(op, value, map_, backwards=backwards), factor)
 
 
 def _repeated(op: LinalgStructuredOperation, sides: Sequence[Side], c: Side) -> tuple[Side, Side]:

@@ -25,6 +25,7 @@ from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
 from ..diagnostics import remark
 from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
+from .fuse_block_scales import FuseBlockScales
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
@@ -392,7 +393,8 @@ class FuseWeights(RewritePattern):
 
 
 class FuseWeightsPass(ModulePass):
-    """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them.
+    """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them, and the
+    scales of blocks of 8-bit floats.
 
     Products still in `linalg` are raised first.
     """
@@ -402,4 +404,4 @@ class FuseWeightsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        apply_patterns([FuseWeights()], op)
+        apply_patterns([FuseWeights(), FuseBlockScales()], op)

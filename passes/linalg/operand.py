@@ -32,6 +32,8 @@ from ...dialect.warp.assumptions import AssumeDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
 from ..builder import constant_value
 from ..diagnostics import fail
@@ -55,7 +57,7 @@ VIEWING = (
 )
 """Operations of which a call knows what they make seen."""
 
-VIEWS = (*VIEWING, memref.ReinterpretCastOp)
+VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
 
 
 def root(value: SSAValue) -> SSAValue:
@@ -254,7 +256,7 @@ def sample(divisor: int, usual: int = USUAL) -> int:
 def divisor_of(value: SSAValue) -> int:
     """What the function promises of an argument: a number that divides every dynamic size of the dimension along which
     its elements are neighbours, every dynamic stride, and a dynamic offset."""
-    if isinstance(value.owner, MatrixOp):
+    if isinstance(value.owner, MatrixOp | PagedOp):
         return divisor_of(value.owner.memory)
     if isinstance(value.owner, AssumeDivisibleOp):
         return math.lcm(value.owner.number, divisor_of(value.owner.memory))

@@ -58,6 +58,7 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
     """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
     reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
     reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
+    reads += [] if attention.lengths is None else [MemoryUse("lengths", attention.lengths)]
     _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
 
 

@@ -21,6 +21,7 @@ from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_spac
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import PairedOp
+from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import StoredIntegers, strides_of
 from ..diagnostics import fail
@@ -186,6 +187,9 @@ class Product:
 
     With `short_sums`, sums of 8-bit floats may be those of the instruction, which cuts them short; if it is to be
     `batch_invariant`, the sums of a row are in the same order for every m.
+    `block_scales` are scales of f32 of blocks of A and B.
+    `ends` are those of the groups that the rows of A and D, or those along k, belong to: the batch is then one of
+    groups, and m or k the usual size of one.
     `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
     nothing but its divisors may be concluded from.
     """
@@ -208,6 +212,8 @@ class Product:
     summed: tuple[int, ...] = ()
     dynamic: frozenset[int] = frozenset()
     short_sums: bool = False
+    ends: VectorOperand | None = None
+    block_scales: tuple[Spread, ...] = ()
     batch_invariant: bool = False
     second: MatrixOperand | None = None
 
@@ -216,6 +222,11 @@ class Product:
         first = len(self.batch) + len(self.summed)
         beside = range(len(self.batch), first) if axis == "k" else ()
         return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
+
+    @property
+    def convolves(self) -> bool:
+        """Whether A or B are the matrices of images, which tensor copies alone read."""
+        return any(images_of(operand) for operand in (self.a, self.b))
 
     @property
     def matrices(self) -> int:
@@ -250,6 +261,15 @@ class Product:
         return loops_of(self.op.maps[1]).index(K)
 
     @property
+    def blocks(self) -> tuple[int, int, int]:
+        """Rows of A, columns of B and elements along k that share scales of f32; 0 where none do."""
+        if not self.block_scales:
+            return 0, 0, 0
+        (down, along), (across, _) = (form.blocks for form in self.op.block_scales)
+        rows = 1 if down < 0 or not self.is_known("m") else self.m // down
+        return rows, self.n // across, self.k // along
+
+    @property
     def sparsity(self) -> int:
         """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
         return self.op.sparsity
@@ -265,22 +285,39 @@ class Product:
         return self.op.products
 
     @property
-    def factors(self) -> tuple[tuple[MatrixOperand, ...], tuple[MatrixOperand, ...]]:
+    def factors(self) -> tuple[tuple[KernelArgument, ...], tuple[KernelArgument, ...]]:
         """A and B, each with what is read beside it."""
-        of_a, of_b = self.scales or (self.metadata, self.group_scales or self.second)
+        beside = self.metadata, self.group_scales or self.second
+        of_a, of_b = self.block_scales or self.scales or beside
         return (self.a, *([of_a] if of_a else ())), (self.b, *([of_b] if of_b else ()))
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
         of_b = (self.b, self.second, self.group_scales)
-        every = (self.a, self.metadata, *of_b, *self.scales, self.c, self.d, *self.epilogue_operands)
+        beside = (*self.scales, *self.block_scales, self.ends)
+        every = (self.a, self.metadata, *of_b, *beside, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
+
+    @property
+    def parted(self) -> tuple[MatrixOperand | Spread, ...]:
+        """The operands whose rows belong to groups."""
+        if self.op.grouped != M:
+            return () if self.op.grouped is None else (self.a, self.b)
+        beside = [o for o in self.epilogue_operands if isinstance(o, MatrixOperand | Spread)]
+        beside = [o for o in beside if isinstance(o, MatrixOperand) or o.dimensions[0] is not None]
+        return (self.a, *([] if self.c is None else [self.c]), self.d, *beside)
 
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory and each number once."""
         return each_once(self.operands)
+
+
+def images_of(operand: MatrixOperand) -> Im2colOp | None:
+    """What makes the matrices of images that an operand is; None of another one."""
+    made = operand.value.owner
+    return made if isinstance(made, Im2colOp) else None
 
 
 def read(op: MatmulOp) -> Product:
@@ -316,9 +353,28 @@ def read(op: MatmulOp) -> Product:
     product = Product(
         op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
         _group_scales(op),
-        tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate, second=second,
+        tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
+        None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
+        second=second,
     )  # fmt: skip
+    _check_groups(product)
     return product
+
+
+def _check_groups(product: Product) -> None:
+    """Refuses rows of groups that are no rows in memory."""
+    if product.op.grouped is None:
+        return
+    sides = {"A": product.a.transposed, "D": False} if product.op.grouped == M else {
+        "A": not product.a.transposed, "B": product.b.transposed}  # fmt: skip
+    for name, across in sides.items():
+        if across:
+            fail(product.op, f"expected the rows of groups of {name} one after another in memory")
+
+
+def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
+    found = zip("AB", op.block_scales, strict=False)
+    return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in found)
 
 
 def _group_scales(op: MatmulOp) -> MatrixOperand | None:
@@ -364,7 +420,9 @@ def _epilogue_memory(
         found = read_matrix(op, name, value, OPERAND_LOOPS[2], sizes, map_)
         if not found.transposed:
             return found
-    if len(loops) == 1 and loops[0] in axes and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE:
+    grouped = op.ends is not None and loops == (op.outer + M,)
+    plain = len(loops) == 1 and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE
+    if plain and loops[0] in axes and not grouped:
         return VectorOperand(name, value, axes[loops[0]])
     others = tuple(loop for loop in loops if loop not in axes)
     return Spread(name, value, (m, n), others, extents.divisor_of(value))
@@ -416,6 +474,13 @@ def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
                 sizes[loop] = size * op.sparsity if sparse else size
             elif stride == 1:
                 divisors[loop] = math.lcm(divisors[loop], extents.divisor_of(operand))
+    if (grouped := op.grouped) is not None:
+        # Groups have any number of rows.
+        loop = op.outer + grouped
+        known, groups = sizes.pop(loop, 0), sizes.get(0, 1)
+        usual = {loop: -(-known // groups)} if known else {}
+        dynamic = frozenset(divisors.keys() - sizes.keys())
+        return sizes | {o: extents.sample(1, (usual | op.usual).get(o, extents.USUAL)) for o in dynamic}, dynamic
     dynamic = frozenset(divisors.keys() - sizes.keys())
     for loop in dynamic:
         sizes[loop] = extents.sample(divisors[loop], op.usual.get(loop, extents.USUAL))

@@ -19,7 +19,7 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import LinearForm, expression_of, is_plain, linear, map_along, windows
+from ...dialect.mlir.affine import LinearForm, expression_of, is_plain, linear, map_along, runs_backwards, windows
 from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
@@ -147,7 +147,7 @@ def _split(map_: AffineMap, digits: Digits) -> tuple[AffineMap, list[list[int]]]
     if all(parts):
         return map_along(len(loops), (d.loop for part in parts for d in part)), [[d.size for d in p] for p in parts]
     along = AffineMap(len(loops), 0, tuple(expression_of(form) for form in forms if form is not None))
-    return None if windows(along) is None else (along, [])
+    return None if windows(along) is None or runs_backwards(along) else (along, [])
 
 
 def _value(expr: AffineExpr, digits: Digits) -> LinearForm | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeGuard
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, func, memref, tensor
+from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     DenseIntOrFPElementsAttr,
@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import memory_of
@@ -31,6 +31,7 @@ from ..builder import constant_value
 from ..diagnostics import fail
 from .constants import global_of
 from .operand import collapsed, expanded, groups_of, kept_dimensions
+from .pages import gather_of
 from .tensors import COVERED
 
 Tensor = TensorType[Attribute]
@@ -57,8 +58,8 @@ def _memory(kind: Attribute) -> MemRefType[Attribute]:
 class TensorFunction:
     """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
     the argument that each returned one goes into, `copied` those that an argument or a value returned before is copied
-    to, `done` the operations on tensors that others stand for, `turned` the
-    memory of the operand of a reshape whose result is returned."""
+    to, `done` the operations on tensors that others stand for, `turned` the memory of the operand of a reshape whose
+    result is returned, or of what is put into a part of another tensor."""
 
     function: func.FuncOp
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -124,6 +125,13 @@ class TensorFunction:
             self._insert(op)
         elif isinstance(op, LinalgStructuredOperation):
             self._structured(op)
+        elif isinstance(op, tensor.ExtractOp):
+            Rewriter.replace_op(op, memref.LoadOp.get(self._read(op, op.tensor), op.indices))
+        elif isinstance(op, scf.ForOp) and any(_is_tensor(value.type) for value in op.iter_args):
+            self._loop(op)
+        elif isinstance(op, scf.ForOp):
+            for inner in list(op.body.block.ops):
+                self._rewrite(inner)
         elif isinstance(op, UnregisteredOp):
             self._unknown(op)
         elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
@@ -180,8 +188,11 @@ class TensorFunction:
             return
         source = self._read(op, op.operands[0])
         found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
-        if found is not None and isinstance(source.owner, Operation) and found in source.owner.operands:
-            # The source was put where its other shape is returned.
+        returned = found is not None and isinstance(source.owner, Operation) and found in source.owner.operands
+        if found is not None and (
+            returned or (isinstance(op, tensor.ExtractSliceOp) and found in self.turned.values())
+        ):
+            # The source was put where its other shape is returned, or is the memory that the part is put back into.
             self.buffers[op.results[0]] = found
         else:
             view = builder.insert(_viewed(op, source)).results[0]
@@ -195,6 +206,11 @@ class TensorFunction:
             return
         if len(op.results) != 1 or len(op.outputs) != 1:
             fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
+        if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
+            view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
+            self.buffers[op.results[0]] = Builder(InsertPoint.before(op)).insert(view).result
+            self.done.append(op)
+            return
         for inner in (o for region in op.regions for o in region.walk()):
             if isinstance(inner, tensor.ExtractOp | tensor.DimOp):
                 fail(inner, f"{inner.name} in {op.name} reads a tensor at a place that is computed; not lowered")
@@ -220,6 +236,10 @@ class TensorFunction:
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
         source, held = self._read(op, op.source), self.buffers.get(op.dest)
+        if held is not None and self.turned.get(op) is source:
+            self.buffers[op.result] = held
+            self.done.append(op)
+            return
         if held is None and COVERED not in op.attributes:
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
@@ -228,6 +248,39 @@ class TensorFunction:
         part = builder.insert(_part(op, target, memory_of(source).get_shape()))
         builder.insert(CopyOp([source], [part.result], [])).location = op.location
         self.buffers[op.result] = target
+        self.done.append(op)
+
+    def _loop(self, op: scf.ForOp) -> None:
+        """A loop that hands on tensors: each is memory that every turn writes to."""
+        body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
+        handed = [number for number, value in enumerate(op.iter_args) if _is_tensor(value.type)]
+        for number in handed:
+            init, held = op.iter_args[number], self.buffers.get(op.iter_args[number])
+            target = self._target(op.results[number], init, op)
+            if held is not None and held != target:
+                builder.insert(CopyOp([held], [target], [])).location = op.location
+            self.buffers[body.args[1 + number]] = self.buffers[op.results[number]] = target
+        for inner in list(body.ops):
+            if inner is not last:
+                self._rewrite(inner)
+        others = [number for number in range(len(op.iter_args)) if number not in handed]
+        end = Builder(InsertPoint.at_end(body))
+        for number in handed if last is not None else ():
+            made, target = self._read(op, last.operands[number]), self.buffers[op.results[number]]
+            if made != target:
+                end.insert(CopyOp([made], [target], [])).location = op.location
+        handed_on = [] if last is None else [last.operands[number] for number in others]
+        block = Block(arg_types=[IndexType(), *(op.iter_args[number].type for number in others)])
+        for number, argument in zip((-1, *others), block.args, strict=True):
+            body.args[1 + number].replace_all_uses_with(argument)
+        for inner in [inner for inner in body.ops if inner is not last]:
+            inner.detach()
+            block.add_op(inner)
+        block.add_op(scf.YieldOp(*handed_on))
+        made = builder.insert(scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block))
+        made.location = op.location
+        for number, result in zip(others, made.results, strict=True):
+            op.results[number].replace_all_uses_with(result)
         self.done.append(op)
 
     def _read(self, op: Operation, value: SSAValue) -> SSAValue:
@@ -246,6 +299,22 @@ class TensorFunction:
             return held
         kind, builder = _memory(result.type), Builder(InsertPoint.before(op))
         return builder.insert(memref.AllocOp(self._sizes(kind, init, held, op, builder), [], kind)).memref
+
+    def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
+        """The part of memory that a tensor is put into, where nothing else reads the tensor before: another use of it
+        has taken the same part, to write to."""
+        others = [use.operation for use in insert.dest.uses if use.operation is not insert]
+        part = others[0] if len(others) == 1 else None
+        if not isinstance(part, tensor.ExtractSliceOp) or list(part.operands)[1:] != list(insert.operands)[2:]:
+            return None
+        names = ("static_offsets", "static_sizes", "static_strides")
+        written = all(isinstance(u.operation, FillOp) and u.index == 1 for u in part.result.uses)
+        if not written or any(part.properties[name] != insert.properties[name] for name in names):
+            return None
+        if insert not in self.turned:
+            view = _part(insert, memory, _memory(insert.source.type).get_shape())
+            self.turned[insert] = Builder(InsertPoint.before(op)).insert(view).result
+        return self.turned[insert]
 
     @staticmethod
     def _sizes(
@@ -270,6 +339,8 @@ class TensorFunction:
             return self._destination(user.results[0], op)
         if isinstance(user, tensor.InsertSliceOp) and value is user.dest:
             return self._destination(user.result, op)
+        if isinstance(user, tensor.InsertSliceOp) and (memory := self.buffers.get(user.dest)) is not None:
+            return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             kind, found = _memory(value.type), self._destination(user.results[0], op)
             if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):

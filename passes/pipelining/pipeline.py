@@ -310,6 +310,7 @@ class Pipeliner:
         source, known = self.source, {**moved, self.source.counter: index.value(k)}
         for copy in source.copies:
             memory, *at = (index.again(value, known, source.has) for value in (copy.source, *copy.indices))
+            until = None if copy.until is None else index.again(copy.until, known, source.has)
             furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
             shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
             inside = [
@@ -318,13 +319,11 @@ class Pipeliner:
                     bounds(copy.in_bounds), copy.indices, furthest, shapes, strict=True
                 )
             ]
-            flags = bounds_attribute(*inside)
+            inside[0] = inside[0] and copy.until is None
             packed = "" if copy.packed is None else copy.packed.data
-            to = index.values([stage])
-            made = CopyOp(
-                memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed, part=copy.place
-            )
-            index.insert(made)
+            to, flags = index.values([stage]), bounds_attribute(*inside)
+            where = {"packed": packed, "until": until, "part": copy.place}
+            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, **where))
 
     def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""

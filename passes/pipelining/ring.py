@@ -236,7 +236,7 @@ def _check_index(op: Operation, i: SSAValue, loop: CopyLoop, *, is_copy: bool) -
         decline(op, "it is at a place that the turn before has computed")
     if not isinstance(i.owner, Operation) or not loop.has(i.owner):
         return
-    if not is_pure(i.owner):
+    if not is_pure(i.owner) and not (is_copy and isinstance(i.owner, memref.LoadOp)):
         decline(op, f"it is at a place that {i.owner.name} reads in each turn of the loop")
     for operand in i.owner.operands:
         _check_index(op, operand, loop, is_copy=is_copy)
@@ -254,14 +254,21 @@ class Ring(NamedTuple):
     @staticmethod
     def of(index: IndexBuilder, made: MakeRingOp) -> Ring:
         """The ring that an operation makes at the insertion point."""
-        return Ring(index.insert(made).ring, made.ring.type.stages.data)
+        return Ring(index.insert(made).ring, made.ring.type.count.data)
 
     def step(
-        self, index: IndexBuilder, step: str, stage: Index | None = None, parity: Index | None = None, bytes: int = 0
+        self,
+        index: IndexBuilder,
+        step: str,
+        stage: Index | None = None,
+        parity: Index | None = None,
+        bytes: int = 0,
+        *,
+        products: bool = False,
     ) -> None:
         """One step of who fills or reads a stage."""
         at, phase = (None if number is None else index.value(number) for number in (stage, parity))
-        index.insert(PipelineOp(step, self.value, at, phase, bytes=bytes or None))
+        index.insert(PipelineOp(step, self.value, at, phase, bytes=bytes or None, products=products))
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage, and the parity of the phase that it is in: the other one each time around."""
@@ -400,7 +407,7 @@ class MbarrierRing(RewritePattern):
     def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
         if op.writers is None or op.readers is None:
             return
-        stages, uses, peers = op.ring.type.stages.data, list(op.ring.uses), op.peers
+        stages, uses, peers = op.ring.type.count.data, list(op.ring.uses), op.peers
         full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
         full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
         if OFFSET in op.attributes:
@@ -423,6 +430,8 @@ class MbarrierRing(RewritePattern):
             fail(step, "expected a stage of a ring that is not waited for at a barrier of the CTA")
         if name == COMMIT:
             return [ArriveOp(full, stage, copies=True)]
+        if step.products is not None:
+            return [ArriveOp(empty, stage, products=True)]
         if parity is None:
             return [ArriveOp(empty, stage, cta) for cta in (None, *peers)]
         if name == WAIT or step.bytes is None:

@@ -267,6 +267,7 @@ class ConsumerLoop(NamedTuple):
     fixed: Mapping[SSAValue, SSAValue]
     groups: int
     in_turns: bool
+    in_tensor_memory: bool = False
 
     def rewrite(
         self,
@@ -277,7 +278,7 @@ class ConsumerLoop(NamedTuple):
     ) -> tuple[scf.ForOp, list[Index]]:
         """The loop over K: waits for a stage, and for the products of the one before, where that may be. `behind_all`
         inserts what follows on the loop, while its last products run."""
-        old, behind = self.loop.body.block, self._waits_behind()
+        old, behind = self.loop.body.block, not self.in_tensor_memory and self._waits_behind()
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
         inside = index.at(Builder(InsertPoint.at_end(body)))
@@ -307,7 +308,7 @@ class ConsumerLoop(NamedTuple):
                 turns.end(inside, body.args[0], self.loop.lb)
             now.update(zip(op.results, new.results, strict=True))
             if not behind and op is last_wait:
-                ring.step(inside, RELEASE, stage)
+                ring.step(inside, RELEASE, stage, products=self.in_tensor_memory)
             if behind and within and op is within[-1]:
                 # As many groups as a turn has but one may be under way: all of the turn before are done.
                 ring.release(inside, before[0])

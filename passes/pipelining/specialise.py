@@ -46,6 +46,7 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..builder import Index, IndexBuilder
@@ -91,6 +92,8 @@ class Specialiser:
             if not (known or is_pure(op)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
+            if copy.until is not None:
+                decline(copy, "a tensor copy has no end of its own")
             TensorView.of(copy, copy.source)
 
     def _first(self) -> Operation:
@@ -106,7 +109,14 @@ class Specialiser:
     @staticmethod
     def _is_shared(op: Operation) -> bool:
         index = is_pure(op) and all(isinstance(result.type, IndexType) for result in op.results)
-        return index or op.name in ("memref.alloc", "gpu.subgroup_id", "gpu.block_id", "memref.dim", "warp.matrix")
+        return index or op.name in (
+            "memref.alloc",
+            "gpu.subgroup_id",
+            "gpu.block_id",
+            "memref.dim",
+            "memref.load",
+            "warp.matrix",
+        )
 
     def rewrite(self) -> None:
         """Puts a producer and consumers in place of the loop."""
@@ -122,7 +132,9 @@ class Specialiser:
         stores = self._stage_stores()
         self.loads = self._stage_loads()
         mine = self._from(block, first)
-        readers = self.launch.schedule.warps
+        adds_up = self._in_tensor_memory()
+        # One thread of a warpgroup says that its products have read a stage, where they are done without it.
+        readers = self.launch.schedule.warps // (WARPS if adds_up else 1)
         whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
         peers = () if cluster is None else cluster.peers(before)
         everyone = readers * (1 + len(peers))
@@ -312,11 +324,20 @@ class Specialiser:
         groups = self.consumers // WARPS
         staged, fixed = [copy.destination for copy in self.copies], [] if once is None else once.tiles
         in_turns = self.launch.schedule.consumers == "pingpong"
-        return ConsumerLoop(self.loop, staged, dict.fromkeys(fixed, stage), groups, in_turns)
+        return ConsumerLoop(self.loop, staged, dict.fromkeys(fixed, stage), groups, in_turns, self._in_tensor_memory())
+
+    def _in_tensor_memory(self) -> bool:
+        """Whether the target adds products of warpgroups up in tensor memory."""
+        target = target_of(self.launch.kernel)
+        products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        return target is not None and not any(op.row.runs_on(target) for op in products)
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):
             if isinstance(op, CopyOp | gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY):
+                Rewriter.erase_op(op)
+        for op in list(self.loop.body.block.ops):
+            if isinstance(op, MatrixOp) and not op.matrix.uses:
                 Rewriter.erase_op(op)
 
 

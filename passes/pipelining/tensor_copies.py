@@ -40,13 +40,14 @@ from ...dialect.warp.synchronisation import (
     WaitOp,
 )
 from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType, moved_as, moved_together
+from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..builder import Index, IndexBuilder
 from ..linalg import operand
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
+from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, Share, decline
 
@@ -55,12 +56,14 @@ from .ring import Ring, Share, decline
 
 class TensorView(NamedTuple):
     """A matrix in memory as a tensor map has it: the dimensions in `order`, slowest first, rows at place `row` of them
-    and columns last; `others` are the indices of the rest."""
+    and columns last; `others` are the indices of the rest, and `part` the first row, and how many there are, of a part
+    of the rows."""
 
     memory: BlockArgument
     order: tuple[int, ...]
     row: int
     others: tuple[SSAValue, ...]
+    part: tuple[SSAValue, ...] = ()
 
     @staticmethod
     def of(op: Operation, source: SSAValue) -> TensorView:
@@ -71,30 +74,50 @@ class TensorView(NamedTuple):
         """
         if isinstance(source.owner, MatrixOp):
             (row, column), others = source.owner.dimensions, tuple(source.owner.indices)
-            memory = source.owner.memory
+            memory, part = source.owner.memory, tuple(source.owner.part)
         else:
-            memory, row, column, others = source, 0, 1, ()
+            memory, row, column, others, part = source, 0, 1, (), ()
         if row is None or column is None or not isinstance(memory, BlockArgument):
             decline(op, "what it copies is no matrix of an argument of the kernel")
         rank = memory_of(memory).get_num_dims()
         order = tuple(d for d in range(rank) if d != column)
-        return TensorView(memory, (*order, column), order.index(row), others)
+        return TensorView(memory, (*order, column), order.index(row), others, part)
 
-    def coordinates(self, row: Index, column: Index, moved: Callable[[SSAValue], Index]) -> list[Index]:
+    def coordinates(
+        self, index: IndexBuilder, row: Index, column: Index, moved: Callable[[SSAValue], Index]
+    ) -> list[Index]:
         """Where a box begins; `moved` says what indices from outside are there."""
         found = [moved(other) for other in self.others]
-        found.insert(self.row, row)
-        return [*found, column]
+        if not self.part:
+            found.insert(self.row, row)
+            return [*found, column]
+        first, rows = map(moved, self.part)
+        found.insert(self.row, index.add(index.sub(index.value(FAR), rows), row))
+        return [FAR, index.add(first, rows), *found, column]
+
+    def encoded(self, launch: LaunchedKernel, kind: TensorMapType) -> BlockArgument:
+        """A further argument of a kernel: the map, of a type that has the boxes."""
+        return launch.tensor_map(self.memory, self.order, kind, self.order[self.row] if self.part else None)
+
+    def rows(self, kind: TensorMapType) -> int:
+        """Rows of a box."""
+        return kind.shape[self.row - len(self.order)]
 
 
-def box_type(tensor: TensorView, tile: Memory, parts: int = 1) -> TensorMapType:
-    """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each."""
+def box_type(tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None) -> TensorMapType:
+    """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each; the rows are
+    those of a matrix, or pixels of `images`."""
     moved = moved_as(tile.element_type)
     element = element_row(moved)
     width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
+    columns, swizzle = width * 8 // (element.memory_bits if element else 8), IntAttr(width if width > 16 else 0)
+    if images is not None:
+        rank = memory_of(images.memory).get_num_dims()
+        return TensorMapType(ArrayAttr([IntAttr(rows), IntAttr(columns)]), moved, swizzle, IntAttr(rank))
     box = [1] * len(tensor.order)
-    box[tensor.row], box[-1] = rows, width * 8 // (element.memory_bits if element else 8)
-    return TensorMapType(ArrayAttr(map(IntAttr, box)), moved, IntAttr(width if width > 16 else 0))
+    box[tensor.row], box[-1] = rows, columns
+    box = [1] * len(tensor.part) + box
+    return TensorMapType(ArrayAttr(map(IntAttr, box)), moved, swizzle, IntAttr(0))
 
 
 def _columns(tile: Memory, kind: TensorMapType) -> int:
@@ -111,6 +134,7 @@ class TensorCopy(NamedTuple):
     map: SSAValue
     kind: TensorMapType
     share: Share | None
+    images: Im2colOp | None = None
 
     @staticmethod
     def of(copy: CopyOp, launch: LaunchedKernel, share: Share | None = None) -> TensorCopy:
@@ -123,12 +147,14 @@ class TensorCopy(NamedTuple):
             DeclinedError: if no tensor map has what it reads.
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
-        kind = box_type(tensor, tile, copy.place[1])
+        made = launch.operands[tensor.memory.index].owner
+        images = made if isinstance(made, Im2colOp) else None
+        kind = box_type(tensor, tile, copy.place[1], images)
         share = share if copy.place[1] == 1 else None
         if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
-            kind = kind if share is None else box_type(tensor, tile, share.count)
-        return TensorCopy(copy, tensor, launch.tensor_map(tensor.memory, tensor.order, kind), kind, share)
+            kind = kind if share is None else box_type(tensor, tile, share.count, images)
+        return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
 
     @property
     def panels(self) -> int:
@@ -143,7 +169,7 @@ class TensorCopy(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of a box."""
-        return self.kind.shape[self.tensor.row]
+        return self.kind.shape[0] if self.images else self.tensor.rows(self.kind)
 
     @property
     def bytes(self) -> int:
@@ -172,12 +198,36 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where = self.tensor.coordinates(index.add(row, down), place, again)
-            to = index.values([stage, index.add(down, first), along])
+            where, offsets = self.tensor.coordinates(index, index.add(row, down), place, again), list[Index]()
+            if self.images is not None:
+                where, offsets = pixels(index, self.images, where)
+            to, number = index.values([stage, index.add(down, first), along]), index.value(stage)
             mask = None if self.share is None else self.share.mask
-            index.insert(
-                TensorLoadOp(self.map, index.values(where), tile, to, ring.value, index.value(stage), mask=mask)
+            copy = TensorLoadOp(
+                *(self.map, index.values(where), tile, to, ring.value, number),
+                mask=mask,
+                offsets=index.values(offsets),
             )
+            index.insert(copy)
+
+
+def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
+    """The coordinates and offsets of a box in images, from its place in the matrices of the taps: tap, row, column."""
+    (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
+    if images.joined is not None:
+        channels = memory_of(images.memory).get_shape()[-1]
+        tap, channel = batch_index(index, taps, index.div(channel, channels)), index.rem(channel, channels)
+    corner = list[Index]()
+    for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
+        corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))
+        rest = index.div(rest, size)
+    tap = tap or [0] * len(sizes)
+    # The first offset is that of the tap that lies first.
+    offsets = [
+        index.sub(back, index.mul(place, -by)) if back else index.mul(place, by)
+        for place, by, back in zip(tap, dilations, images.back, strict=True)
+    ]
+    return [rest, *corner, channel], offsets
 
 
 # Stores of a warpgroup's results by tensor copies: staged in shared memory by `stmatrix`, a panel at a time.
@@ -210,7 +260,7 @@ class StagedStores:
         shape = [groups * BUFFERS, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
-        self.map = launch.tensor_map(self.view.memory, self.view.order, box_type(self.view, tile))
+        self.map = self.view.encoded(launch, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         first, self.barrier = index.mul(group, BUFFERS), index.value(index.add(group, 1))
@@ -240,7 +290,7 @@ class StagedStores:
         index.insert(FenceOp(ASYNC_PROXY))
         index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
-            where = self.view.coordinates(row, index.add(column, left + along), lambda value: value)
+            where = self.view.coordinates(index, row, index.add(column, left + along), lambda value: value)
             place = index.values([self.buffers[buffer], 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))
@@ -337,7 +387,7 @@ class StagedLoads:
             kind.element_type, [self.rows, columns], SwizzleAttr(self.width), IntegerAttr(SHARED_SPACE, i64)
         )
         self.kind = box_type(self.view, panel)
-        self.map = launch.tensor_map(self.view.memory, self.view.order, self.kind)
+        self.map = self.view.encoded(launch, self.kind)
         self.reads: list[LoadOp] = []
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         self.places = [self._place(index, index.add(number * self.groups, group)) for number in range(self.each)]
@@ -367,7 +417,7 @@ class StagedLoads:
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (placed(i, group) for i in load.indices)
-                    where = self.view.coordinates(row, column, lambda value, group=group: placed(value, group))
+                    where = self.view.coordinates(index, row, column, lambda value, group=group: placed(value, group))
                     to = index.values([stage, *self._place(index, number * self.groups + group)])
                     index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.value, stage))
             state = list(ring.next(index, stage, parity))

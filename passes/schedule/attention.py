@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from xdsl.dialects.builtin import MemRefType, f32
+
 from ...dialect.isa.targets import Target
 from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
-from ...dialect.schedule.schedule import FIELDS
+from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
@@ -31,17 +33,56 @@ LONGEST_FOR_FRAGMENTS = 64
 """Queries up to which a warpgroup's rows would be mostly empty."""
 
 
+MOST_SLICED = 32
+"""Queries, or heads that share K and V, up to which warps share keys: they hold all columns of O of each."""
+
+SLICES, SLICED_KEYS = 4, 16
+"""Warps that share the keys of a tile, with 16 rows, and keys of each."""
+
+MOST_STAGES = 8
+"""Stages of K and V."""
+
+LEAST_TURNS = 4
+"""Tiles of keys that each of several CTAs has at least."""
+
+MOST_COLUMNS = 256
+"""Columns of a head, padded: a lane has registers for its part of O."""
+
+MIN_SLICE = 16
+"""Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
+
 PART_COLUMNS = 64
 """Columns of V whose products a warp sums together: B of more would take the registers that sums need."""
 
 
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
     """The schedule of P V, with that many columns of V, by the one of Q K^T."""
-    (m, n, _), rows = schedule.cta, schedule.warp[0]
+    (m, n, _), rows, slices = schedule.cta, schedule.warp[0], slices_of(schedule)
     if schedule.together > 1:
         shape = schedule.mma._replace(n=columns)
         return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
-    return schedule.with_fields(cta=(m, columns, n), warp=(rows, math.gcd(columns, PART_COLUMNS)))
+    width = math.gcd(columns, PART_COLUMNS) if slices == 1 else columns // slices
+    return schedule.with_fields(cta=(m, columns, n), warp=(rows, width), sliced_k=slices, split_k=1)
+
+
+def slices_of(schedule: Schedule) -> int:
+    """How many warps share the keys of a tile; each has a part of them, and all columns of V."""
+    return schedule.cta[1] // schedule.warp[1]
+
+
+def part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:
+    """Memory for what CTAs that share keys leave of so many tiles of O: sums of products, and of each row the largest
+    score and the sum. A row has the registers of all warps."""
+    columns = padded(read.values.n)
+    (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
+    count = 1 if slices_of(schedule) > 1 else columns // width
+    sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
+    return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
+
+
+def state_elements(rows: int) -> int:
+    """Elements of a number for each row, as a warp holds it: four lanes have each."""
+    return 4 * rows
 
 
 def part_schedule(values: Schedule) -> Schedule:
@@ -78,13 +119,16 @@ def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Sch
     rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
         return _by_warpgroups(read, target)
-    return _by_fragments(read, target)
+    few = _by_slices(read, target) if rows <= MOST_SLICED else None
+    return few or _by_fragments(read, target)
 
 
 def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
+    if read.paged:
+        return "K and V lie in pages"
     if reason := needs.not_copied(read.values.b):
         return f"V {reason}"
     columns = padded(read.values.n)
@@ -122,11 +166,40 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
+    if read.op.window is not None or read.op.lengths is not None:
+        return 0
     if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
         return 0
     if read.op.diagonal is None:
         return target.sms
     return target.sms // tiles * tiles if read.scores.is_known("m") else 0
+
+
+def _by_slices(read: Attention, target: Target) -> Schedule | None:
+    """For few queries, which take as long as K and V are read: warps that share the keys of a tile. None where tiles of
+    K or V are too wide for that.
+
+    One CTA for each SM, whose stages take all its memory, and CTAs that share keys, as many as there are SMs for; but
+    where there are more tiles than that, two CTAs, so that one begins while the other ends. H100, microseconds: 8 tiles
+    of 32768 keys, 4, 8, 10 and 16 CTAs each, 61, 52, 55, 51; 512 tiles of 1024 keys, 92 by one CTA in an SM and 91 by
+    two; 128 tiles of 2048, 47.5 and 50; in two parts 52.
+    """
+    row = needs.instruction(read.scores, "f32", target)
+    depth, columns, page = padded(read.scores.k), padded(read.values.n), page_rows(read)
+    rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
+    slices = min(slices, max(1, page // SLICED_KEYS))
+    if row is None or columns < MIN_SLICE * slices or max(depth, columns) > MOST_COLUMNS:
+        return None
+    cta = (rows, slices * SLICED_KEYS, depth)
+    schedule = Schedule(cta=cta, warp=(rows, SLICED_KEYS), mma=row.shape, stages=MOST_STAGES, edges="predicated")
+    split = not _unsplit(read, schedule)
+    slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
+    tiles = read.tiles(rows) if split else slots + 1
+    memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
+    while schedule.stages > 2 and _shared_bytes(read, schedule) > memory:
+        schedule = schedule.with_fields(stages=schedule.stages - 1)
+    turns = -(-read.scores.n // cta[1])
+    return schedule.with_fields(split_k=max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS)))
 
 
 def _by_fragments(read: Attention, target: Target) -> Schedule:
@@ -135,9 +208,12 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
         raise ScheduleError(f"{target} has no mma for {read.scores.a.element.name}")
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
+    if width > MOST_COLUMNS:
+        raise ScheduleError(f"heads have up to {MOST_COLUMNS} columns, got {read.scores.k} and {read.values.n}")
     # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
     rows, sizes = (16, ((8, 64), (8, 32), (4, 32), (4, 16))) if width > 128 else (32, ((4, 32 if width > 64 else 64),))
     for warps, keys in sizes:
+        keys = min(keys, page_rows(read))
         schedule = Schedule(
             cta=(rows * warps, keys, depth), warp=(rows, keys), mma=row.shape, stages=2, edges="predicated"
         )
@@ -145,7 +221,9 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
             room = (target.shared // 2 if held <= target.shared // 2 else target.shared) - held
             part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, room)
             return schedule.with_fields(staging=part.staging)
-    raise ScheduleError(f"heads of {read.values.n} columns take more shared memory than {target} has")
+    raise ScheduleError(
+        f"heads of {max(read.scores.k, read.values.n)} columns take more shared memory than {target} has"
+    )
 
 
 def _around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
@@ -162,11 +240,19 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
     """Refuses a schedule that is not one of attention, or whose tiles take too much shared memory."""
     (m, n, k), (_, width) = schedule.cta, schedule.warp
     depth = padded(read.scores.k)
-    if k != depth or width != n:
+    if k != depth or (width != n and schedule.together > 1):
         raise ScheduleError(
-            f"of an attention a CTA tile is as deep as Q, {depth}, and a warp tile as wide as a CTA tile; "
+            f"of an attention a CTA tile is as deep as Q, {depth}, and a warpgroup's tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
         )
+    if schedule.ctas and (read.op.window is not None or read.op.lengths is not None):
+        raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own")
+    if page_rows(read) % n:
+        raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
+    if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
+        raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
+    if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
+        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.together == 1:
         check_epilogue(schedule, read.values, schedule.mma.m)
     if schedule.own_tiles:
@@ -178,11 +264,32 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         )
 
 
+def page_rows(read: Attention) -> int:
+    """Rows of the smallest page that K or V lies in; more than a tile has, where they lie in none."""
+    return min((view.rows for view in read.paged), default=1 << 31)
+
+
+def _unsplit(read: Attention, schedule: Schedule) -> str:
+    """Why CTAs cannot share the keys of a tile; "" if they can."""
+    if schedule.together > 1 or schedule.ctas:
+        return "keys are split among warps that multiply fragments, one tile for each CTA"
+    if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known(
+        "m"
+    ):
+        return "it needs a known number of rows and matrices"
+    if not read.scores.b.transposed or read.values.b.transposed:
+        return "it needs K and V with a row for each key"
+    return ""
+
+
 def _shared_bytes(read: Attention, schedule: Schedule) -> int:
-    """Shared memory of a CTA: Q's tile, the stages of K's and V's, and O on its way."""
+    """Shared memory of a CTA: Q's tile, the stages of K's and V's, what slices leave, and O on its way."""
     (m, n, depth), columns = schedule.cta, padded(read.values.n)
     tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
     values = values_schedule(schedule, columns)
     values = values if schedule.together > 1 else part_schedule(values)
     sizes = [needs.whole_swizzles(HALF * size) for size in tiles]
+    if slices_of(schedule) > 1:
+        warps, rows = schedule.warps, schedule.warp[0]
+        sizes += [4 * warps * rows * columns, 2 * 4 * warps * state_elements(rows)]
     return needs.behind_each_other([*sizes, needs.staging_bytes(read.values, values)])

@@ -207,10 +207,26 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     return having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
 
 
-def promotes(product: Product, accumulate: str) -> bool:
-    """Whether f32 registers are to add the sums of K tiles, as warpgroups cut sums of 8-bit floats short."""
+def by_warpgroups(row: Wgmma, target: Target) -> bool:
+    """Whether a target has the product of a warpgroup: by its instruction, or with D in tensor memory."""
+    if row.runs_on(target):
+        return True
+    from ...dialect.isa.tensor_product import in_tensor_memory
+
+    return in_tensor_memory(row, target)
+
+
+def adds_in_tensor_memory(target: Target) -> bool:
+    """Whether products of warpgroups add up in tensor memory, as the target has no `wgmma`."""
+    return not any(row.runs_on(target) for row in wgmma.rows()[:1])
+
+
+def promotes(product: Product, accumulate: str, target: Target) -> bool:
+    """Whether f32 registers are to add the sums of K tiles, as `wgmma` cuts sums of 8-bit floats short."""
+    if adds_in_tensor_memory(target):
+        return False
     of_bytes = product.a.element.name in FP8 and product.b.element.name in FP8
-    return of_bytes and accumulate == "f32" and not product.short_sums
+    return of_bytes and accumulate == "f32" and (bool(product.block_scales) or not product.short_sums)
 
 
 def sums_differ(product: Product) -> bool:

@@ -23,14 +23,14 @@ from ...dialect.schedule.fields import WARPGROUPS
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
-from ..linalg.product import Product, block
+from ..linalg.product import Product, block, images_of
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import multiplied, staged_part
-from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, fitting_stages, row_of, why_not
-from .warpgroup_model import LINE, starts_from_zero
+from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_parts, check_tiles, fitting_stages, row_of, why_not
+from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -60,12 +60,13 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     product = laid_out(product, schedule.transpose, schedule.padded)
     row = row_of(product, schedule, target)
     _check_promoted(schedule, row)
+    _check_blocks(schedule, product)
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
     check_c(schedule, product)
-    _check_parts(schedule, product)
-    _check_cluster(schedule, product)
+    check_parts(schedule, product)
+    _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if (given := schedule[name]) != plain:
@@ -85,24 +86,12 @@ def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
         )
 
 
-def _check_parts(schedule: Schedule, product: Product) -> None:
-    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
-    if (parts := schedule.split_k) == 1:
-        return
-    if product.dynamic:
-        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
-    if product.batch:
-        raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if schedule.shares_tail and not starts_from_zero(product):
-        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
-    if parts > (tiles := product.k_tiles(schedule.cta[2])):
-        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
-
-
-def _check_cluster(schedule: Schedule, product: Product) -> None:
-    """Refuses clusters where the tiles of D are not counted."""
+def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:
+    """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
+    if needs.adds_in_tensor_memory(target):
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {target} has products in tensor memory of one CTA")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
@@ -133,6 +122,21 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
         )
 
 
+def _check_blocks(schedule: Schedule, product: Product) -> None:
+    """Refuses tiles that are not those of blocks with scales."""
+    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
+    if not k:
+        return
+    within = all(
+        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
+    )
+    if depth != k or not within or schedule.promote == PLAIN:
+        raise ScheduleError(
+            f"blocks of {rows}x{k} and {columns}x{k} elements have scales, which takes K tiles of {k}, warp tiles that "
+            f"divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
+        )
+
+
 # Whether a schedule fits a product and a target; each reason why not is one error.
 
 
@@ -145,6 +149,10 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
     if schedule.together > 1:
         check_warpgroup(schedule, product, target)
         return
+    if product.convolves:
+        raise ScheduleError(f"mma = {schedule.mma}: tensor copies read images for warpgroups; use m64nNk16")
+    if product.block_scales:
+        raise ScheduleError(f"scales of blocks are for products of warpgroups, got mma = {schedule.mma}")
     acc = schedule.accumulate
     rows = [r for r in needs.rows_of(product) if r.d.name == acc and r.runs_on(target)]
     row = next((r for r in rows if r.shape == schedule.mma), None)
@@ -338,6 +346,7 @@ def key_of(product: Product) -> str:
     words = [f"{size} {multiplied(product)}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
+    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
     words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words

@@ -44,7 +44,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from .candidates import default_schedule, products
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
-from .needs import warpgroup_rows
+from .needs import by_warpgroups, warpgroup_rows
 from .validity import key_of
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import LEAST_PACKED
@@ -115,7 +115,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     plain = product.sparsity == 1 and not (product.scales or product.b.stored)
     if not plain or any(matrix.memory_bits < BYTE for matrix in matrices):
         return None
-    least = WIDEST if any(row.runs_on(target) for row in warpgroup_rows(product)) else WORD
+    least = WIDEST if any(by_warpgroups(row, target) for row in warpgroup_rows(product)) else WORD
     if all(access_bytes(matrix) >= least for matrix in (product.a, product.b)):
         return None
     map_a, map_b, map_d = (loops_of(map_) for map_ in op.maps)
@@ -376,7 +376,7 @@ class VersionPass(ModulePass):
         for product in [found for found in products(op) if found.attributes.keys().isdisjoint(DONE)]:
             found = read(product)
             divisors = _promises(found)
-            if not found.dynamic and not divisors:
+            if found.ends is not None or (not found.dynamic and not divisors):
                 continue
             target = target_for(product)
             if tuned is not None and tuned.best(target.name, key_of(found)) is not None:

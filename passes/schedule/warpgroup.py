@@ -14,12 +14,24 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
-from .warpgroup_model import LINE, NARROW_RESULT, GroupTile, cost, k_of, nanoseconds, panel_of_b, tile_count, tiles_of
+from .warpgroup_model import (
+    LINE,
+    NARROW_RESULT,
+    GroupTile,
+    cost,
+    k_of,
+    nanoseconds,
+    panel_of_b,
+    starts_from_zero,
+    tile_count,
+    tiles_of,
+)
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
@@ -34,7 +46,7 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
         ScheduleError: if there is none.
     """
     known = needs.warpgroup_rows(product, exchanged=schedule.exchanged)
-    rows = [r for r in known if r.d.name == schedule.accumulate and r.runs_on(target)]
+    rows = [r for r in known if r.d.name == schedule.accumulate and needs.by_warpgroups(r, target)]
     for row in rows:
         if row.shape == schedule.mma:
             return row
@@ -87,14 +99,14 @@ def schedule_of_tile(
         accumulate=accumulate,
         split_k=tile.parts,
         sync="mbarrier",
-        promote="f32" if needs.promotes(product, accumulate) else PLAIN,
+        promote="f32" if needs.promotes(product, accumulate, target) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
         **operands,
     )
     schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
-    if tile_count(product, tile) > target.sms:
+    if tile_count(product, tile) > target.sms or product.op.grouped == M:
         return schedule.with_fields(stages=stages, ctas=target.sms)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
@@ -166,12 +178,16 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if not any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
+    if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
-    if product.summed:
+    if product.summed and not product.convolves:
         return "it is summed over several loops"
     if product.second is not None and role != PLAIN:
         return "a B of two matrices is multiplied where it lies"
+    if role != PLAIN and needs.adds_in_tensor_memory(target):
+        return f"{target} multiplies operands in registers by mma.sync alone"
+    if product.block_scales and (role != PLAIN or product.blocks[2] != k_of(product)):
+        return f"scales are for {k_of(product)} elements along k at a time, got {product.blocks[2]}"
     if role != PLAIN and (reason := _stays_in_memory(product, role)):
         return reason
     for name, operand in (("a", product.a), ("b", product.b)):
@@ -182,7 +198,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
             product.second is None and role == PLAIN and packed and packs(product, operand)
         ):
             return f"{operand.name} {reason}"
-    if role != PLAIN and needs.promotes(product, "f32"):
+    if role != PLAIN and needs.promotes(product, "f32", target):
         return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
     return ""
 
@@ -248,13 +264,15 @@ def pays(product: Product, target: Target, role: str) -> bool:
     """
     if why_not(product, target, role):
         return False
+    if product.convolves:
+        return role == PLAIN
     transpose = _transposed(product, role)
     if product.second is not None:
         return True  # no other way has both sums of an element in one lane
     if product.batch_invariant and needs.sums_differ(product):
         return True  # one kind of instruction for every m
     if role == PLAIN:
-        if needs.promotes(product, "f32") and product.is_known("k") and product.depth <= k_of(product):
+        if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
         laid_out = transpose != PLAIN or _packed(product) != PLAIN
         return is_compared(product) or is_large(product, laid_out=laid_out)
@@ -295,6 +313,8 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
     operands, or without."""
     if laid_out:
         least = LEAST_PACKED
+    elif product.ends is not None or product.block_scales:
+        return True
     elif product.batch:
         least = LEAST_BATCHED
     else:
@@ -315,7 +335,7 @@ def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
     changed = [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]
-    known = any(row.runs_on(target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
+    known = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
     if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""
     reasons = {role: why_not(product, target, role) or _beside(product, role) for role in changed}
@@ -344,12 +364,16 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if why_not(product, target, role):
         return
     every = needs.warpgroup_rows(product, exchanged=role == "b")
-    rows = {r.shape.n: r for r in every if r.d.name == accumulate and r.runs_on(target)}
+    rows = {r.shape.n: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
-    if needs.promotes(product, accumulate):
+    if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
+    if needs.adds_in_tensor_memory(target):
+        tiles = [tile for tile in tiles if tile.cluster == (1, 1)]
+    if columns := product.blocks[1]:
+        tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
@@ -388,6 +412,20 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
         reason = why_not(product, target, asked)
         raise ScheduleError(f"warpgroups cannot multiply this product{with_operand}: {reason}")
     return chosen
+
+
+def check_parts(schedule: Schedule, product: Product) -> None:
+    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
+    if (parts := schedule.split_k) == 1:
+        return
+    if product.dynamic:
+        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
+    if product.batch:
+        raise ScheduleError(f"split_k = {parts}: a batch is not split")
+    if schedule.shares_tail and not starts_from_zero(product):
+        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
+    if parts > (tiles := product.k_tiles(schedule.cta[2])):
+        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
 def check_operands(schedule: Schedule, product: Product) -> None:

@@ -6,7 +6,7 @@ the model likes is bound by what arrives. Elsewhere each row of a box lies acros
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product as combinations
 from math import gcd, prod
 from typing import NamedTuple
@@ -26,10 +26,31 @@ UNIT = 16
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 300, 120, 1000
-"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. These,
-`STORED_PER_CYCLE` and what parts cost are fitted to 261 schedules of 46 sizes that nobody chose (`bench/draw.py`, H100:
-13 % from what they take)."""
+
+class Fit(NamedTuple):
+    """What tiles take in cycles: a K tile at least, and beside its products; a tile before and after; parts of K to
+    meet. And what moves in a cycle: elements of D that an SM stores; bytes of sums that a CTA writes, and that the last
+    one reads; bytes that all read from memory, and write there."""
+
+    least_step: float
+    overhead: float
+    latency: float
+    summed: float
+    stored: float
+    written: float
+    read: float
+    memory: float
+
+
+DRAWN = Fit(300, 120, 1000, 2300, 6.6, 155, 34, 1700)
+"""Fitted to 261 schedules of 46 sizes that nobody chose (`bench/draw.py`, H100: 12 % from what they take)."""
+
+LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
+"""Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
+two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
+
+NOT_OVERLAPPED = 0.28
+"""The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
 START_NS, CYCLES_PER_NS = 1130, 1.945
 """What a launch takes beside, and cycles of the model in a nanosecond (from the same fit)."""
@@ -48,9 +69,6 @@ bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 14176x7704x88 230 us in the
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
 
-STORED_PER_CYCLE = 6.6
-"""Elements of D that an SM stores in a cycle."""
-
 ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
 memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
@@ -59,18 +77,6 @@ memory is written and read that adds to those of arriving. These and `MULTICAST`
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster)."""
-
-SUMMED, WRITTEN, READ = 2300, 155, 34
-"""Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads."""
-
-READ_PER_CYCLE, NOT_OVERLAPPED = 1700, 0.28
-"""Bytes of A, B and D that pass memory in a cycle, 3 TB/s on an H100 and 4 on an H200, which parts do not change; and
-the part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
-
-READ_IN_REGISTERS = 2300
-ENDING = {"stored": 16, "summed": 3000, "written": 16, "read": 40}
-"""The same of tiles with an operand in registers, which were measured before (1024x512x4096 in two parts, 512x512x4096
-in two and four, 256x256x8192 in eight)."""
 
 STEP_BYTES = 32
 """Bytes along K that an instruction multiplies."""
@@ -86,6 +92,14 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
+
+PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 15
+"""The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
+a K that may be cut into more parts of any product: the pixels of many images."""
+
+THREE_GROUPS = 1.08
+"""By how much K tiles of a convolution take longer by three warpgroups than the model says (H100, 50176x128x1152 34.3
+and 31.6 microseconds by three and by two, 12544x512x1024 23.1 and 21.7)."""
 
 
 class GroupTile(NamedTuple):
@@ -140,12 +154,17 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
     across_lines = _across_lines(product, packed)
     every = TILES if product.sparsity == 1 else TWO_CONSUMERS
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
-    for parts in PARTS:
+    for parts in parts_of(product):
         for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
             for m, n in every:
                 tile = GroupTile(m, n, parts, cluster)
                 if tile == GroupTile(m, n) or fits(product, tile, target):
                     yield tile
+
+
+def parts_of(product: Product) -> Iterable[int]:
+    """Into how many parts K is tried to be cut."""
+    return PARTS_OF_PIXELS if product.convolves else (*PARTS, 32) if product.depth >= LONG_K else PARTS
 
 
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
@@ -158,7 +177,9 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
         (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
         return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
     shared, deep = tail_of(product, tile, target), product.k_tiles(k_of(product)) >= 2 * tile.parts
-    alone = shared == tile_count(product, tile) or (tile.in_registers == "none" and starts_from_zero(product))
+    alone = shared == tile_count(product, tile) or (
+        tile.in_registers == "none" and not product.convolves and starts_from_zero(product)
+    )
     return deep and alone and 0 < shared * tile.parts <= target.sms
 
 
@@ -210,21 +231,24 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
     whole, ctas = tiles // target.sms, min(tiles, target.sms) if tiles > target.sms else tiles * tile.parts
-    step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
+    fit = LISTED if product.convolves else DRAWN
+    step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
-    waves, turns = -(-tiles // target.sms), product.k_tiles(k_of(product))
-    storing = tile.m * tile.n / STORED_PER_CYCLE
+    waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
+    if product.convolves and tile.groups > 2:
+        step *= THREE_GROUPS
     if panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
-        step, storing = step * NARROW_PANELS, storing * NARROW_STORES
+        step, storing = step * NARROW_PANELS, storing * (1 if product.convolves else NARROW_STORES)
     loops = (whole * turns + (waves - whole) * -(-turns // tile.parts)) * step
-    meeting = partial_sums(tile)
-    working = loops + waves * (TILE_LATENCY + storing) + meeting
+    ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
+    if product.convolves:
+        return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
     stored = product.m * product.n // product.products * product.d.element.bits / 8
-    memory = (read_bytes(product) + stored) * product.matrices / READ_PER_CYCLE
-    return max(working, memory + meeting) + NOT_OVERLAPPED * min(working, memory)
+    memory = (read_bytes(product) + stored) * product.matrices / fit.memory + meeting
+    return max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory)
 
 
 def nanoseconds(cycles: float) -> float:
@@ -240,11 +264,8 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
     waves = -(-tile_count(product, tile) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
-    loops, sums = max(waves * turns * turn, read_bytes(product) / READ_IN_REGISTERS), 4 * tile.m * tile.n
-    meeting = (
-        0.0 if tile.parts == 1 else ENDING["summed"] + sums / ENDING["written"] + tile.parts * sums / ENDING["read"]
-    )
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / ENDING["stored"]) + meeting
+    loops = max(waves * turns * turn, read_bytes(product) / LISTED.memory)
+    return loops + waves * (LISTED.latency + tile.m * tile.n / LISTED.stored) + partial_sums(tile, LISTED)
 
 
 def read_bytes(product: Product) -> float:
@@ -253,10 +274,10 @@ def read_bytes(product: Product) -> float:
     return (rows + product.k * product.n * product.b.memory_bits) / 8
 
 
-def partial_sums(tile: GroupTile) -> float:
+def partial_sums(tile: GroupTile, fit: Fit) -> float:
     """Cycles to add up the sums of all parts, of 4 bytes for each element."""
     sums = 4 * tile.m * tile.n
-    return 0.0 if tile.parts == 1 else SUMMED + sums / WRITTEN + tile.parts * sums / READ
+    return 0.0 if tile.parts == 1 else fit.summed + sums / fit.written + tile.parts * sums / fit.read
 
 
 def _multiplying(product: Product, tile: GroupTile) -> float:

@@ -5,7 +5,12 @@ With s the scores of a tile, m and l what is known of each row, and c the scale 
     m' = max(m, max(s)),  p = 2^(c s - c m'),  a = 2^(c m - c m')
     l' = a l + sum(p),    O' = a O + p V
 
-and O / l at the end. l stays in parts, one for each lane that has elements of a row. m begins with a number that is
+and O / l at the end. Warps of a CTA may share the keys of each tile, and CTAs may share all keys. Each then has an m,
+an l and an O of its own, a state. States are merged in the same way: m' is the largest m, and all l and O are
+multiplied by 2^(c m - c m') before they are added, those of warps in shared memory, those of CTAs by the last one to
+arrive.
+
+l stays in parts, one for each lane that has elements of a row. m begins with a number that is
 lower than any score of use, and finite, so that a row of which nothing counts yet is multiplied by 1 and not by NaN.
 """
 
@@ -13,25 +18,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial, reduce
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, f32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.gpu import BarrierOp
+from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, ReduceOp, StepOp, column_of
-from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp
-from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, Kind
-from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.matrices import fragment_bytes
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
+from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..linalg.product import Product
-from ..schedule.attention import part_schedule, values_schedule
+from ..schedule.attention import part_schedule, slices_of, values_schedule
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
 from .operands import OperandTiles, copies_done, warp_origin
 from .store_epilogue import EpilogueOperands, placed
@@ -42,6 +53,37 @@ LOWEST = -1e38
 
 LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 """The same where a region makes scores: these may be that low."""
+
+
+MOST_MERGED = 8
+"""Fragments of sums that the last CTA of a tile loads together."""
+
+
+class State(NamedTuple):
+    """What is known of the rows of a warp: the largest score and the sum of each, and the columns of O."""
+
+    largest: SSAValue
+    sum: SSAValue
+    parts: Sequence[SSAValue]
+
+
+class SharedState:
+    """Shared memory for so many fragments like one, each in a row, as registers hold them."""
+
+    def __init__(self, index: IndexBuilder, like: SSAValue, count: int) -> None:
+        self.kind = fragment_of(like)
+        shape, space = [count, fragment_bytes(self.kind) // 4], IntegerAttr(SHARED_SPACE, i64)
+        self.memory = index.insert(memref.AllocOp([], [], MemRefType(f32, shape, memory_space=space))).memref
+
+    def store(self, index: IndexBuilder, value: SSAValue, row: Index) -> None:
+        index.insert(StoreOp(value, self.memory, index.values([row, 0]), registers="vectors"))
+
+    def load(self, index: IndexBuilder, row: Index) -> SSAValue:
+        return index.insert(LoadOp(self.memory, index.values([row, 0]), self.kind, registers="vectors")).fragment
+
+
+def _larger(x: Sequence[SSAValue]) -> SSAValue:
+    return arith.MaxnumfOp(x[0], x[1]).result
 
 
 class AttentionBuilder:
@@ -59,11 +101,11 @@ class AttentionBuilder:
         scale = op.scale.value.data
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
-        self.factor = scale * math.log2(math.e)
+        self.factor, self.computed = scale * math.log2(math.e), op.score is not None
+        self.slices = slices_of(schedule)
         self.start: Index = index.known(op.tile[0])
-        warp_row, _ = warp_origin(index, schedule)
-        self.row = index.add(self.start, warp_row)
-        self.warp_row = warp_row
+        self.warp_row, self.warp_key = warp_origin(index, schedule)
+        self.row = index.add(self.start, self.warp_row)
 
     def build(self) -> None:
         index, (rows, step, _) = self.index, self.schedule.cta
@@ -72,29 +114,35 @@ class AttentionBuilder:
         copies_done(index, self.schedule)
         initial = self._initial()
         body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
-        start, end, stride = index.values([0, self._end(rows), step])
+        first, count, until = self._range(rows, step)
+        self.end = self.keys
+        start, end, stride = index.values([0, count, step])
         loop = scf.ForOp(start, end, stride, initial, body)
         inside = index.at(Builder(InsertPoint.at_end(body)))
-        at, largest, sums, *parts = body.args
-        self.k.copy(inside, {"n": at, "k": 0}, k)
-        self.v.copy(inside, {"k": at, "n": 0}, v)
+        counter, largest, sums, *parts = body.args
+        at = inside.value(inside.add(counter, first))
+        self._copy(inside, self.k, self.op.k, at, k, until)
+        self._copy(inside, self.v, self.op.v, at, v, until)
         copies_done(inside, self.schedule)
         scores = constant(inside, self.scores.fragment("acc"), 0.0)
-        scores = self._masked(inside, at, self._product(inside, self.scores, q, k, scores, self.warp_row, 0))
+        scores = self._product(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
+        scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
         largest, sums, again, p = self._softmax(inside, scores, largest, sums)
         parts = [times(inside, part, again) for part in parts]
-        p, width = self._operand(inside, p), self.values.schedule.warp[1]
-        parts = [self._product(inside, self.values, p, v, o, 0, i * width) for i, o in enumerate(parts)]
+        p, width, key = self._operand(inside, p), self.values.schedule.warp[1], self.warp_key
+        parts = [self._product(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(parts)]
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(largest, sums, *parts))
         index.insert(loop)
-        _, sums, *parts = loop.results
-        self._finish(sums, parts)
+        largest, sums, *parts = loop.results
+        self._finish(State(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment, parts))
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
         read, index = self.read.scores, self.index
         keys = read.n if read.is_known("n") else index.dim(self.op.k, read.b.loops[1])
+        if self.op.until is not None:
+            keys = index.minimum(keys, self.op.until)
         self.keys = keys
         if self.op.diagonal is None:
             return keys
@@ -102,39 +150,114 @@ class AttentionBuilder:
         keys, reached = index.value(keys), index.value(reached)
         return index.insert(arith.MinSIOp(keys, reached, IndexType())).result
 
+    def _first(self, step: int) -> Index:
+        """The tile of keys with the first that counts for a row of the CTA."""
+        index = self.index
+        if self.op.window is None:
+            return 0
+        return index.div(index.from_zero(index.sub(self.start, self.op.window.value.data)), step)
+
+    def _range(self, rows: int, step: int) -> tuple[Index, Index, SSAValue | None]:
+        """The first key of this CTA, how many it has, and where copies end if not where memory does."""
+        index, end, parts = self.index, self._end(rows), self.schedule.split_k
+        begin = self._first(step)
+        if parts == 1:
+            first = index.mul(begin, step)
+            ends = self.op.until is not None and self.schedule.together == 1
+            return first, index.sub(end, first), index.value(end) if ends else None
+        if self.op.diagonal is not None:
+            end = index.from_zero(end)
+        tiles, part = index.ceildiv(end, step), index.known(self.op.tile[2])
+        if self.op.window is not None:
+            tiles = index.from_zero(index.sub(tiles, begin))
+        first, last = (
+            index.mul(index.add(begin, index.div(index.mul(i, tiles), parts)), step) for i in (part, index.add(part, 1))
+        )
+        last = index.minimum(last, end)
+        return first, index.sub(last, first), index.value(last)
+
+    def _copy(
+        self,
+        index: IndexBuilder,
+        tiles: OperandTiles[Product],
+        memory: SSAValue,
+        at: SSAValue,
+        tile: SSAValue,
+        until: SSAValue | None,
+    ) -> None:
+        """Copies the tile of K or V from a key on: of a view of pages, from the page that it is in."""
+        axis, other = ("n", "k") if tiles is self.k else ("k", "n")
+        view = memory.owner
+        paged = view.memory.owner if isinstance(view, MatrixOp) else view
+        if not isinstance(paged, PagedOp):
+            tiles.copy(index, {axis: at, other: 0}, tile, until)
+            return
+        row = index.rem(at, paged.rows)
+        end = index.sub(self.end if until is None else until, index.sub(at, row))
+        source = self._page(index, paged, view if isinstance(view, MatrixOp) else None, at)
+        tiles.copy(index, {axis: row, other: 0}, tile, index.value(end), source)
+
+    @staticmethod
+    def _page(index: IndexBuilder, paged: PagedOp, view: MatrixOp | None, at: SSAValue) -> SSAValue:
+        """The matrix of the page that a key is in, the last page for keys behind all."""
+        keys, (page, slot) = paged.loops[paged.dimensions[1]], paged.dimensions
+        row, column = (keys, 1 - keys) if view is None else view.dimensions
+        others = [d for d in range(memory_of(paged.result).get_num_dims()) if d not in (row, column)]
+        indices = dict(zip(others, () if view is None else view.indices, strict=True))
+        block = index.minimum(index.div(at, paged.rows), memory_of(paged.table).get_shape()[-1] - 1)
+        of_table = [indices[d] for d in paged.table_along.get_values()]
+        held = index.insert(memref.LoadOp.get(paged.table, [*of_table, index.value(block)])).res
+        number = index.insert(arith.IndexCastOp(held, IndexType())).result
+        rank = memory_of(paged.memory).get_num_dims()
+        of_column = next(i for i in range(rank) if i not in (page, slot) and paged.loops[i] == column)
+        places = (number if i == page else indices[paged.loops[i]] for i in range(rank) if i not in (slot, of_column))
+        return index.insert(MatrixOp(paged.memory, list(places), slot, of_column)).matrix
+
     # Scores
 
     def _product(
-        self, index: IndexBuilder, tiling: Tiling[Product], a: SSAValue, b: SSAValue, sums: SSAValue, m: Index, n: Index
+        self,
+        index: IndexBuilder,
+        tiling: Tiling[Product],
+        a: SSAValue,
+        b: SSAValue,
+        sums: SSAValue,
+        part: Sequence[Index],
     ) -> SSAValue:
-        """Sums with the product of tiles, or of a fragment and a tile, added."""
+        """Sums with the product of tiles, or of a fragment and a tile, added; `part` is the warp's, [m, n, k]."""
         product = tiling.product
         transposed = (product.a.transposed and isinstance(a.type, MemRefType), product.b.transposed)
-        part = index.values([m, n, 0])
-        op = TileMmaOp(a, b, sums, product.op.multiplied, transposed=transposed, part=part)
+        at = index.values(part)
+        op = TileMmaOp(a, b, sums, product.op.multiplied, transposed=transposed, part=at)
         op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
         op.location = self.op.location
         return index.insert(op).d
 
     def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
         """Scores as the region makes them, and minus infinity where they do not count."""
-        step = self.schedule.cta[1]
+        step, width = self.schedule.cta[1], self.schedule.warp[1]
         if self.op.score is not None:
             kind = fragment_of(scores)
             given = list(map(placed, self.read.scores.epilogue_operands))
             operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
             scores = operands.map([scores], operands.load(0), self.op.score, f32, 0)
         beyond: list[SSAValue] = []
-        keys, last = self.keys, index.add(at, step)
+        keys, last = self.keys, index.add(at, width)
         if not isinstance(keys, int) or keys % step:
             beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(keys), "sgt")).result)
         if self.op.diagonal is not None:
             # The last column of the tile against the last that counts for the first row of the warp.
             first = index.add(self.row, self.op.diagonal.value.data + 1)
             beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
+        if self.op.window is not None:
+            # The first column of the tile against the first that counts for the last row of the warp.
+            first = index.add(self.row, self.schedule.warp[0] - 1 - self.op.window.value.data)
+            beyond.append(index.insert(arith.CmpiOp(at, index.value(first), "slt")).result)
         if not beyond:
             return scores
-        condition = beyond[0] if len(beyond) == 1 else index.insert(arith.OrIOp(beyond[0], beyond[1])).result
+        condition, *others = beyond
+        for other in others:
+            condition = index.insert(arith.OrIOp(condition, other)).result
         then, otherwise = Block(), Block()
         inner = index.at(Builder(InsertPoint.at_end(then)))
         inner.insert(scf.YieldOp(self._mask(inner, at, scores)))
@@ -148,11 +271,18 @@ class AttentionBuilder:
         if not isinstance(keys, int) or keys % self.schedule.cta[1]:
             scores = until(index, scores, index.sub(at, keys), -math.inf)
         if self.op.diagonal is not None:
-            start = index.sub(index.sub(at, index.value(self.row)), self.op.diagonal.value.data + 1)
-            column = index.insert(StepOp("columns", index.value(start), kind)).fragment
-            row = index.insert(StepOp("rows", index.value(0), kind)).fragment
+            column, row = self._places(index, at, kind, self.op.diagonal.value.data + 1)
             scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, column, row)
+        if self.op.window is not None:
+            column, row = self._places(index, at, kind, -self.op.window.value.data - 1)
+            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, column, row)
         return scores
+
+    def _places(self, index: IndexBuilder, at: SSAValue, kind: FragmentType, less: int) -> tuple[SSAValue, SSAValue]:
+        """The columns of scores counted from the warp's first row, less a number, and their rows."""
+        start = index.sub(index.sub(at, index.value(self.row)), less)
+        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
+        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment
 
     # Softmax
 
@@ -161,25 +291,65 @@ class AttentionBuilder:
     ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """The largest score and the sums of each row with those of this tile, what multiplies all that was added up
         with the largest score `before`, and P of this tile."""
-        factor, computed = self.factor, self.op.score is not None
         found = index.insert(ReduceOp(Kind.Max, scores)).fragment
-        largest = mapped(index, lambda x: arith.MaxnumfOp(x[0], x[1]).result, before, found)
-
-        def subtracted_of(x: Sequence[SSAValue]) -> SSAValue:
-            return arith.NegfOp(x[0] if computed else arith.MulfOp(x[0], number(factor)).result).result
-
-        def raised(x: Sequence[SSAValue]) -> SSAValue:
-            # What a region makes may be as large as f32 is, such as a mask of its lowest number.
-            if computed:
-                return power(arith.MulfOp(arith.AddfOp(x[0], x[1]).result, number(factor)).result)
-            return power(fma(x[0], number(factor), x[1]))
-
-        subtracted = mapped(index, subtracted_of, largest)
-        again = mapped(index, raised, before, subtracted)
-        p = mapped(index, raised, scores, spread(index, subtracted, scores))
+        largest = mapped(index, _larger, before, found)
+        subtracted = mapped(index, self._subtracted, largest)
+        again = mapped(index, self._raised, before, subtracted)
+        p = mapped(index, self._raised, scores, spread(index, subtracted, scores))
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
         sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
         return largest, sums, again, p
+
+    def _subtracted(self, x: Sequence[SSAValue]) -> SSAValue:
+        """What is added to exponents for the largest score of a row."""
+        return arith.NegfOp(x[0] if self.computed else arith.MulfOp(x[0], number(self.factor)).result).result
+
+    def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
+        """2^(c s - c m) of a score, and of what is added for m."""
+        # What a region makes may be as large as f32 is, such as a mask of its lowest number.
+        if self.computed:
+            return power(arith.MulfOp(arith.AddfOp(x[0], x[1]).result, number(self.factor)).result)
+        return power(fma(x[0], number(self.factor), x[1]))
+
+    # States that are merged
+
+    def _merged(self, index: IndexBuilder, states: Sequence[State]) -> State:
+        """One state of several."""
+        largest = states[0].largest
+        for state in states[1:]:
+            largest = mapped(index, _larger, largest, state.largest)
+        subtracted = mapped(index, self._subtracted, largest)
+        scaled: list[State] = []
+        for state in states:
+            again = mapped(index, self._raised, state.largest, subtracted)
+            parts = [times(index, part, again) for part in state.parts]
+            scaled.append(State(largest, times(index, state.sum, again), parts))
+        return reduce(partial(self._added, index), scaled)
+
+    @staticmethod
+    def _added(index: IndexBuilder, a: State, b: State) -> State:
+        """Two states with the same largest scores as one."""
+        total, *parts = (
+            index.insert(ElementwiseOp(Kind.Add, x, y)).fragment
+            for x, y in zip((a.sum, *a.parts), (b.sum, *b.parts), strict=True)
+        )
+        return State(a.largest, total, parts)
+
+    def _of_slices(self, state: State) -> State:
+        """The state of all warps of the CTA that share its keys, in each of them with its part of the columns."""
+        index, slices = self.index, self.slices
+        of_state, of_sums = SharedState(index, state.sum, 2 * slices), SharedState(index, state.parts[0], slices**2)
+        warp = index.div(self.warp_key, self.schedule.warp[1])
+        for memory, values in ((of_state, (state.largest, state.sum)), (of_sums, state.parts)):
+            for i, value in enumerate(values):
+                memory.store(index, value, index.add(index.mul(warp, len(values)), i))
+        index.insert(BarrierOp())
+
+        def state_of(i: int) -> State:
+            largest, total = (of_state.load(index, 2 * i + number) for number in range(2))
+            return State(largest, total, [of_sums.load(index, index.add(warp, i * slices))])
+
+        return self._merged(index, list(map(state_of, range(slices))))
 
     def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
         """P as the operand of a product."""
@@ -192,20 +362,79 @@ class AttentionBuilder:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
+        if self.op.score is None and (self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None):
+            # Of a state without keys c m - c m must be 0: the product is exact.
+            lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1])))
         width = self.values.schedule.cta[1]
         parts = [constant(index, part, 0.0) for _ in range(0, width, part.shape[1])]
         largest = constant(index, column_of(scores), lowest)
         return [largest, constant(index, column_of(scores, parts=True), 0.0), *parts]
 
-    def _finish(self, sums: SSAValue, parts: Sequence[SSAValue]) -> None:
-        """Divides O by the sums, and stores it."""
+    def _finish(self, state: State) -> None:
+        """Merges the states of those who share keys, and stores O."""
         index = self.index
-        total = index.insert(ReduceOp(Kind.Add, sums)).fragment
-        inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, total)
+        left: Index = 0
+        if self.slices > 1:
+            state = self._of_slices(state)
+            left = index.mul(index.div(self.warp_key, self.schedule.warp[1]), self.values.schedule.warp[1])
+        if self.schedule.split_k == 1:
+            self._store(index, state, left)
+            return
+        body = Block()
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        last, every = self._shared(state, inside)
+        self._store(inside, every, left)
+        inside.insert(scf.YieldOp())
+        index.insert(scf.IfOp(last, [], Region(body)))
+
+    def _shared(self, state: State, inside: IndexBuilder) -> tuple[SSAValue, State]:
+        """Leaves the state for the last CTA of the tile: whether this is the last one, and, `inside` where it is, the
+        state of all."""
+        index, parts, (tile, part) = self.index, self.schedule.split_k, map(self.index.known, self.op.tile[1:])
+        sums, states, counters = self.op.parts
+        warp = index.insert(SubgroupIdOp()).result if self.schedule.warps > 1 else 0
+        columns = [index.mul(warp, fragment_bytes(fragment_of(v)) // 4) for v in (state.parts[0], state.sum)]
+        first, count = index.mul(tile, parts), len(state.parts)
+
+        def places(index: IndexBuilder, part: Index) -> list[tuple[SSAValue, list[SSAValue]]]:
+            slot = index.add(first, part)
+            of_state = [(states, [index.add(index.mul(slot, 2), i), columns[1]]) for i in range(2)]
+            of_sums = [(sums, [index.add(index.mul(slot, count), i), columns[0]]) for i in range(count)]
+            return [(memory, index.values(at)) for memory, at in (*of_state, *of_sums)]
+
+        own = (state.largest, state.sum, *state.parts)
+        for (memory, at), value in zip(places(index, part), own, strict=True):
+            index.insert(StoreOp(value, memory, at, registers="vectors"))
+        last = index.insert(ArriveLastOp(counters, *index.values([tile, parts]))).last
+
+        def loaded(index: IndexBuilder, part: Index) -> State:
+            largest, total, *rest = (
+                index.insert(LoadOp(memory, at, fragment_of(value), registers="vectors")).fragment
+                for (memory, at), value in zip(places(index, part), own, strict=True)
+            )
+            return State(largest, total, rest)
+
+        together = next(n for n in range(min(parts, MOST_MERGED // count), 0, -1) if parts % n == 0)
+        every = self._merged(inside, [loaded(inside, i) for i in range(together)])
+        if together == parts:
+            return last, every
+        body = Block(arg_types=[IndexType(), *(value.type for value in own)])
+        number, largest, total, *rest = body.args
+        turn = inside.at(Builder(InsertPoint.at_end(body)))
+        states_ = [State(largest, total, rest), *(loaded(turn, turn.add(number, i)) for i in range(together))]
+        merged = self._merged(turn, states_)
+        turn.insert(scf.YieldOp(merged.largest, merged.sum, *merged.parts))
+        begin, end, step = inside.values([together, parts, together])
+        loop = inside.insert(scf.ForOp(begin, end, step, [every.largest, every.sum, *every.parts], body))
+        return last, State(loop.results[0], loop.results[1], loop.results[2:])
+
+    def _store(self, index: IndexBuilder, state: State, first: Index) -> None:
+        """Divides O by the sums, and stores it from the column `first` on."""
+        inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
-        for i, part in enumerate(parts):
-            left = i * fragment_of(part).shape[1]
-            if left < self.read.values.n or not self.read.values.is_known("n"):
+        for i, part in enumerate(state.parts):
+            left = index.add(first, i * fragment_of(part).shape[1])
+            if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
                 end = EpilogueOp(times(index, part, inverse), self.op.o, at, in_bounds=self.values.in_bounds)
                 end.attributes[ScheduleAttr.name] = schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, gpu, scf
+from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -16,6 +16,7 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
+from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matrices import fragment_bytes, together
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, some_warps
@@ -231,10 +232,58 @@ class _Parts:
         return index.value(row), index.value(index.mul(slot, size))
 
 
+# Groups of rows: what `warp.find_group` and `warp.group` read.
+
+
+class ExpandFindGroup(RewritePattern):
+    """`warp.find_group`: a loop over the ends of groups that counts their tiles."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: FindGroupOp, rewriter: PatternRewriter) -> None:
+        index, count, rows = IndexBuilder(rewriter), memory_of(op.ends).get_shape()[0], op.rows.value.data
+        down = index.value(index.div(op.tile, index.known(op.across)))
+        body = Block(arg_types=[IndexType()] * 5)
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        number, begin, tiles, group, first = body.args
+        end = _end(inside, op.ends, number)
+        here = inside.insert(arith.CmpiOp(tiles, down, "ule")).result
+        group, first = (inside.insert(arith.SelectOp(here, *pair)).result for pair in ((number, group), (tiles, first)))
+        following = inside.add(tiles, inside.ceildiv(inside.sub(end, begin), rows))
+        inside.insert(scf.YieldOp(*inside.values([end, following, group, first])))
+        zero, one, groups = index.values([0, 1, count])
+        _, tiles, group, first = index.insert(scf.ForOp(zero, groups, one, [zero] * 4, body)).results
+        beyond = index.insert(arith.CmpiOp(tiles, down, "ule")).result
+        group, first = (
+            index.insert(arith.SelectOp(beyond, *pair)).result for pair in ((groups, group), (tiles, first))
+        )
+        rewriter.replace(op, [], [group, index.value(index.mul(first, index.known(op.across)))])
+
+
+class ExpandGroup(RewritePattern):
+    """`warp.group`: loads of where a group begins and ends."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GroupOp, rewriter: PatternRewriter) -> None:
+        index = IndexBuilder(rewriter)
+        before = index.where_equal(op.group, 0, 0, index.sub(op.group, 1))
+        last = index.minimum(op.group, memory_of(op.ends).get_shape()[0] - 1)
+        begin = index.where_equal(op.group, 0, 0, _end(index, op.ends, index.value(before)))
+        end = _end(index, op.ends, index.value(last))
+        rewriter.replace(op, [], index.values([begin, index.sub(end, begin)]))
+
+
+def _end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
+    """The end of a group."""
+    return index.insert(arith.IndexCastOp(index.insert(memref.LoadOp.get(ends, [group])).res, IndexType())).result
+
+
 class ExpandPass(PatternPass):
     """Expands macro-operations to loads, stores, barriers and arithmetic: `warp.sum_sliced_k` (sums over slices of K),
-    and `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs)."""
+    `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs), `warp.find_group` and `warp.group`
+    (groups of rows)."""
 
     name = "warp-expand"
-    needs: ClassVar = tuple(kind.name for kind in (SumSlicedKOp, StorePartOp, ArriveLastOp, AddPartsOp))
-    patterns = ExpandSumSlicedK, ExpandStorePart, ExpandArriveLast, ExpandAddParts
+    needs: ClassVar = tuple(
+        kind.name for kind in (SumSlicedKOp, StorePartOp, ArriveLastOp, AddPartsOp, FindGroupOp, GroupOp)
+    )
+    patterns = ExpandSumSlicedK, ExpandStorePart, ExpandArriveLast, ExpandAddParts, ExpandFindGroup, ExpandGroup

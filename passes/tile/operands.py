@@ -9,8 +9,9 @@ from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
+from xdsl.dialects.math import FmaOp
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -24,7 +25,7 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
@@ -37,6 +38,7 @@ from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..schedule.arrangement import LANES as BY_LANES
 from ..schedule.arrangement import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
+from .fragment_math import mapped
 from .tiling import ProductT, Tiling, schedule_of
 
 # A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
@@ -146,8 +148,16 @@ class OperandTiles(Generic[ProductT]):
         swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
-    def copy(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the tile whose first element lies at `at`, by axis, to shared memory."""
+    def copy(
+        self: OperandTiles[Product],
+        index: IndexBuilder,
+        at: dict[str, Index],
+        tile: SSAValue,
+        until: SSAValue | None = None,
+        source: SSAValue | None = None,
+    ) -> None:
+        """Copies the tile whose first element lies at `at`, by axis, to shared memory; `until` as in `warp.copy`, from
+        another matrix like the operand if there is a `source`."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
         second = product.second if self.role == "b" else None
@@ -161,11 +171,12 @@ class OperandTiles(Generic[ProductT]):
                 for size, held, extent, axis in zip(operand.shape, self._held(), extents, self.in_memory, strict=True)
             )
         )
-        where = self.place(index, at)
-        every = [operand] if second is None else [operand, second]
-        for number, each in enumerate(every):
-            source = matrix_of(index, each, at)
-            index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed, part=(number, count)))
+        if until is not None:
+            inside = bounds_attribute(False, bounds(inside)[1])
+        where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
+        for number, each in enumerate(matrices):
+            copied, part = source or matrix_of(index, each, at), (number, count)
+            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
@@ -349,8 +360,13 @@ class FragmentProduct(Multiplication):
         """The accumulators after steps of the instruction, those at `every` k of the warp's part."""
         for inner in every:
             at = warp | {"k": outside.add(warp["k"], inner)}
+            own = warp | {"k": inner}  # A in registers is the warp's part
             a, b = (
-                o.load(outside if self._stays(tile) and self._fit(o) else index, tile, at)
+                o.load(
+                    outside if self._stays(tile) and self._fit(o) else index,
+                    tile,
+                    own if isinstance(tile.type, FragmentType) else at,
+                )
                 for o, tile in zip(self.operands, self.tiles, strict=True)
             )
             accumulator = self.step(index, a, b, accumulator, at)
@@ -388,6 +404,12 @@ class DenseProduct(FragmentProduct):
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
 
 
+def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
+    """A total with a sum of products times two scales."""
+    total, part, *scales = elements
+    return FmaOp(part, arith.MulfOp(*scales).result, total).result
+
+
 class WarpgroupProduct(Multiplication):
     """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
 
@@ -407,12 +429,41 @@ class WarpgroupProduct(Multiplication):
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
-            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
+            first = (zero and not promoted) or self.op.row_scales is not None
+            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": first and not number}
             op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
+        # Behind the products: what waits for them would keep these from beginning.
+        scales = self._scales(index, warp, fragment_of(total))
         index.insert(WaitOp(WGMMA, 0))
+        if scales:
+            return mapped(index, _rescaled, total, accumulator, *scales)
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
+
+    def _scales(self, index: IndexBuilder, warp: Place, kind: FragmentType) -> list[SSAValue]:
+        """The scales of the rows and the columns of a warpgroup, in the blocks along k of this K tile; or none."""
+        groups = self.op.groups
+        if groups is None or groups.of_rows is None or groups.m is None:
+            return []
+        group, found = index.value(index.div(groups.k, groups.size)), list[SSAValue]()
+        sides = ("m", groups.of_rows, groups.m), ("n", groups.scales, groups.n)
+        for number, ((axis, scales, start), block) in enumerate(zip(sides, groups.blocks, strict=True)):
+            first = index.add(index.known(start), warp[axis])
+            view, where, inside = scales.owner, list[Index]([0, 0]), [True, True]
+            if not isinstance(view, MatrixOp):
+                fail(self.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
+            if block == 1:
+                where[number], inside[number] = (
+                    first,
+                    memory_of(scales).get_shape()[1] % self.tiling.schedule.cta[number] == 0,
+                )
+                matrix = view.at([group], *((1, None) if number == 0 else (None, 1)))
+            else:
+                matrix = view.at([group, index.value(index.div(first, block))], None, None)
+            load = LoadOp(index.insert(matrix).matrix, index.values(where), kind, bounds_attribute(*inside))
+            found.append(index.insert(load).fragment)
+        return found
 
     def _a(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
         """A of a step: its tile and where in it, or the registers that hold it."""

@@ -8,20 +8,21 @@ from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
-from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, M, N, PointwiseOp
+from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
+from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
@@ -30,9 +31,11 @@ from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.overlap import check_product
+from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import PatternPass
+from ..schedule.attention import part_types
 from .operands import batch_index
 from .tiling import Outliner, Tiling, schedule_of
 
@@ -54,14 +57,17 @@ class Inside(NamedTuple):
         arguments: Mapping[SSAValue, SSAValue],
         batch: Sequence[Index],
         number: Index,
+        part: Sequence[Index] = (),
+        parted: Sequence[KernelArgument] = (),
     ) -> Inside:
         """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
-        the batch with a number."""
-        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and not o.is_whole]
+        the batch with a number, and a `part` of the rows of some."""
+        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and (o in parted or not o.is_whole)]
         at, views = batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
         for operand in found:
             if operand.place not in views:
-                views[operand.place] = _view(index, operand, arguments[operand.value], at)
+                rows = part if operand in parted else ()
+                views[operand.place] = _view(index, operand, arguments[operand.value], at, rows)
         indices = [] if function is None else [op.number for op in function.body.block.ops if isinstance(op, IndexOp)]
         loops = sorted({loop for loop in indices if loop < len(batch)})
         at = batch_index(index, batch, number) if loops else []
@@ -107,13 +113,15 @@ def _in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index,
     return index.rem(number, tiles), index.div(number, tiles)
 
 
-def _view(index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index]) -> SSAValue:
-    """The matrix of this CTA, or those that it sums over; `at` are the indices of the batch."""
+def _view(
+    index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
+) -> SSAValue:
+    """The matrix of this CTA, a `part` of its rows, or those that it sums over; `at` are the indices of the batch."""
     kept = [loop >= len(at) for loop in operand.batch]
     others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
     dimensions = [d for d, stays in zip(others, kept, strict=True) if stays]
     indices = index.values([at[loop] for loop in operand.batch if loop < len(at)])
-    return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions)).matrix
+    return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions, index.values(part))).matrix
 
 
 # Which tile of the product a CTA computes: rasterisation.
@@ -143,6 +151,8 @@ class Extents(NamedTuple):
 def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
     """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
     d = product.d
+    if product.ends is not None:
+        return product.batch
     others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
     where = dict(zip(d.batch, others, strict=True))
     return tuple(
@@ -209,13 +219,22 @@ class TiledProduct(NamedTuple):
         """The operands of the kernel."""
         return self.product.memories
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Further memory that the kernel takes: none, for `warp-split-k` adds what CTAs share."""
+        del outliner
+        return ()
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
         """What a CTA computes, in its kernel; `arguments` stand for the operands."""
+        del scratch
         product, tiling = self.product, Tiling(self.product, self.schedule)
-        extents = Extents.of(index, product, arguments)
         number = cta_number(index)
-        tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
-        inside = Inside.of(index, self.op.epilogue, product.operands, arguments, extents.batch, matrix)
+        extents, tile, matrix, part = self._placed(index, number, arguments)
+        inside = Inside.of(
+            index, self.op.epilogue, product.operands, arguments, extents.batch, matrix, part, product.parted
+        )
         starts = cta_origin(index, extents, self.schedule, tile, product.products)
         starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
@@ -235,6 +254,30 @@ class TiledProduct(NamedTuple):
         )
         return in_place_of(op, found)
 
+    def _placed(
+        self, index: IndexBuilder, number: SSAValue, arguments: Mapping[SSAValue, SSAValue]
+    ) -> tuple[Extents, Index, Index, Sequence[Index]]:
+        """The sizes of the matrix that a tile is of, its number there, the matrix's number, and its group's rows."""
+        product, extents = self.product, Extents.of(index, self.product, arguments)
+        if product.ends is None:
+            tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
+            return extents, tile, matrix, ()
+        ends = arguments[product.ends.value]
+        if self.op.grouped == K:
+            tile, matrix = _in_matrix(index, number, self._tiles(index, extents))
+        else:
+            across = index.value(grid(index, extents, self.schedule)[1])
+            found = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
+            tile, matrix = index.sub(number, found.first), found.group
+        group = index.insert(GroupOp(ends, index.value(matrix)))
+        # A tile behind the last group multiplies nothing, but by a B that there is.
+        matrix = index.minimum(matrix, product.matrices - 1)
+        if self.op.grouped == M:
+            extents = extents._replace(
+                m=group.rows if self.schedule.ctas else index.where_equal(group.rows, 0, 1, group.rows)
+            )
+        return extents, tile, matrix, (group.begin, group.rows)
+
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:
         """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
         along."""
@@ -244,7 +287,12 @@ class TiledProduct(NamedTuple):
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         """How many CTAs there are; `memory` tells sizes that are not known."""
-        extents = Extents.of(index, self.product, memory)
+        product, extents = self.product, Extents.of(index, self.product, memory)
+        if self.op.grouped == M:
+            # As many as there are if each group has one row more than whole tiles; the last ones may do nothing.
+            rows = index.add(extents.m, product.matrices * (self.schedule.cta[0] - 1))
+            down, across = index.div(rows, self.schedule.cta[0]), grid(index, extents, self.schedule)[1]
+            return index.mul(down, across)
         return reduce(index.mul, extents.batch, self._tiles(index, extents))
 
     def _tiles(self, index: IndexBuilder, extents: Extents) -> Index:
@@ -273,8 +321,24 @@ class TiledAttention(NamedTuple):
         batch = batch_sizes(index, values, memory)
         return index.ceildiv(rows, self.schedule.cta[0]), batch
 
-    def tile(self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> Operation:
-        operands, number = self.attention.operands, cta_number(index)
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
+        if self.schedule.split_k == 1:
+            return ()
+        tiles = self.attention.tiles(self.schedule.cta[0])
+        sums, states = part_types(self.attention, self.schedule, tiles)
+        memories = (
+            ("sums", outliner.scratch(sums)),
+            ("states", outliner.scratch(states)),
+            ("counters", outliner.scratch(MemRefType(i32, [tiles]), zeroed=True)),
+        )
+        return tuple(VectorOperand(name, memory) for name, memory in memories)
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
+        operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
+        number, part = index.div(cta, parts), index.rem(cta, parts)
         tiles, batch = self._extents(index, arguments)
         tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
@@ -284,11 +348,25 @@ class TiledAttention(NamedTuple):
             list(map(inside.seen, operands[:count])),
             [map_along(count, _loops(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            diagonal=None if op.diagonal is None else op.diagonal.value.data,
+            keys=op.keys._replace(lengths=None),
             scores=inside.function(index, op.score, operands[count:], 0, count),
-            tile=index.values([row]),
+            tile=index.values([row] if parts == 1 else [row, number, part]),
+            until=self._length(index, arguments, batch, matrix),
+            parts=scratch,
         )
         return in_place_of(op, found)
+
+    def _length(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
+    ) -> SSAValue | None:
+        """How many keys the sequence of this CTA has, if memory says it; none of them is below 0."""
+        if (lengths := self.op.keys.lengths) is None:
+            return None
+        memory, map_ = lengths
+        at = batch_index(index, batch, matrix)
+        held = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
+        length = index.insert(arith.IndexCastOp(held.res, IndexType())).result
+        return index.value(index.from_zero(length))
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """Which tile it is the turn of.
@@ -306,21 +384,27 @@ class TiledAttention(NamedTuple):
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         tiles, batch = self._extents(index, memory)
-        return reduce(index.mul, batch, tiles)
+        return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
 
 
 def _outline(tiled: TiledProduct | TiledAttention) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
-    body = Block(arg_types=[operand.value.type for operand in tiled.memories])
-    arguments = {operand.value: argument for operand, argument in zip(tiled.memories, body.args, strict=True)}
+    scratch = tiled.scratch(outliner)
+    operands = (*tiled.memories, *scratch)
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    arguments: dict[SSAValue, SSAValue] = dict(zip((o.value for o in operands), body.args, strict=True))
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    index.insert(tiled.tile(index, arguments))
+    paged = tiled.attention.paged if isinstance(tiled, TiledAttention) else []
+    for view in dict.fromkeys(paged):
+        arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
+    index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
     index.insert(ReturnOp([]))
     ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
-    kernel = outliner.launch("", tiled.memories, body, ctas, schedule.threads)
+    kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
+    erase_pages([view.result for view in paged])
 
 
 class OutlineProduct(RewritePattern):

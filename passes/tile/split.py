@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,12 +16,13 @@ from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp
+from ...dialect.warp.groups import FindGroupOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
-from ..linalg.operand import expand
+from ..linalg.operand import SIZE_LIMIT, expand
 from ..patterns import PatternPass
 from .fragment_math import number_of
 from .tiling import LaunchedKernel, LaunchPattern
@@ -49,7 +51,7 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     tile.replace_all_uses_with(body.args[0])
     body.add_op(scf.YieldOp())
     index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.ctas
-    tiles = launch.inside(index, launch.op.gridSizeX)
+    tiles = _group_tiles(index, rest) or launch.inside(index, launch.op.gridSizeX)
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
     if (known := constant_value(launch.op.gridSizeX)) is not None and known < ctas:
@@ -58,6 +60,15 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
         )
     launch.grid[0] = host.minimum(host.known(launch.op.gridSizeX), ctas)
     launch.finish()
+
+
+def _group_tiles(index: IndexBuilder, ops: Sequence[Operation]) -> SSAValue | None:
+    """How many tiles the groups of rows have that a kernel multiplies; None of a kernel without groups."""
+    group = next((op for op in ops if isinstance(op, FindGroupOp)), None)
+    if group is None:
+        return None
+    behind = index.value(SIZE_LIMIT)
+    return index.insert(FindGroupOp(group.ends, behind, group.rows.value.data, group.across)).first
 
 
 class PersistCtas(LaunchPattern):

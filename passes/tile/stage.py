@@ -27,12 +27,13 @@ from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import PairedOp, SparseOp, drop_forms, form_of, memories_behind, of_form
+from ...dialect.warp.operands import BlockScaledOp, PairedOp, SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
+from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
 from ..patterns import PatternPass
 from ..schedule.arrangement import stored
@@ -109,6 +110,11 @@ class StageBuilder:
     def _groups(self, outside: IndexBuilder, index: IndexBuilder, here: dict[str, Index]) -> GroupScales | None:
         """The scales of groups, where the K tile is that begins `here`."""
         product, scales = self.product, self.product.group_scales
+        if product.block_scales:
+            views = [form.scales.owner for form in product.op.block_scales if isinstance(form.scales.owner, MatrixOp)]
+            of_rows, of_columns = (outside.insert(view.at((), 1, 0)).matrix for view in views)
+            (rows, columns, size), at = product.blocks, index.values([here["k"], here["n"], here["m"]])
+            return GroupScales(of_columns, size, *at, of_rows, (rows, columns))
         if scales is None:
             return None
         memory, along = scales.value, product.group_axis
@@ -133,6 +139,9 @@ class StageBuilder:
         factors: list[SSAValue] = []
         for form, tile in zip(op.forms, tiles, strict=True):
             # Scales of groups are no tiles: they are read where they lie.
+            if isinstance(form, BlockScaledOp):
+                factors.append(tile)
+                continue
             own = [beside.pop(0) for _ in form.beside] if form is not None and beside else []
             form = None if isinstance(form, PairedOp) else form  # whose matrices are in one tile
             factors.append(of_form(form, tile, own, inside.insert))
@@ -196,9 +205,10 @@ class StageAttention(RewritePattern):
             from .attention import AttentionBuilder  # with operations that a product does not need
 
             AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
-            scores = op.scores
+            scores, read = op.scores, [op.k, op.v]
             rewriter.erase(op)
             drop_forms([scores])
+            erase_pages(read)
 
 
 class StagePass(PatternPass):

@@ -138,7 +138,7 @@ class Tiling(Generic[ProductT]):
             return None
         product, (size, step) = self.product, self._extents(axis)
         operand = product.a if axis == "m" else product.b
-        if self.schedule.edges != "inside":
+        if self.schedule.edges != "inside" or (axis == "n" and product.blocks[1] > 1):
             return None
         if axis == "n" and product.second is not None:
             return None
@@ -333,9 +333,11 @@ class LaunchedKernel:
         self.drop_unused(argument)
         return new
 
-    def tensor_map(self, memory: BlockArgument, order: Sequence[int], kind: TensorMapType) -> BlockArgument:
+    def tensor_map(
+        self, memory: BlockArgument, order: Sequence[int], kind: TensorMapType, parts: int | None = None
+    ) -> BlockArgument:
         """A further argument: the tensor map of the memory of another one, which the host encodes before the launch."""
-        encoded = self.host.index.insert(EncodeTensorMapOp(self.operands[memory.index], order, kind)).map
+        encoded = self.host.index.insert(EncodeTensorMapOp(self.operands[memory.index], order, kind, parts)).map
         return self.insert(len(self.operands), encoded, f"{memory.name_hint or 'memory'}_map")
 
     def drop_unused(self, argument: BlockArgument) -> None:

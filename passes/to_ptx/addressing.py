@@ -139,6 +139,14 @@ class SharedBarriers:
     offset: int
 
 
+@dataclass(frozen=True)
+class TensorTile:
+    """Matrices in tensor memory side by side, each of `columns` columns, from the address in `base` on."""
+
+    base: VirtualRegister
+    columns: int
+
+
 class Position(NamedTuple):
     """A coordinate in three parts: of the lane or thread, of the program, and known while compiling."""
 

@@ -104,9 +104,9 @@ def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
 
 @lowers(arith.IndexCastOp)
 def _cast(lowering: KernelLowering, op: arith.IndexCastOp) -> None:
-    """An index as a number of 32 bits, which elements are computed with."""
-    if op.result.type != i32:
-        fail(op, f"{op.name} is lowered to i32, got {op.result.type}")
+    """An index as a number of 32 bits, which elements are computed with; or the reverse, of a number from memory."""
+    if {op.input.type, op.result.type} != {i32, IndexType()}:
+        fail(op, f"{op.name} is lowered from index to i32 and back, got {op.input.type} to {op.result.type}")
     source = lowering.scalar(op.input)
     if isinstance(source, int):
         source = lowering.emitter.compute("mov.b32", source)

@@ -47,6 +47,7 @@ from .addressing import (
     MemoryArgument,
     SharedBarriers,
     SharedTile,
+    TensorTile,
     matrix,
     parameters,
     static_shared,
@@ -94,7 +95,9 @@ def handler_of(op: Operation) -> Handler | None:
 PATIENT = {"warp.mma", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
-KernelValue = Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers
+KernelValue = (
+    Fragment | VirtualRegister | int | bool | GlobalMatrix | MemoryArgument | SharedTile | SharedBarriers | TensorTile
+)
 
 
 class KernelLowering:

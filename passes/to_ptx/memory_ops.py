@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
+    TENSOR_SPACE,
     FragmentType,
     SwizzleAttr,
     element_row,
@@ -48,6 +49,11 @@ PACKED_BITS = 4
 @lowers(memref.AllocOp)
 def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
     kind = op.memref.type
+    if memory_space(kind) == TENSOR_SPACE:
+        from .tensor_memory import allocate
+
+        allocate(lowering, op)
+        return
     element = element_row(kind.element_type)
     shape = kind.get_shape()
     if memory_space(kind) != SHARED_SPACE or element is None or len(shape) not in (2, 3) or min(shape) <= 0:
@@ -78,6 +84,11 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
         from .epilogue import load_vector
 
         load_vector(lowering, op, op.along.data[0])
+        return
+    if memory_space(memory_of(op.memory)) == TENSOR_SPACE:
+        from .tensor_memory import load
+
+        load(lowering, op, kind)
         return
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         _load_shared(lowering, op, kind)
@@ -127,6 +138,11 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
         return
     if op.order:
         _store_registers(lowering, op)
+        return
+    if memory_space(memory_of(op.memory)) == TENSOR_SPACE:
+        from .tensor_memory import store
+
+        store(lowering, op, fragment_of(op.fragment))
         return
     if isinstance(lowering.values.get(op.memory), SharedTile):
         _store_shared(lowering, op)
@@ -205,6 +221,8 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
 def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     source = lowering.matrix(op, op.source, bits=True)
     row, column = lowering.indices(op.indices)
+    if op.until is not None:
+        source = replace(source, rows=lowering.scalar(op.until))
     tile, stages = lowering.tile(op, op.destination), lowering.indices(op.stage)
     place = stage_text(stages[0] if stages else None, "the stage to fill")
     lowering.emitter.comment(
@@ -230,10 +248,15 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
         if op.matrix.uses:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
-    at = list(lowering.indices(op.indices))
-    lowering.values[op.matrix] = matrix(
-        lowering.kernel, lowering.scalars, lowering.memories[op.memory], op.dimensions, at
-    )
+    at, memory = list(lowering.indices(op.indices)), lowering.memories[op.memory]
+    found = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at)
+    if op.part:
+        first, rows = lowering.indices(op.part)
+        pitch = memory.strides[op.dimensions[0] or 0]
+        aligned = gcd(found.alignment, divisor_of(first) * divisor_of(found.row_bytes))
+        base = lowering.scalars.offset_far(found.base, first, pitch, memory.element_bits)
+        found = replace(found, base=base, rows=rows, alignment=aligned)
+    lowering.values[op.matrix] = found
 
 
 @lowers(memref.DimOp)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
-from ...dialect.isa.wgmma import UNIT, WARPS, Wgmma
+from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
@@ -17,6 +17,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import (
     ROWS,
     SetRegistersOp,
+    TensorMmaOp,
     WgmmaOp,
     descriptor_of,
 )
@@ -102,10 +103,7 @@ def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
     row, held = op.row, lowering.fragment(op.c)
     if not only_use_is_here(op.c, op):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
-    words = {
-        role: _descriptor(lowering, op, memory, indices, along_mn=op.major(role))
-        for role, memory, indices in op.tiles()
-    }
+    words = descriptors(lowering, op)
     a = lowering.fragment(op.a) if op.a_in_registers else words["a"]
     metadata = [] if op.e is None or op.selector is None else [*lowering.fragment(op.e), op.selector.value.data]
     lowering.emitter.comment(f"{op.name}: {row.shape} of {'registers and ' if op.a_in_registers else ''}shared memory")
@@ -121,23 +119,41 @@ def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[int]:
     yield from (int(op.major(role)) for role in row.transposable(a_shared=not op.a_in_registers))
 
 
+def descriptors(
+    lowering: KernelLowering,
+    op: WgmmaOp | TensorMmaOp,
+    encode: Callable[[MatrixDescriptor], int] = MatrixDescriptor.encode,
+) -> dict[str, VirtualRegister]:
+    """The matrix descriptors of operands "a" and "b" in shared memory, as `encode` writes them."""
+    return {
+        role: _descriptor(lowering, op, memory, indices, encode, along_mn=op.major(role))
+        for role, memory, indices in op.tiles()
+    }
+
+
 def _descriptor(
-    lowering: KernelLowering, op: WgmmaOp, memory: SSAValue, indices: Sequence[SSAValue], *, along_mn: bool
+    lowering: KernelLowering,
+    op: WgmmaOp | TensorMmaOp,
+    memory: SSAValue,
+    indices: Sequence[SSAValue],
+    encode: Callable[[MatrixDescriptor], int],
+    *,
+    along_mn: bool,
 ) -> VirtualRegister:
     """The matrix descriptor of the operand that begins where indices say."""
     tile, (stage, row, column) = lowering.shared_place(op, memory, indices)
-    how = descriptor_of(memory_of(memory), mn_major=along_mn)
+    how = encode(descriptor_of(memory_of(memory), mn_major=along_mn))
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
         if divisor_of(value) % unit:
             got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
-            fail(op, f"an operand of warp.wgmma begins at a {name} that is a multiple of {unit}, got {got}")
+            fail(op, f"an operand of {op.name} begins at a {name} that is a multiple of {unit}, got {got}")
     base, offset = lowering.addressing.origin(tile, stage, row, column)
     emitter = lowering.emitter
     # In a cluster the rank of the CTA stands above the address.
     units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
     place = emitter.pure("cvt.u64.u32", units)
-    return emitter.pure("add.s64", place, Immediate(f"{how.encode() + offset // UNIT:#x}"))
+    return emitter.pure("add.s64", place, Immediate(f"{how + offset // UNIT:#x}"))
 
 
 @lowers(SetRegistersOp)

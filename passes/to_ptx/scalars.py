@@ -135,6 +135,14 @@ class Scalars:
         result.divisor = gcd(divisor_of(a), divisor_of(b))
         return result
 
+    def maximum(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """The larger, as signed numbers."""
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        result = self._pure("max.s32", *((b, a) if isinstance(a, int) else (a, b)))
+        result.divisor = gcd(divisor_of(a), divisor_of(b))
+        return result
+
     def compare(self, predicate: str, a: IndexValue, b: IndexValue, *, signed: bool = True) -> VirtualRegister | bool:
         """A predicate register for a comparison such as "lt", or its value where it is known."""
         if isinstance(a, int) and isinstance(b, int):

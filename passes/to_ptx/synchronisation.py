@@ -8,7 +8,9 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.synchronisation import (
+    AFTER_SYNC,
     BARRIER_BYTES,
+    BEFORE_SYNC,
     BULK,
     CLUSTER,
     MOST_BARRIERS,
@@ -91,6 +93,10 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
 @lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     here, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
+    if op.products is not None:
+        first = one_thread(lowering, op, None, UnitAttr())
+        emitter.emit("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64", here, guard=first)
+        return
     if op.copies is not None:
         emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", here)
         return
@@ -145,6 +151,9 @@ def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *
 
 @lowers(FenceOp)
 def _fence(lowering: KernelLowering, op: FenceOp) -> None:
+    if op.before.data in (BEFORE_SYNC, AFTER_SYNC):
+        lowering.emitter.emit(f"tcgen05.fence::{op.before.data}")
+        return
     if op.before.data != WGMMA:
         lowering.emitter.emit("fence.proxy.async.shared::cta")
         return

@@ -42,21 +42,27 @@ def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
 def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
     place, box = _place(lowering, op), _box(lowering, op, op.map, op.coordinates)
     barrier = barrier_address(lowering, op, op.barriers, op.number)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
+    mode = "im2col" if op.offsets else "tile"
+    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.{mode}.{COMPLETES}"
+    offsets = [_short(lowering, offset) for offset in lowering.indices(op.offsets)[::-1]]
     ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
     if ctas:
         opcode = f"{opcode}.multicast::cluster"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
-    lowering.emitter.emit(opcode, place, box, barrier, *ctas, guard=one_thread(lowering, op, op.by))
+    others = (*([offsets] if offsets else ()), *ctas)
+    lowering.emitter.emit(opcode, place, box, barrier, *others, guard=one_thread(lowering, op, op.by))
 
 
 def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
     """The CTAs of a cluster that a copy goes to, a bit for each."""
-    if isinstance(ctas, VirtualRegister):
-        return lowering.emitter.pure("cvt.u16.u32", ctas)
-    if not 0 < ctas < 1 << MOST_CTAS:
+    if isinstance(ctas, int) and not 0 < ctas < 1 << MOST_CTAS:
         fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
-    return lowering.emitter.pure("mov.b16", ctas)
+    return _short(lowering, ctas)
+
+
+def _short(lowering: KernelLowering, number: IndexValue) -> VirtualRegister:
+    """A number in 16 bits."""
+    return lowering.emitter.pure("cvt.u16.u32" if isinstance(number, VirtualRegister) else "mov.b16", number)
 
 
 @lowers(TensorStoreOp)

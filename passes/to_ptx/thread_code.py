@@ -136,6 +136,9 @@ def arithmetic(lowering: KernelLowering, op: Operation) -> None:
     """An operation of `arith` or `math` on numbers, or on each element of vectors."""
     elements = Elements(lowering.emitter, lowering.target)
     (result,) = op.results
+    if isinstance(op, arith.MaxSIOp) and result.type == IndexType():
+        lowering.values[result] = lowering.scalars.maximum(*lowering.indices(op.operands))
+        return
     if not is_vector(result.type):
         give(lowering, result, elements.lower(op, [number_of(lowering, value) for value in op.operands]))
         return

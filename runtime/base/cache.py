@@ -218,13 +218,13 @@ ROOT = Path(__file__).parents[2]
 """The folder of the packages."""
 
 
-def compiling() -> list[Path]:
-    """The sources that compile."""
-    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+def sources() -> list[Path]:
+    """The files that compile."""
+    return sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 
 
 @cache
 def compiler() -> str:
     """A digest of the sources that compile, and of the version of xDSL."""
-    sources = (part for p in compiling() for part in (f"\0{p.relative_to(ROOT)}\0".encode(), p.read_bytes()))
-    return _sha256(_version_of("xdsl").encode(), *sources)
+    texts = (part for p in sources() for part in (f"\0{p.relative_to(ROOT)}\0".encode(), p.read_bytes()))
+    return _sha256(_version_of("xdsl").encode(), *texts)

@@ -16,6 +16,7 @@ from ..base.errors import WarploomError
 from ..base.launch import DEVICES
 from ..base.sources import STDIN, is_ptx, read_source
 from .compile import add_compile
+from .judge import add_judge
 from .lookups import add_explain, add_isa, add_layout
 from .options import add_cache, add_compilation, add_no_cache, add_seed, filled, natural, positive
 from .prove import add_prove
@@ -229,6 +230,7 @@ def parser() -> argparse.ArgumentParser:
     add_cache(commands)
     add_explain(commands)
     add_isa(commands)
+    add_judge(commands)
     add_layout(commands)
     add_prove(commands)
     add_tune(commands)

@@ -422,7 +422,7 @@ class PtxModule:
         from ..interp.watch.observed import LaunchObservers
 
         everything = [*map(_host, values), *(buffer.host() for buffer in plan.scratch)]
-        observers = LaunchObservers(len(plan.launches), options.report, options.trace)
+        observers = LaunchObservers(len(plan.launches), options.report, options.trace, options.observer)
         notes: list[Finding] = []
         for number, launch in enumerate(plan.launches):
             args = [_interpreter_argument(i, everything) for i in launch.arguments]
@@ -433,7 +433,7 @@ class PtxModule:
                 options.max_steps,
                 cluster=launch.cluster,
                 checks=options.checks,
-                observer=options.observer or observers.of(number),
+                observer=observers.of(number),
                 output=options.output,
             )
             notes += done.notes

@@ -35,10 +35,10 @@ def _known() -> Iterator[tuple[str, str, Layout]]:
         yield f"{ROOT}.st.{shape}", "B", layout
     for shape, layout in COPIES.items():
         yield f"{ROOT}.cp.{shape}", "D", layout
-    for product in products():
-        vector = f".{product.opcode.vector}X" if product.scale is not None else ""
-        for operand, layout in _of_product(product):
-            yield f"{product.opcode}{vector}.m{product.shape.m}.{product.a.name}", operand, layout
+    for form in products():
+        vector = f".{form.opcode.vector}X" if form.scale is not None else ""
+        for operand, layout in _of_product(form):
+            yield f"{form.opcode}{vector}.m{form.shape.m}.{form.a.name}", operand, layout
 
 
 def _named(words: set[str], name: set[str]) -> bool:

@@ -20,7 +20,7 @@ from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
-from ...dialect.warp.tensor_maps import EncodeTensorMapOp, moved_as, moved_together
+from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
 from ...dialect.warp.views import dynamic_parts, strides_of
 from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
@@ -136,6 +136,8 @@ class _Reading:
                 self._free(self.memories.pop(op.memref, None))
             case EncodeTensorMapOp():
                 self.maps[op.map] = self._map(op)
+            case Im2colOp():
+                pass  # its only reader is `_map`
             case gpu.LaunchFuncOp():
                 self._launch(op)
             case func.ReturnOp() | scf.YieldOp() if not op.operands:
@@ -309,22 +311,29 @@ class _Reading:
 
     def _map(self, op: EncodeTensorMapOp) -> Mapped:
         """The tensor map of memory as it is in this call."""
-        memory, kind = self._memory(op, op.memory), memory_of(op.memory)
+        images = op.memory.owner if isinstance(op.memory.owner, Im2colOp) else None
+        seen_as = op.memory if images is None else images.memory
+        memory, kind = self._memory(op, seen_as), memory_of(seen_as)
         element, together = map_element(str(moved_as(kind.element_type))), moved_together(kind.element_type)
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
         # Of memory without elements nothing is copied; a map has at least one along each dimension.
-        sizes = tuple(max(1, memory.view.shape[d]) for d in reversed(op.order))
-        strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(op.order))
+        order = op.order if images is None else range(kind.get_num_dims())
+        sizes = tuple(max(1, memory.view.shape[d]) for d in reversed(order))
+        strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(order))
         sizes = (-(-sizes[0] // together), *sizes[1:])
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
         strides_known = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in memory.view.shape
         strides = tuple(s if strides_known and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
-        box = op.map.type.shape[::-1]
+        rows, columns = op.map.type.shape[-2:] if images else (0, 0)
+        box = op.map.type.shape[::-1] if images is None else images.box(columns, rows).reversed()
+        if op.parts is not None:
+            at = len(op.order) - 1 - op.order.index(op.parts.value.data)
+            sizes = (*sizes[:at], FAR, *sizes[at + 1 :], 2 * FAR, 2 * FAR)
+            strides = (*strides, strides[at], (1 << 64) // FAR - strides[at])
+        steps = (1,) * len(sizes) if images is None else (1, *images.numbers[2][::-1], 1)
         try:
-            fields = TensorMapFields(
-                0, element, sizes, strides[1:], box, (1,) * len(box), op.map.type.swizzle.data
-            )  # fmt: skip
+            fields = TensorMapFields(0, element, sizes, strides[1:], box, steps, op.map.type.swizzle.data)
         except TensorMapError as error:
             raise ArgumentError(f"{place_of(op)}tensor map of {memory.view}: {error}") from None
         return Mapped(memory.position, memory_bytes(str(kind.element_type), memory.view.offset), fields)

@@ -155,10 +155,13 @@ class Mirror:
         stride = align(real.shared.size, 128)
         own, cluster = (SharedWindow(shared, geometry, stride, real.shared.size, remote) for remote in (False, True))
         local = Window("local", Buffer("shadow of local memory", self.local[k]), real.local.base, real.local.size)
-        param = ParameterWindow(real.param.buffer, real.param.base, real.param.size, local)
+        maps, plain = (
+            ParameterWindow(buffer, real.param.base, real.param.size, local)
+            for buffer in (real.param.buffer, Buffer("parameters", np.zeros_like(real.param.buffer.data)))
+        )
         memory = real.memory.mirrored(lambda buffer: Buffer(buffer.name, self._of(buffer)[k], buffer.writable))
-        memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
-        spaces = MemorySpaces(memory, own, cluster, local, param)
+        memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: maps})
+        spaces = MemorySpaces(memory, own, cluster, local, plain)
         state = self._state(spaces, {bits: bank[:, k] for bits, bank in self.banks.items()})
         state.copies, state.warpgroups = copies, self.products[k]
         state.mbarriers = self.landings[k]
@@ -175,6 +178,13 @@ class Mirror:
     def words(self, slot: RegisterSlot) -> Array:
         """The planes (planes, threads) of a register."""
         return self.banks[slot.bits][slot.index]
+
+    def values_of(self, buffer: Buffer) -> Array | None:
+        """The planes of a buffer that may hold values; None for one that holds none."""
+        own = buffer is self.real.memory.shared.buffer or buffer is self.real.memory.local.buffer
+        if not own and (id(buffer) not in self.buffers or "tensor map" in buffer.name):
+            return None
+        return self.memory_of(buffer)
 
     def memory_of(self, buffer: Buffer) -> Array:
         """The planes of a buffer in any space."""

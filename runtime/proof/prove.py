@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -18,7 +18,7 @@ from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import parse, without_tensors
-from ..kernel.module import Options, PtxModule, may_write
+from ..kernel.module import LaunchPlace, Options, PtxModule, may_write
 from ..numerics.array import Array
 from ..plan import host
 from .question import KernelCall, Proof, Question, of_function, of_launches
@@ -27,9 +27,18 @@ if TYPE_CHECKING:
     from ..arguments.signature import Signature
 
 
+class RunLaunch(Protocol):
+    """Runs a launch on arrays."""
+
+    def __call__(
+        self, arrays: Sequence[Array], observer: Observer | None, checks: Sequence[str], *, report: bool = False
+    ) -> LaunchPlace: ...
+
+
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A launch of a kernel of a PTX module. An argument that is a string names an array of the question; every other
+    """A launch of a kernel of a PTX module. An argument that is a string names an array of the question; one that is a
+    function is called with the arrays by name, such as `lambda arrays: TensorMap(arrays["A"], (64, 64))`; every other
     is passed as it is."""
 
     module: PtxModule
@@ -40,7 +49,7 @@ class KernelLaunch:
     shared: int | None = None
     cluster: int | Sequence[int] | None = None
 
-    def run(self, names: Sequence[str], max_steps: int | None = None) -> KernelCall:
+    def run(self, names: Sequence[str], max_steps: int | None = None) -> RunLaunch:
         """Runs it on arrays of these names.
 
         Raises:
@@ -50,15 +59,17 @@ class KernelLaunch:
             if isinstance(arg, str) and arg not in names:
                 raise ArgumentError(f"{self.kernel}: no array is called {arg}; there are {', '.join(names)}")
 
-        def run(arrays: Sequence[Array], observer: Observer, checks: Sequence[str]) -> object:
+        def run(
+            arrays: Sequence[Array], observer: Observer | None, checks: Sequence[str], *, report: bool = False
+        ) -> LaunchPlace:
             known = dict(zip(names, arrays, strict=True))
-            passed = [known[arg] if isinstance(arg, str) else arg for arg in self.args]
+            passed = [known[arg] if isinstance(arg, str) else arg(known) if callable(arg) else arg for arg in self.args]
             everything = tuple(range(len(passed)))
             shape = None if self.cluster is None else dim3(self.cluster, "cluster")
             shared = self.module.shared.get(self.kernel, 0) if self.shared is None else self.shared
             sizes = (dim3(self.grid, "grid"), dim3(self.block, "block"))
             launch = Launch(self.kernel, *sizes, shared, everything, cluster=shape)
-            options = Options(observer=observer, checks=checks, max_steps=max_steps)
+            options = Options(observer=observer, checks=checks, max_steps=max_steps, report=report)
             plan, function = Plan((launch,)), self.module.kernel(self.kernel)
             return self.module.run(plan, values(function, passed), device="interp", options=options)
 

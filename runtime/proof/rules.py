@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..interp.machine.events import Look, Selection
+from ..interp.machine.memory import FaultError
 from ..interp.machine.state import RegisterSlot, Source
 from ..numerics.array import Array
 from . import field
-from .atomics import Atomic
+from .atomics import Atomic, BulkReduction
 from .bits import Bytes
 from .field import FUNCTIONS, Residues
 from .mirror import context_of
 from .products import FieldProduct
+from .shadow import PRODUCTS, reduces
 from .values import PLANES, planes_of
 from .words import WIDTHS, element_of, elements, indices
 
@@ -56,7 +58,8 @@ CONVERSIONS = ("cvt.float", "cvt.pair", "cvt.narrow", "cvt.widen", "cvt.tf32", "
 _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async"))
+TENSOR_MEMORY = ("tcgen05.mma", "tcgen05.ld", "tcgen05.ld.red", "tcgen05.st", "tcgen05.cp", "tcgen05.shift")
+"""What moves data in tensor memory, which has no planes."""
 
 
 def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
@@ -68,6 +71,10 @@ def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
         return _Arithmetic(shadow, pc, decoded).look
     if means == "atomic":
         return Atomic(shadow, pc, decoded).look
+    if reduces(decoded):
+        return BulkReduction(shadow, pc, decoded).look
+    if means == "call":
+        return _Call(shadow, decoded).look
     computes = decoded.traits.computes and decoded.row.root not in ("vote", "match", "activemask", "elect")
     if decoded.row.root == "redux" or not (computes and decoded.writes):
         return _Effect(shadow, decoded).look if decoded.reads or decoded.writes else None
@@ -81,12 +88,27 @@ class _Effect:
         self.shadow, self.decoded = shadow, decoded
 
     def look(self, sel: Selection) -> None:
+        if self.decoded.row.means in TENSOR_MEMORY:
+            raise FaultError("what tensor memory holds is not followed", int(sel.threads[0]))
         for slot in self.decoded.reads:
             if self.shadow.has_data(slot, sel):
                 self.shadow.compared.add(self.decoded.source.line)
                 if slot.bits > 1:
                     self.shadow.refuse((slot,), sel, "what this does")
         self.shadow.clear(self.decoded.writes, sel)
+
+
+class _Call:
+    """A call, or its return: neither may pass data, in parameters or in registers."""
+
+    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
+        self.shadow, self.decoded = shadow, decoded
+
+    def look(self, sel: Selection) -> None:
+        shadow = self.shadow
+        shadow.refuse(self.decoded.reads, sel, "what this does")
+        if shadow.mirror.local.any() or (self.decoded.writes and shadow.touched):
+            raise FaultError("data may go through this call, which is not followed", int(sel.threads[0]))
 
 
 # Floating-point arithmetic.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ..interp.machine.events import LANES, Look, Selection
+from ..interp.machine.events import LANES, Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
 from ..interp.machine.memory import FaultError
 from ..interp.machine.state import RegisterSlot, State
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 MOVES = frozenset((
     "ld", "st", "ldmatrix", "stmatrix", "movmatrix", "cp.async", "cp.async.bulk", "tensor.load", "tensor.store",
-    "wmma.load", "wmma.store", "st.bulk", "mov.b128",
+    "wmma.load", "wmma.store", "st.async", "st.bulk", "mov.b128",
 ))  # fmt: skip
 """What moves bytes, in memory or between lanes, as its bytes lie."""
+PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async"))
 EFFECTS = (
     "bra",
     "brx",
@@ -49,6 +50,19 @@ EFFECTS = (
     "st",
 )
 """First words of what is more than a choice between values where a predicate guards it."""
+
+
+def reduces(decoded: Decoded) -> bool:
+    """Whether an instruction is a bulk or tensor reduction into global memory."""
+    bound = decoded.traits.bindings
+    if decoded.row.means == "tensor.store":
+        return bool(bound.get("OP"))
+    return decoded.row.means == "cp.reduce.async.bulk" and bound["D"] == "global"
+
+
+def moves(decoded: Decoded) -> bool:
+    """Whether an instruction moves bytes, and does nothing else to them."""
+    return decoded.row.means in MOVES and not reduces(decoded)
 
 
 RuleOf: TypeAlias = "Callable[[FieldShadow, int, Decoded], Look | None]"
@@ -75,7 +89,7 @@ class FieldShadow(Observer):
         self.state, self.kernel = state, kernel
         self.layout = replace(kernel.layout, slots=dict(kernel.layout.slots))
         observer, state.observer = state.observer, None
-        self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if d.row.means in MOVES}
+        self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if moves(d)}
         self.mirror = Mirror(state, self.layout, self.memory)
         self.touched: set[RegisterSlot] = set()
         state.observer = observer
@@ -101,13 +115,23 @@ class FieldShadow(Observer):
         decoded = self.kernel.code[pc]
         observer, self.state.observer = self.state.observer, None
         try:
-            if decoded.row.means in MOVES:
+            if pc in self._decoded:
                 return _Move(self, pc, decoded).look
             if decoded.row.root == "shfl":
                 return None
             return self._rule_of(self, pc, decoded)
         finally:
             self.state.observer = observer
+
+    def access(self, access: MemoryAccess) -> None:
+        """Refuses accesses to values by what neither moves nor adds them."""
+        decoded = self.kernel.code[access.pc]
+        if access.pc in self._decoded or reduces(decoded) or decoded.row.means in ("atomic", *PRODUCTS):
+            return
+        planes = self.mirror.values_of(access.buffer)
+        bytes_of = access.start[:, None] + np.arange(access.width)
+        if planes is not None and (bad := np.flatnonzero(planes[:, bytes_of].any(axis=(0, 2)))).size:
+            raise FaultError("data is accessed here in a way that is not followed", int(access.threads[bad[0]]))
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         self.settle()
@@ -211,15 +235,11 @@ class _Move:
         self.decoded = decoded
         self.operands = operands_of(decoded)
         self.steps = shadow.moved(pc)
-        self.parameters = decoded.row.root == "ld" and decoded.traits.space == "param"
         self.loads = decoded.row.root in ("ld", "ldmatrix") or decoded.row.means == "wmma.load"
 
     def look(self, sel: Selection) -> None:
         shadow, operands = self.shadow, self.operands
         shadow.refuse(operands.control, sel, "an address")
-        if self.parameters:
-            shadow.clear(operands.results, sel)
-            return
         if not self.loads and operands.results and shadow.touched.isdisjoint(operands.data):
             shadow.clear(operands.results, sel)
             return

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
@@ -34,9 +34,11 @@ from ..plan.plan import index_result
 from .nests import elementwise, evaluate_nest, letters
 from .product import (
     ACCUMULATORS,
+    FP8,
     FP8_UNIT,
     TF32_UNIT,
     Accumulator,
+    History,
     Reference,
     bound_text,
     expanded,
@@ -171,7 +173,8 @@ def evaluate(
     evaluation = Evaluation(replace(accumulator or ACCUMULATORS["f32"], tf32=tf32))
     for parameter, array in zip(function.body.block.args, arguments, strict=True):
         value = array.astype(np.float64)
-        evaluation.scope[parameter] = Reference(value, np.zeros_like(value), array.dtype)
+        history = History(narrow=array.dtype in FP8)
+        evaluation.scope[parameter] = Reference(value, np.zeros_like(value), array.dtype, history)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         evaluation.all(function.body)
     return [evaluation.scope[parameter] for parameter in function.body.block.args]
@@ -238,11 +241,19 @@ class Evaluation:
                 scope[op.answer] = _number(1)  # both of what it chooses between compute the same
             case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
                 pass
-            case scf.ForOp() if not op.iter_args:
+            case memref.LoadOp() if op.res.type in (i1, i32):
+                place = tuple(int(scope[at].value) for at in op.indices)
+                scope[op.res] = _number(int(scope[op.memref].value[place]))
+            case arith.IndexCastOp():
+                scope[op.result] = scope[op.input]
+            case scf.ForOp() if all(value.type == IndexType() for value in op.iter_args):
                 start, end, step = (int(scope[value].value) for value in (op.lb, op.ub, op.step))
-                for number in range(start, end, step):
-                    scope[op.body.block.args[0]] = _number(number)
+                carried, (number, *arguments) = [scope[value] for value in op.iter_args], op.body.block.args
+                for turn in range(start, end, step):
+                    scope.update(zip((number, *arguments), (_number(turn), *carried), strict=True))
                     self.all(op.body)
+                    carried = [scope[v] for v in (op.body.block.last_op or op).operands] if arguments else []
+                scope.update(zip(op.results, carried, strict=True))
             case scf.IfOp() if not op.results:
                 self.all(op.true_region if scope[op.cond].value else op.false_region)
             case _ if len(op.operands) == 2 and all(v.type in (IndexType(), i1) for v in op.operands):

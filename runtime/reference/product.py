@@ -30,6 +30,8 @@ class History:
     reductions: int = 0
     tf32: bool = False
     short: int = 0
+    narrow: bool = False
+    """Whether it was made of 8-bit floats, which instructions may multiply themselves."""
 
     def after(self, *others: History) -> History:
         """This one with those that it comes after."""
@@ -37,12 +39,12 @@ class History:
         elementwise = self.elementwise + sum(other.elementwise for other in others)
         reductions = self.reductions + sum(other.reductions for other in others)
         tf32, short = (max(getattr(h, name) for h in (self, *others)) for name in ("tf32", "short"))
-        return History(terms, elementwise, reductions, tf32, short)
+        return History(terms, elementwise, reductions, tf32, short, any(h.narrow for h in (self, *others)))
 
     def become(self, other: History) -> None:
         """Says of the memory that it holds something else now."""
         self.terms, self.elementwise, self.reductions = list(other.terms), other.elementwise, other.reductions
-        self.tf32, self.short = other.tf32, other.short
+        self.tf32, self.short, self.narrow = other.tf32, other.short, other.narrow
 
 
 def bound_text(history: History, unit: float, tf32_unit: float, short_unit: float) -> str:
@@ -153,7 +155,7 @@ def product_of(
     a, b = (_multiplied(operand, accumulator) for operand in inputs)
     c = c.stored()
     c_open = np.isinf(c.error)
-    cut = accumulator.short if {a.dtype, b.dtype} <= FP8 else 0
+    cut = accumulator.short if all(x.dtype in FP8 or x.history.narrow for x in (a, b)) else 0
     a_map, b_map, c_map = maps
     sizes = {loop: size for operand, map_ in ((a, a_map), (b, b_map)) for loop, size in zip(
         map_, operand.value.shape, strict=True)}  # fmt: skip

@@ -16,6 +16,7 @@ from xdsl.ir import BlockArgument
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, pointwise
+from .groups import grouped_mm
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, shape_of
 from .torch_api import aten, library
 from .views import expanded, reshape
@@ -275,6 +276,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten.linear.default: _linear,
     aten._int_mm.default: _matmul,
     aten._scaled_mm.default: _scaled_matmul,
+    aten._grouped_mm.default: grouped_mm,
     warploom.matmul.default: _matmul,
     warploom.linear.default: _linear,
     warploom.scaled_matmul.default: _scaled,

@@ -39,6 +39,46 @@ def test_kernels_are_silent_under_all_checks(asked: Attention, target: str) -> N
     assert wrong(asked, target, checks="all") == ""
 
 
+KEYS = (
+    (Attention((1, 150, 128, 64), "bf16", (17,), ("b0",)), "sm_80", {"split_k": 2}),
+    (Attention((1, 200, 80, 72), batch=(2, 3), shared=("b1",), lengths=True), "sm_90a", {"split_k": 3}),
+    (Attention((1, 256, 64, 64), "bf16", (2, 2, 3), ("b2",), lengths=True, pages=32), "sm_90a", {"split_k": 3}),
+    (Attention((9, 250, 64, 64), batch=(1,), window=30, causal=140, function="softcap"), "sm_80", {"split_k": 2}),
+    (Attention((40, 128, 64, 64), batch=(2,), pages=16, causal=3), "sm_80", {}),
+    (Attention((70, 300, 64, 64), batch=(1,), window=20, causal=40), "sm_90a", {}),
+    (Attention((70, 150, 64, 64), batch=(2,), lengths=True), "sm_90a", {}),
+    (Attention((20, 40, 32, 32), batch=(2,), documents=True), "sm_89", {}),
+)
+"""Keys that warps and CTAs share, that do not count, and that lie in pages."""
+
+
+@pytest.mark.parametrize(("asked", "target", "schedule"), KEYS, ids=str)
+def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, int]) -> None:
+    assert wrong(asked, target, checks="all", **schedule) == ""
+
+
+def test_keys_that_do_not_count_are_not_read() -> None:
+    """NaN behind the length of a sequence, in pages of nobody, and left of the window."""
+    asked = Attention((1, 128, 64, 64), batch=(2, 2), shared=("b1",), lengths=True)
+    given = problem(asked)
+    for sequence, length in enumerate(given.arguments[3]):
+        given.arguments[1][sequence, length:] = given.arguments[2][sequence, length:] = np.nan
+    asked.compile("sm_90a", split_k=2)(*given.arguments, device="interp")
+    assert given.wrong() == ""
+    asked = Attention((16, 200, 64, 64), batch=(1,), window=-70)
+    given = problem(asked)
+    given.arguments[1][0, :64] = given.arguments[2][0, :64] = np.nan
+    asked.compile("sm_80")(*given.arguments, device="interp")
+    assert given.wrong() == ""
+
+
+def test_heads_that_share_keys_are_rows() -> None:
+    """One CTA for all of them, whose result is theirs."""
+    asked = Attention((1, 70, 64, 64), batch=(2, 5), shared=("b1",), function="slopes")
+    assert wrong(asked) == ""
+    assert asked.compile().launches[0].grid == (2, 1, 1)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_scores_may_depend_on_numbers(target: str) -> None:
     """The scale is an argument of the function."""

@@ -323,3 +323,9 @@ class TestCommand:
         assert len(store.entries()) == 1
         assert [" cache " in out for out in outs] == [False, True]
         assert ["warp-stage" in out for out in outs] == [True, False]
+
+
+def test_the_key_depends_on_every_source_that_compiles() -> None:
+    """Also where packages are links to their folders."""
+    names = {path.relative_to(cache.ROOT).as_posix() for path in cache.sources()}
+    assert names >= {"dialect/isa/types.py", "passes/opt.py", "runtime/base/cache.py"}

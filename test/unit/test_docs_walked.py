@@ -48,6 +48,12 @@ def test_the_page_on_proofs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert walk((ROOT / "docs" / "prove.md").read_text(), TRITON) == 6
 
 
+def test_the_page_on_judging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder()
+    assert walk((ROOT / "docs" / "judge.md").read_text(), TRITON) == 4
+
+
 def test_the_page_on_upstream_s_dialects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert walk((ROOT / "docs" / "interop.md").read_text(), {}) == 1

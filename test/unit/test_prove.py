@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from warploom.runtime import KernelLaunch, compile, load_ptx, prove
+from warploom.runtime import KernelLaunch, Proof, TensorMap, compile, load_ptx, prove
 from warploom.runtime.proof import field
 from warploom.runtime.proof.values import codes_of, planes_of
 
@@ -118,6 +118,19 @@ def test_a_branch_on_data_is_no_proof():
     assert "bra: data decides a branch (%p)" in proof.text
 
 
+def test_data_in_a_call_is_no_proof():
+    function = """.func (.param .f32 b) twice(.param .f32 a) {
+      .reg .f32 %f<3>; ld.param.f32 %f1, [a]; add.f32 %f2, %f1, %f1; st.param.f32 [b], %f2; ret;
+    }
+    .visible"""
+    body = "{ .param .f32 a, b; st.param.f32 [a], %f1; call.uni (b), twice, (a); ld.param.f32 %f3, [b]; }"
+    text = ADD.replace(".visible", function.replace("{", "{{").replace("}", "}}"), 1).format(body=body)
+    called = KernelLaunch(load_ptx(text), "add", 1, 32, ["x", "y", "z"])
+    proof = prove(called, launch("add.f32 %f3, %f1, %f1;"), ARRAYS)
+    assert proof.outcome == "undecided"
+    assert "data may go through this call" in proof.text
+
+
 def test_an_address_of_data_is_no_proof():
     body = "cvt.rni.u32.f32 %r2, %f1; and.b32 %r2, %r2, 0; cvt.u64.u32 %rd5, %r2; "
     body += "add.s64 %rd3, %rd3, %rd5; mov.f32 %f3, %f1;"
@@ -127,3 +140,81 @@ def test_an_address_of_data_is_no_proof():
     proof = prove(launch("mov.f32 %f3, %f1;"), launch(dependent), ARRAYS)
     assert proof.outcome == "undecided"
     assert "data decides an address (%rd3)" in proof.text
+
+
+HEAD = """
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k({parameters}.param .u64 x, .param .u64 y, .param .u64 z) {{
+  .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %rd<8>; .reg .pred %p, %q;
+  .shared .align 128 .b8 stage[128];
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [z];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, stage; shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; setp.eq.u32 %p, %r1, 0;
+  mul.wide.u32 %rd4, %r1, 4; add.s64 %rd1, %rd1, %rd4; add.s64 %rd2, %rd2, %rd4; add.s64 %rd6, %rd3, %rd4;
+  ld.global.f32 %f1, [%rd1]; ld.global.f32 %f2, [%rd2];
+  {body}
+  ret;
+}}
+"""
+TO = "mul.f32 %f3, %f1, %f2; st.shared.f32 [%r3], %f3; bar.sync 0; fence.proxy.async; @%p "
+WAIT = " cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+MAP = ".param .align 64 .b8 map[128], "
+
+
+def fused(body: str, maps: bool = False) -> Proof:
+    """Whether 32 threads that do this leave z + x y in z."""
+    text = """func.func @f(%x: memref<32xf32>, %y: memref<32xf32>, %z: memref<32xf32>) {
+      linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+        iterator_types = ["parallel"]} ins(%x, %y : memref<32xf32>, memref<32xf32>) outs(%z : memref<32xf32>) {
+      ^bb0(%a: f32, %b: f32, %c: f32):
+        %m = arith.mulf %a, %b : f32
+        %s = arith.addf %m, %c : f32
+        linalg.yield %s : f32
+      }
+      return
+    }"""
+    module = load_ptx(HEAD.format(parameters=MAP if maps else "", body=body))
+    box = [lambda arrays: TensorMap(arrays["z"].reshape(1, 32), (1, 32))] if maps else []
+    return prove(KernelLaunch(module, "k", 1, 32, [*box, "x", "y", "z"]), text)
+
+
+@pytest.mark.parametrize("add", ["atom.global.add.f32 %f4,", "red.global.add.f32"])
+def test_sums_in_memory_are_followed(add: str):
+    assert fused(f"mul.f32 %f3, %f1, %f2; {add} [%rd6], %f3;")
+    assert fused(f"{add} [%rd6], %f1;").outcome == "refuted"
+
+
+def test_bulk_reductions_are_followed():
+    bulk = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd3], [%r2], {};" + WAIT
+    assert fused(TO + bulk.format(128))
+    short = fused(TO + bulk.format(112))
+    assert short.outcome == "refuted"
+    assert short.differences[0].count == 4
+
+
+def test_tensor_reductions_are_followed():
+    tensor = "mov.b32 %r4, 0; mov.b64 %rd5, map; cvta.param.u64 %rd5, %rd5; "
+    tensor += "@%p cp.reduce.async.bulk.tensor.2d.global.shared::cta.{}.tile.bulk_group [%rd5, {{%r4, %r4}}], [%r2];"
+    tensor += WAIT
+    assert fused(TO.removesuffix("@%p ") + tensor.format("add"), maps=True)
+    twice = fused(TO.removesuffix("@%p ") + 2 * tensor.format("add"), maps=True)
+    assert twice.outcome == "refuted"
+    assert twice.differences[0].reason == "has x[0] * y[0] 2 times"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("red.global.max.s32 [%rd6], 0x7f800000;", "an atomic max.s32 of data is not followed"),
+        ("atom.global.exch.b32 %r4, [%rd6], 0;", "an atomic exch.b32 of data is not followed"),
+        ("atom.global.add.f32 %f4, [%rd6], 0f00000000; setp.gt.f32 %q, %f4, 0f42C80000; @%q st.global.f32 [%rd6], %f1;",
+         "data decides whether this is executed (%q)"),
+        (TO + "cp.reduce.async.bulk.global.shared::cta.bulk_group.or.b32 [%rd3], [%r2], 128;",
+         "a reduction or.b32 of data is not followed"),
+    ],
+)  # fmt: skip
+def test_what_is_not_followed_is_refused(body: str, text: str):
+    proof = fused(body)
+    assert proof.outcome == "undecided"
+    assert text in proof.text

@@ -42,6 +42,8 @@ WARP_SIZE = "WARP_SZ"
 
 Multiply: TypeAlias = Callable[..., Array]
 """D of matrices A, B and C, and of what some instructions take besides, as `numerics.product.MatrixProduct`."""
+Updates: TypeAlias = Callable[[str, str], Callable[[bool], Callable[..., Array]]]
+"""What an operation on a type makes of words in memory and of those that come, in shared memory or not."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Context:
     places: list[VariablePlace] = field(default_factory=list[VariablePlace])
     multiply: Multiply | None = None
     """What stands for the products of matrix instructions, where those of the target are not asked for."""
+    updates: Updates | None = None
+    """What stands for the operations of bulk reductions, where those of the type are not asked for."""
     row: Row = field(init=False)
 
     @property

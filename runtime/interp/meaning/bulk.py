@@ -143,7 +143,7 @@ def bulk(ctx: Context, bound: Bindings) -> Action:
 @meaning("cp.reduce.async.bulk")
 def bulk_reduction(ctx: Context, bound: Bindings) -> Action:
     """The same, each element combined with what is there."""
-    return _bulk(ctx, bound, _combination(bound, bound["D"] != "global"))
+    return _bulk(ctx, bound, _combination(ctx, bound, bound["D"] != "global"))
 
 
 def _bulk(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
@@ -206,9 +206,9 @@ def _length(length: int, unit: int, thread: int) -> int:
     return length
 
 
-def _combination(bound: Bindings, shared: bool) -> Combine:
+def _combination(ctx: Context, bound: Bindings, shared: bool) -> Combine:
     """Bytes that are there and bytes that come, to bytes."""
-    seen, update = seen_as(bound["T"]), updates(bound["O"], bound["T"])(shared)
+    seen, update = seen_as(bound["T"]), (ctx.updates or updates)(bound["O"], bound["T"])(shared)
 
     def combine(old: Array, new: Array) -> Array:
         come = new.view(seen)
@@ -248,7 +248,7 @@ def store_async(ctx: Context, bound: Bindings) -> Action:
 @meaning("red.async")
 def reduce_async(ctx: Context, bound: Bindings) -> Action:
     """The same, combined with what is there."""
-    return _sent(ctx, bound, _combination(bound, True))
+    return _sent(ctx, bound, _combination(ctx, bound, True))
 
 
 def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:

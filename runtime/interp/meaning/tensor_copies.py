@@ -25,7 +25,7 @@ from ....dialect.isa.tensor_map import (
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
 from ...numerics.array import Array
-from ..machine.decode import Context, meaning
+from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable
@@ -305,7 +305,7 @@ def _converted(type: str, words: Array) -> Array:
 def store(ctx: Context, bound: Bindings) -> Action:
     """A box from shared memory; what lies outside the tensor is not written. With an operation it is combined."""
     operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"])
-    operation, pc = bound.get("OP", ""), ctx.pc
+    operation, pc, of = bound.get("OP", ""), ctx.pc, ctx.updates or updates
 
     def step(state: State, read: ReadBox, place: Locate, sel: Selection) -> None:
         for one, thread in one_by_one(sel):
@@ -315,7 +315,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
             home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
             units = box.units(home.address) + home.base
             tell_of_one(state.observer, pc, "load", part.buffer, units, UNIT, thread)
-            _write(state, box, part.buffer.view(8, 2)[units // UNIT], operation, pc, thread)
+            _write(state, box, part.buffer.view(8, 2)[units // UNIT], (operation, of), pc, thread)
 
     return acting(step, operand.bind, locate(ctx, ctx.operands[1], "shared", None))
 
@@ -329,8 +329,8 @@ def _check_stored(box: Box, thread: int) -> None:
         raise FaultError("a store has pixels beside the image: an illegal instruction on the GPU", thread)
 
 
-def _write(state: State, box: Box, units: Array, operation: str, pc: int, thread: int) -> None:
-    fields, size = box.fields, box.fields.element.size
+def _write(state: State, box: Box, units: Array, reduction: tuple[str, Updates], pc: int, thread: int) -> None:
+    fields, size, (operation, of) = box.fields, box.fields.element.size, reduction
     addresses, inside = box.elements()
     elements = np.ascontiguousarray(units).view(f"u{size}").reshape(addresses.shape)
     values, parts = elements[inside], _parts(state, addresses[inside], size, thread)
@@ -345,7 +345,7 @@ def _write(state: State, box: Box, units: Array, operation: str, pc: int, thread
         type = _type(fields, operation, thread)
         seen = seen_as(type)
         view = view.view(seen)
-        view[part.index] = updates(operation, type)(False)(view[part.index], new.view(seen), new.view(seen))
+        view[part.index] = of(operation, type)(False)(view[part.index], new.view(seen), new.view(seen))
 
 
 _BITWISE = ("and", "or", "xor")

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class LaunchObservers:
-    """The observers of a number of launches, none where nothing is asked for."""
+    """The observers of a number of launches, none where nothing is asked for; one `more` sees all of them."""
 
-    def __init__(self, launches: int, report: bool, trace: bool) -> None:
+    def __init__(self, launches: int, report: bool, trace: bool, more: Observer | None = None) -> None:
+        self._more = () if more is None else (more,)
         self._reporters: list[Reporter] = []
         self._tracers: list[Tracer] = []
         if report:
@@ -30,7 +31,7 @@ class LaunchObservers:
 
     def of(self, launch: int) -> Observer | None:
         """The observer of the launch of a number."""
-        own = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1]]
+        own = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1], *self._more]
         return Observers(own) if len(own) > 1 else next(iter(own), None)
 
     @property

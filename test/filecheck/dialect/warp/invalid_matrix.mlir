@@ -34,7 +34,7 @@ func.func @words(%A: memref<16x32xf16>) {
 
 // expected-error @+2 {{warp.matrix: expected dimensions of 2 as rows and columns, not one as both, got 0 and 2}}
 func.func @dimensions(%A: memref<16x32xf16>) {
-  %0 = "warp.matrix"(%A) <{row = 0 : i64, column = 2 : i64}> : (memref<16x32xf16>) -> memref<16x32xf16, strided<[32, 1], offset: ?>>
+  %0 = "warp.matrix"(%A) <{row = 0 : i64, column = 2 : i64, operandSegmentSizes = array<i32: 1, 0, 0>}> : (memref<16x32xf16>) -> memref<16x32xf16, strided<[32, 1], offset: ?>>
   return
 }
 

@@ -88,7 +88,7 @@ func.func @read() {
 
 // -----
 
-// expected-error @+2 {{warp.fence: expected a fence before wgmma or async_proxy, got 'mma'}}
+// expected-error @+2 {{warp.fence: expected a fence of wgmma, async_proxy, before_thread_sync, after_thread_sync, got 'mma'}}
 func.func @fence() {
   warp.fence mma
   return
@@ -96,7 +96,7 @@ func.func @fence() {
 
 // -----
 
-// expected-error @+2 {{warp.arrive: expected one of at, copies, bytes, got copies and bytes}}
+// expected-error @+2 {{warp.arrive: expected one of at, copies, products, bytes, got copies and bytes}}
 func.func @copies_and_bytes(%b: !warp.barriers<1>, %i: index) {
   warp.arrive %b[%i] {copies, bytes = 16 : i64} : !warp.barriers<1>
   return

@@ -21,3 +21,43 @@ func.func @f(%A: memref<64x64xf16>) {
   %m = warp.encode_tensor_map %A [1, 0] : memref<64x64xf16> to !warp.tensor_map<64x64xf16, swizzle 128>
   return
 }
+
+// -----
+
+func.func @f(%A: memref<8x64x64xf16>) {
+  // expected-error @below {{expected the matrices of warp.im2col for !warp.tensor_map<64x64xf16, swizzle 128, im2col 3>, got memref<8x64x64xf16>}}
+  %m = warp.encode_tensor_map %A [0, 1, 2] : memref<8x64x64xf16> to !warp.tensor_map<64x64xf16, swizzle 128, im2col 3>
+  return
+}
+
+// -----
+
+func.func @f(%A: memref<64x64xf16>) {
+  // expected-error @below {{expected images of known size with 1 to 3 dimensions of pixels, got memref<64x64xf16>}}
+  %m = warp.im2col %A taps [] pixels [] steps [] dilations [] low [] : memref<64x64xf16> -> memref<64x64xf16>
+  return
+}
+
+// -----
+
+func.func @f(%A: memref<8x9x64xf16>) {
+  // expected-error @below {{expected 1 taps, pixels, steps, dilations and low}}
+  %m = warp.im2col %A taps [3, 3] pixels [7] steps [1] dilations [1] low [0] : memref<8x9x64xf16> -> memref<3x3x56x64xf16>
+  return
+}
+
+// -----
+
+func.func @f(%A: memref<8x9x64xf16>) {
+  // expected-error @below {{expected the matrix to be memref<3x56x64xf16, strided<[128, 64, 1]>>, got memref<3x54x64xf16>}}
+  %m = warp.im2col %A taps [3] pixels [7] steps [1] dilations [2] low [0] : memref<8x9x64xf16> -> memref<3x54x64xf16>
+  return
+}
+
+// -----
+
+func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128, im2col 3>, %t: memref<64x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
+  // expected-error @below {{expected 1 offsets for a box of !warp.tensor_map<64x64xf16, swizzle 128, im2col 3>, got 0}}
+  warp.tensor_load %m[%i, %i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x64xf16, swizzle 128, im2col 3> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
+  return
+}

@@ -1,0 +1,359 @@
+"""Convolutions with relu on a GPU, against cuDNN's of the same operands without it, in the same run.
+
+    bench/with_gpu.sh python bench/convolutions.py --json out.json
+
+Images and filters are bf16, channels last. cuDNN chooses its kernel (`torch.backends.cudnn.benchmark`); its output
+keeps what is below 0, so that it does less. Each time is the median over replays of a CUDA graph with calls on several
+sets of operands, which the L2 cache does not hold together; the graphs of both take turns. Results are compared with
+those of float32. `--search` tries further tiles and parts of K, and names the fastest; `--compile` only compiles.
+With `--by weights` it is gradients of filters, with `--by data` those of images in steps of 1, against cuDNN's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from warploom.runtime import CompileError, WarploomError, compile
+
+ROTATED_BYTES, MOST_SETS, CALLS, REPLAYS = 150 << 20, 8, 12, 7
+LIMIT = 1e-2
+
+TEXT = """
+#pixels = affine_map<(n, h, w, f) -> (n, h, w, f)>
+func.func @f(%X: {x}, %W: {w}) -> {y} {{
+  %low = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  {pad}
+  %empty = tensor.empty() : {sums}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {sums}) -> {sums}
+  %sums = linalg.conv_2d_nhwc_fhwc {{strides = dense<{stride}> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}}
+      ins({read}, %W : {padded}, {w}) outs(%filled : {sums}) -> {sums}
+  %out = tensor.empty() : {y}
+  %y = linalg.generic {{indexing_maps = [#pixels, #pixels],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {sums}) outs(%out : {y}) {{
+  ^bb0(%s: f32, %old: bf16):
+    %r = arith.maximumf %s, %zero : f32
+    %t = arith.truncf %r : f32 to bf16
+    linalg.yield %t : bf16
+  }} -> {y}
+  return %y : {y}
+}}
+"""
+
+GRADIENT = """
+#a = affine_map<({loops}) -> (n, {down}, {right}, {channels})>
+#b = affine_map<({loops}) -> ({beside})>
+#d = affine_map<({loops}) -> ({of})>
+#each = affine_map<(a, b, c, d) -> (a, b, c, d)>
+func.func @f(%X: {x}, %B: {b}) -> {d} {{
+  %low = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  {pad}
+  %empty = tensor.empty() : {wide}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {wide}) -> {wide}
+  %sums = linalg.generic {{indexing_maps = [#a, #b, #d], iterator_types = [
+      "parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}}
+      ins({read}, %B : {padded}, {b}) outs(%filled : {wide}) {{
+  ^bb0(%x: bf16, %g: bf16, %old: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %g : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %old, %2 : f32
+    linalg.yield %3 : f32
+  }} -> {wide}
+  %out = tensor.empty() : {d}
+  %y = linalg.generic {{indexing_maps = [#each, #each],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {wide}) outs(%out : {d}) {{
+  ^bb0(%s: f32, %old: bf16):
+    %t = arith.truncf %s : f32 to bf16
+    linalg.yield %t : bf16
+  }} -> {d}
+  return %y : {d}
+}}
+"""
+
+PAD = """%padded = tensor.pad %X low[0, {p}, {p}, 0] high[0, {p}, {p}, 0] {{
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %low : bf16
+  }} : {x} to {padded}"""
+
+
+class Layer(NamedTuple):
+    """A convolution of square images by a square filter: images, channels, size, features, taps, stride, padding."""
+
+    model: str
+    images: int
+    channels: int
+    size: int
+    features: int
+    taps: int = 1
+    stride: int = 1
+    padding: int = 0
+    by: str = "images"
+
+    @property
+    def result(self) -> int:
+        """The size of the result."""
+        return (self.size + 2 * self.padding - self.taps) // self.stride + 1
+
+    @property
+    def name(self) -> str:
+        stride = f" s{self.stride}" if self.stride > 1 else ""
+        return f"{self.model} {self.channels}@{self.size} -> {self.features} {self.taps}x{self.taps}{stride}"
+
+    @property
+    def operations(self) -> int:
+        return 2 * self.images * self.result**2 * self.features * self.channels * self.taps**2
+
+    def text(self) -> str:
+        x = f"tensor<{self.images}x{self.size}x{self.size}x{self.channels}xbf16>"
+        y = f"tensor<{self.images}x{self.result}x{self.result}x{self.features}xbf16>"
+        w = f"tensor<{self.features}x{self.taps}x{self.taps}x{self.channels}xbf16>"
+        if self.by == "data":
+            # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
+            back = self.taps - 1
+            maps = {"loops": "n, h, w, c, r, s, f", "beside": "f, r, s, c", "of": "n, h, w, c", "channels": "f"}
+            steps = {"down": f"h - r + {back}", "right": f"w - s + {back}"}
+            return self._padded(GRADIENT, y, back - self.padding, b=w, d=x, **maps, **steps)
+        if self.by == "weights":
+            maps = {"loops": "f, r, s, c, n, h, w", "beside": "n, h, w, f", "of": "f, r, s, c", "channels": "c"}
+            steps = {"down": f"h * {self.stride} + r", "right": f"w * {self.stride} + s"}
+            return self._padded(GRADIENT, x, self.padding, b=y, d=w, **maps, **steps)
+        return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride))
+
+    def _padded(self, text: str, x: str, padding: int, **given: str) -> str:
+        """The text for images of a type with so many zeros around them."""
+        n, size, _, channels = x.removeprefix("tensor<").removesuffix("xbf16>").split("x")
+        whole = int(size) + 2 * padding
+        padded = f"tensor<{n}x{whole}x{whole}x{channels}xbf16>"
+        pad = PAD.format(p=padding, x=x, padded=padded) if padding else ""
+        wide = given.get("d", "").replace("bf16", "f32")
+        read = "%padded" if padding else "%X"
+        return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, **given)
+
+
+def bottlenecks(images: int) -> Iterator[Layer]:
+    """The distinct convolutions of ResNet-50."""
+    yield Layer("r50", images, 3, 224, 64, 7, 2, 3)
+    for size, width, before in ((56, 64, 64), (28, 128, 256), (14, 256, 512), (7, 512, 1024)):
+        stride = 1 if before == width else 2
+        wide, given = 4 * width, size * stride
+        yield Layer("r50", images, before, given, width)
+        yield Layer("r50", images, width, given, width, 3, stride, 1)
+        yield Layer("r50", images, width, size, wide)
+        if stride > 1:
+            yield Layer("r50", images, before, given, wide, 1, 2)
+            yield Layer("r50", images, width, size, width, 3, 1, 1)
+        yield Layer("r50", images, wide, size, width)
+
+
+LAYERS = [
+    *bottlenecks(64),
+    Layer("next", 64, 3, 224, 96, 4, 4),
+    *(Layer("next", 64, width, size, 2 * width, 2, 2) for width, size in ((96, 56), (192, 28), (384, 14))),
+    *(Layer("next", 64, *wide) for width, size in ((96, 56), (192, 28), (384, 14), (768, 7))
+      for wide in ((width, size, 4 * width), (4 * width, size, width))),
+    *(Layer("sdxl", 2, c, 128, f, 3, 1, 1) for c, f in ((4, 320), (320, 4))),
+    *(Layer("sdxl", 2, c, size, f, 3, 1, 1) for c, size, f in (
+        (320, 64, 320), (640, 32, 640), (320, 128, 320), (640, 128, 320), (960, 128, 320), (320, 64, 640),
+        (640, 64, 640), (1280, 64, 640), (1920, 64, 640), (640, 32, 1280), (1280, 32, 1280), (1920, 32, 1280),
+        (2560, 32, 1280))),
+    *(Layer("sdxl", 2, c, size, c, 3, 2, 1) for c, size in ((320, 128), (640, 64))),
+    *(Layer("sdxl", 2, c, size, f) for c, size, f in ((960, 128, 320), (320, 64, 640), (2560, 32, 1280))),
+]  # fmt: skip
+"""Those of ResNet-50, of ConvNeXt-T but for its 7x7 of single channels, of SDXL's network at 1024x1024 pixels."""
+
+TILES = (
+    *((128, 256), (256, 128), (192, 128), (128, 192), (192, 160), (128, 160), (128, 128)),
+    *((256, 64), (192, 64), (128, 64), (64, 256), (64, 128)),
+)
+
+
+def schedules(layer: Layer) -> list[dict[str, Any]]:
+    """What a search tries: the default, then tiles that fit, and parts of K where tiles are few."""
+    found: list[dict[str, Any]] = [{}]
+    rows, columns = layer.images * layer.result**2, layer.features
+    depth = layer.channels * layer.taps**2
+    if layer.by == "weights":
+        rows, columns, depth = layer.features, depth, rows
+    if layer.by == "data":
+        rows, columns, depth = layer.images * layer.size**2, layer.channels, layer.features * layer.taps**2
+    for m, n in TILES:
+        if n > columns or (columns % n and n > 128) or m > max(128, rows):
+            continue
+        tiles = -(-rows // m) * -(-columns // n)
+        tile = {"cta": (m, n, 64), "mma": f"m64n{n}k16"}
+        found.append({**tile, "ctas": 132} if tiles > 132 else tile)
+        if m >= 128 <= n:
+            found += [{**found[-1], "cluster": cluster} for cluster in ("2x1", "1x2")]
+        if tiles <= 66 and depth >= 1024:
+            found += [{**tile, "split_k": parts} for parts in {2, 132 // tiles} if depth >= 256 * parts]
+    return found
+
+
+@dataclass
+class Row:
+    """One layer: microseconds of both, the share of cuDNN's speed, and the error against float32."""
+
+    layer: str
+    ours: float
+    cudnn: float
+    share: float
+    error: float
+    schedule: str
+
+
+def compiled(layer: Layer, given: dict[str, Any]) -> Any:
+    """The kernel; None for a schedule that does not fit."""
+    try:
+        return compile(layer.text(), target="sm_90a", **given)
+    except CompileError as error:
+        if not given:
+            raise
+        print(f"{layer.name} {given}: {str(error).splitlines()[0]}", file=sys.stderr)
+        return None
+
+
+def _try_compile(task: tuple[Layer, dict[str, Any]]) -> str:
+    layer, given = task
+    try:
+        kernel = compiled(layer, given)
+        return "" if kernel is None or kernel.cubin else "no machine code"
+    except Exception as error:  # a worker says what went wrong, and the others go on
+        return f"{layer.name} {given}: {str(error).splitlines()[0]}"
+
+
+class Graphs:
+    """Times calls by CUDA graphs."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+
+    def of(self, make: Callable[[], Sequence[Callable[[], object]]]) -> tuple[Any, int]:
+        """A graph of calls, which are made for the stream that is current then, and how many it has."""
+        torch, stream = self.torch, self.torch.cuda.Stream()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            calls = make()
+            for call in calls:
+                call()
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            times = -(-CALLS // len(calls))
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(times):
+                    for call in calls:
+                        call()
+        return graph, times * len(calls)
+
+    def microseconds(self, graphs: Sequence[tuple[Any, int]], replays: int = REPLAYS) -> list[float]:
+        """The median time of a call in each of some graphs, which take turns."""
+        torch, times = self.torch, [list[float]() for _ in graphs]
+        for _ in range(replays + 1):
+            for (graph, calls), seen in zip(graphs, times, strict=True):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                graph.replay()
+                end.record()
+                end.synchronize()
+                seen.append(1e3 * start.elapsed_time(end) / calls)
+        return [statistics.median(seen[1:]) for seen in times]
+
+
+def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
+    """Times a layer."""
+    graphs = Graphs(torch)
+    shapes = (layer.images, layer.channels, layer.size, layer.size), (
+        layer.features, layer.channels, layer.taps, layer.taps), (
+        layer.images, layer.features, layer.result, layer.result)  # fmt: skip
+    elements = sum(a * b * c * d for a, b, c, d in shapes)
+    sets: list[list[Any]] = []
+    for _ in range(min(MOST_SETS, max(2, -(-ROTATED_BYTES // (2 * elements))))):
+        drawn = (torch.randn(shape, device="cuda").to(torch.bfloat16) for shape in shapes)
+        sets.append([each.to(memory_format=torch.channels_last) for each in drawn])
+    torch.backends.cudnn.benchmark = False
+    order = {"images": (0, 1, 2), "weights": (0, 2, 1), "data": (2, 1, 0)}[layer.by]
+    asked = [layer.by == "data", layer.by == "weights", False]
+
+    def peer(x: Any, w: Any, y: Any) -> Any:
+        if layer.by == "images":
+            return torch.nn.functional.conv2d(x, w, stride=layer.stride, padding=layer.padding)
+        steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], 1, asked]
+        return next(made for made in torch.ops.aten.convolution_backward(y, x, w, None, *steps) if made is not None)
+
+    made = sets[0][order[-1]]
+    exact = peer(*(each.float() for each in sets[0]))
+    exact = exact.relu() if layer.by == "images" else exact
+    torch.backends.cudnn.benchmark = True
+
+    def ours(kernel: Any) -> tuple[Any, int]:
+        for each in sets:
+            each[order[-1]].fill_(float("nan"))
+        return graphs.of(lambda: [kernel.prepare(*(each[i].permute(0, 2, 3, 1) for i in order)) for each in sets])
+
+    theirs = graphs.of(lambda: [lambda each=each: peer(*each) for each in sets])
+    tried: list[tuple[float, str, Any, Any]] = []
+    for given in schedules(layer) if search else [{}]:
+        if (kernel := compiled(layer, given)) is not None:
+            graph = ours(kernel)
+            tried.append((graphs.microseconds([graph], 3)[0], str(given or "default"), graph, kernel))
+    tried.sort(key=lambda one: one[0])
+    if search:
+        print(f"  {layer.name}: {'; '.join(f'{time:.1f} {given}' for time, given, *_ in tried[:6])}")
+    _, _, best, kernel = tried[0]
+    mine, cudnn = graphs.microseconds([best, theirs])
+    error = float((made.float() - exact).norm() / exact.norm())
+    if not error < LIMIT:
+        raise ArithmeticError(f"relative error {error:.1e} with {kernel.schedule}")
+    return Row(layer.name, mine, cudnn, cudnn / mine, error, str(kernel.schedule[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="layers whose names have this")
+    parser.add_argument("--by", choices=("images", "weights", "data"), default="images")
+    parser.add_argument("--search", action="store_true")
+    parser.add_argument("--compile", type=int, default=0, metavar="PROCESSES", help="only compile")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    layers = [layer._replace(by=args.by) for layer in LAYERS if args.only in layer.name
+              and (args.by != "data" or layer.stride == 1)]  # fmt: skip
+    if args.compile:
+        tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
+        with ProcessPoolExecutor(args.compile) as pool:
+            print("\n".join(filter(None, pool.map(_try_compile, tasks))), f"{len(tasks)} kernels")
+        return
+    import torch
+
+    print(torch.cuda.get_device_name(), f"cuDNN {torch.backends.cudnn.version()}")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    rows, wrong = list[Row](), list[str]()
+    for layer in layers:
+        try:
+            row = measure(torch, layer, search=args.search)
+        except (ArithmeticError, RuntimeError, WarploomError) as error:
+            wrong.append(f"{layer.name}: {error}"[:400])
+            print(wrong[-1], flush=True)
+            continue
+        rate = layer.operations / row.ours / 1e6
+        rows.append(row)
+        print(f"{row.layer:32} {row.ours:8.1f} us {rate:5.0f} TFLOP/s, cuDNN {row.cudnn:8.1f} us: {row.share:5.2f} "
+              f"{row.error:.1e} {row.schedule}", flush=True)  # fmt: skip
+        if args.json:
+            args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    shares = [row.share for row in rows]
+    print(f"mean {statistics.geometric_mean(shares):.3f}, least {min(shares):.2f}, of {len(shares)}")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

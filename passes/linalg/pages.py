@@ -1,0 +1,114 @@
+"""Reads of sequences in pages, as `linalg` has them: a table has the number of the page that an element is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import IndexOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.mlir.affine import loops_of
+from ...dialect.nest import Nest
+from ...dialect.warp.elements import shape_of
+from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.views import MatrixOp
+from ..builder import constant_value
+
+LEAST_ROWS = 16
+"""Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
+
+QUOTIENTS = (arith.DivUIOp, arith.DivSIOp, arith.FloorDivSIOp)
+REMAINDERS = (arith.RemUIOp, arith.RemSIOp)
+
+
+class Gather(NamedTuple):
+    """The operation that makes all elements of sequences, `cache[table[..., n / rows], n % rows, ...]`, of two tensors;
+    the rest as in `warp.paged`."""
+
+    cache: SSAValue
+    table: SSAValue
+    along: list[int]
+    table_along: list[int]
+    page: int
+    slot: int
+
+    def view(self, cache: SSAValue, table: SSAValue) -> PagedOp:
+        """The sequences, of memory and of a table in memory."""
+        return PagedOp(cache, table, self.along, self.table_along, self.page, self.slot)
+
+
+class Quotient(NamedTuple):
+    """A loop, and the constant that its number is divided by."""
+
+    loop: int
+    by: int
+
+
+def gather_of(op: LinalgStructuredOperation) -> Gather | None:
+    """What an operation reads from pages, if that is all it does."""
+    nest = Nest.of(op)
+    whole = loops_of(op.get_indexing_maps().data[-1].data) == tuple(range(nest.loops))
+    if nest.summed or not whole or len(nest.yielded) != 1:
+        return None
+    read = nest.yielded[0].owner
+    if not isinstance(read, tensor.ExtractOp):
+        return None
+    along, slots, pages = list[int](), dict[int, Quotient](), dict[int, tuple[tensor.ExtractOp, Quotient]]()
+    for place, index in enumerate(read.indices):
+        if (loop := _loop(index)) is not None:
+            along.append(loop)
+        elif (slot := _quotient(index, REMAINDERS)) is not None:
+            slots[place] = slot
+            along.append(slot.loop)
+        elif (page := _page(index)) is not None:
+            pages[place] = page
+            along.append(page[1].loop)
+        else:
+            return None
+    if len(slots) != 1 or len(pages) != 1:
+        return None
+    ((slot, rows),), ((page, (table, block)),) = slots.items(), pages.items()
+    others = [loop for index in table.indices[:-1] if (loop := _loop(index)) is not None]
+    size = shape_of(read.tensor)[slot]
+    if rows != block or rows.by != size or size < LEAST_ROWS or size & size - 1:
+        return None
+    if len(others) != len(table.indices) - 1:
+        return None
+    return Gather(read.tensor, table.tensor, along, others, page, slot)
+
+
+def _loop(index: SSAValue) -> int | None:
+    """The loop whose number an index is."""
+    return index.owner.dim.value.data if isinstance(index.owner, IndexOp) else None
+
+
+def _quotient(index: SSAValue, kinds: tuple[type, ...]) -> Quotient | None:
+    """What is divided, if an index is a quotient, or a remainder, of a kind."""
+    op = index.owner
+    if not isinstance(op, (*QUOTIENTS, *REMAINDERS)) or not isinstance(op, kinds):
+        return None
+    loop, by = _loop(op.lhs), constant_value(op.rhs)
+    return None if loop is None or by is None else Quotient(loop, by)
+
+
+def _page(index: SSAValue) -> tuple[tensor.ExtractOp, Quotient] | None:
+    """The read of the table that an index is the result of, and the number of the page in its sequence."""
+    cast = index.owner
+    read = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
+    block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, tensor.ExtractOp) and read.indices else None
+    return (read, block) if isinstance(read, tensor.ExtractOp) and block is not None else None
+
+
+def erase_pages(values: Sequence[SSAValue]) -> None:
+    """Erases views of pages, and matrices of them, that no operation of the module uses."""
+    memories = [value.owner.memory for value in values if isinstance(value.owner, MatrixOp)]
+    for op in dict.fromkeys(value.owner for value in (*values, *memories)):
+        paged = op.memory.owner if isinstance(op, MatrixOp) else op
+        users = [use.operation for result in op.results for use in result.uses] if isinstance(op, Operation) else []
+        if isinstance(op, MatrixOp | PagedOp) and isinstance(paged, PagedOp) and not any(user.parent for user in users):
+            # What was read of the attention may still know of them.
+            op.detach()
+            op.erase(safe_erase=False)

@@ -1,0 +1,148 @@
+"""Which keys count for a query, and by what scores are scaled, as expressions of the product of Q and K say it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
+from xdsl.dialects.builtin import IntegerAttr, i32
+
+from ...dialect.warp.elements import element_type
+from .element_expressions import ElementExpression
+
+QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
+"""The names of loops; those of the batch are numbers."""
+
+
+class KeyRange(NamedTuple):
+    """The keys that count for query m: from m - window on, up to m + diagonal, and as many as a sequence has; where
+    these are given."""
+
+    diagonal: int | None = None
+    window: int | None = None
+    lengths: ElementExpression | None = None
+
+    def both(self, other: KeyRange) -> KeyRange | None:
+        """The keys that are in both; None for two kinds of lengths."""
+        if None not in (self.lengths, other.lengths) and self.lengths != other.lengths:
+            return None
+        diagonals, windows = (
+            [bound for bound in pair if bound is not None]
+            for pair in ((self.diagonal, other.diagonal), (self.window, other.window))
+        )
+        return KeyRange(min(diagonals, default=None), min(windows, default=None), self.lengths or other.lengths)
+
+
+def masked(x: ElementExpression, *, single: bool) -> tuple[ElementExpression, KeyRange]:
+    """Scores without the masks that leave out keys by their place, and which keys count; `single` says that the only
+    query is number 0."""
+    rest, keys = _outermost(x, single)
+    if keys is None:
+        return x, KeyRange()
+    inner, others = masked(rest, single=single)
+    both = keys.both(others)
+    return (rest, keys) if both is None else (inner, both)
+
+
+def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, KeyRange | None]:
+    """Scores without the mask that is applied last, and the keys that it keeps."""
+    if x.is_op("arith.select"):
+        condition, yes, no = x.operands
+        for kept, gone, holds in ((no, yes, False), (yes, no, True)):
+            keys = _kept(condition, single, holds=holds) if gone.number == -math.inf else None
+            if keys is not None:
+                return kept, keys
+    if x.is_op("arith.addf"):
+        for rest, mask in (x.operands, x.operands[::-1]):
+            kept, keys = _outermost(mask, single)
+            if keys is not None and kept.number == 0:
+                return rest, keys
+    if x.is_op("arith.mulf"):
+        for rest, factor in (x.operands, x.operands[::-1]):
+            kept, keys = _outermost(rest, single)
+            if keys is not None and factor.number is not None and factor.number > 0:
+                return replace(x, operands=(kept, factor)), keys
+    return x, None
+
+
+def _kept(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRange | None:
+    """The keys for which a condition holds, or does not; None if it asks something else."""
+    if condition.is_op("arith.andi" if holds else "arith.ori"):
+        one, other = (_kept(side, single, holds=holds) for side in condition.operands)
+        return None if one is None or other is None else one.both(other)
+    if not condition.is_op("arith.cmpi") or condition.op is None:
+        return None
+    predicate = condition.op.properties["predicate"]
+    name = CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+    a, b = (_linear(side, single) for side in condition.operands)
+    if a is None or b is None or name[1:] not in ("gt", "ge", "lt", "le") or (a.length and b.length):
+        return None
+    side = Linear(a.m - b.m, a.n - b.n, a.constant - b.constant, a.sign - b.sign, a.length or b.length)
+    above, equal = name[1] == "g", name[2] == "e"
+    if side.n == -1:
+        side, above = Linear(-side.m, 1, -side.constant, -side.sign, side.length), not above
+    if side.n != 1 or (side.length is not None and name[0] != "s"):
+        return None
+    # The key against m' m + c + length: above or below it, or equal to it.
+    last = side._replace(m=-side.m, constant=-side.constant, sign=-side.sign)
+    if above == holds:
+        return _from(last, last.constant + (not equal if holds else equal))
+    return _up_to(last, last.constant - (not equal if holds else equal))
+
+
+def _from(first: Linear, constant: int) -> KeyRange | None:
+    """The keys from m + a constant on."""
+    return KeyRange(window=-constant) if first.m == 1 and first.length is None else None
+
+
+def _up_to(last: Linear, constant: int) -> KeyRange | None:
+    """The keys up to m + a constant, or below a length."""
+    if last.length is None:
+        return KeyRange(diagonal=constant) if last.m == 1 else None
+    return KeyRange(lengths=last.length) if (last.m, last.sign, constant) == (0, 1, -1) else None
+
+
+class Linear(NamedTuple):
+    """m and n of an index, a constant, and a number from memory that is the same for all m and n, added or
+    subtracted."""
+
+    m: int
+    n: int
+    constant: int
+    sign: int = 0
+    length: ElementExpression | None = None
+
+
+def _linear(side: ElementExpression, single: bool) -> Linear | None:
+    if side.kind == "index":
+        return {QUERY: Linear(int(not single), 0, 0), KEY: Linear(0, 1, 0)}.get(str(side.name))
+    if side.kind == "constant" and isinstance(side.number, int):
+        return Linear(0, 0, side.number)
+    if side.kind == "load" and side.value is not None and element_type(side.value) == i32:
+        return Linear(0, 0, 0, 1, side) if all(isinstance(name, int) and name >= 0 for name in side.place) else None
+    if side.is_op("arith.index_cast", "arith.extsi", "arith.trunci"):
+        return _linear(side.operands[0], single)
+    if side.is_op("arith.addi", "arith.subi"):
+        a, b = (_linear(operand, single) for operand in side.operands)
+        sign = 1 if side.is_op("arith.addi") else -1
+        if a is not None and b is not None and None in (a.length, b.length):
+            length = a.length or b.length
+            return Linear(
+                a.m + sign * b.m, a.n + sign * b.n, a.constant + sign * b.constant, a.sign + sign * b.sign, length
+            )
+    return None
+
+
+def scaled(x: ElementExpression) -> tuple[ElementExpression, float]:
+    """Scores without a constant that multiplies or divides them, and the constant."""
+    if x.is_op("arith.mulf"):
+        for rest, factor in (x.operands, x.operands[::-1]):
+            if factor.number is not None:
+                inner, scale = scaled(rest)
+                return inner, scale * factor.number
+    if x.is_op("arith.divf") and (divisor := x.operands[1].number):
+        inner, scale = scaled(x.operands[0])
+        return inner, scale / divisor
+    return x, 1.0

@@ -1,0 +1,152 @@
+"""Tensor memory: allocations, products that add up there, loads and stores of their sums (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.isa.tcgen05 import ALLOCATIONS
+from ...dialect.isa.tensor_product import SharedDescriptor
+from ...dialect.isa.wgmma import WARPS, MatrixDescriptor
+from ...dialect.layouts.layout import LANES, Layout, column, row
+from ...dialect.layouts.tensor_memory import MOVES
+from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.warp.attributes import FragmentType, memory_of
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.warpgroup import TensorMmaOp
+from ..allocate import offset_of
+from ..diagnostics import fail
+from .addressing import TensorTile
+from .emitter import At, VirtualRegister
+from .fragments import Fragment
+from .kernel import KernelLowering, lowers
+from .products import check_warpgroups, descriptors
+from .synchronisation import one_thread
+
+SHAPE = "16x256b"
+"""What moves eight columns of 16 rows of a warp, in registers that lie as those of a product of fragments do."""
+
+LANE_SHIFT = 16
+"""The bit of an address from which on it has the lane; below it the column. PTX ISA 9.7.16.1."""
+
+MOST_REGISTERS = 128
+"""Of a lane that one load or store moves. PTX ISA 9.7.16.8.1."""
+
+
+def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
+    """Takes columns of tensor memory for the kernel's matrices; all threads meet."""
+    count, _, columns = memory_of(op.memref).get_shape()
+    taken = next((size for size in ALLOCATIONS if size >= count * columns), None)
+    if taken is None:
+        fail(op, f"expected at most {ALLOCATIONS[-1]} columns of tensor memory, got {count * columns}")
+    emitter, slot = lowering.emitter, lowering.addressing.shared_bytes_at(offset_of(op), 0)
+    emitter.comment(f"{taken} columns of tensor memory")
+    with _first_warp(lowering):
+        emitter.emit("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", slot, taken)
+        emitter.emit("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned")
+    _meet(lowering)
+    lowering.values[op.memref] = TensorTile(emitter.compute("ld.shared.b32", slot), columns)
+
+
+@lowers(memref.DeallocOp)
+def _free(lowering: KernelLowering, op: memref.DeallocOp) -> None:
+    tile = _tile(lowering, op, op.memref)
+    count, _, columns = memory_of(op.memref).get_shape()
+    taken = next(size for size in ALLOCATIONS if size >= count * columns)
+    _meet(lowering)
+    with _first_warp(lowering):
+        lowering.emitter.emit("tcgen05.dealloc.cta_group::1.sync.aligned.b32", tile.base, taken)
+
+
+def _tile(lowering: KernelLowering, op: Operation, memory: SSAValue) -> TensorTile:
+    tile = lowering.values[memory]
+    if not isinstance(tile, TensorTile):
+        fail(op, f"expected tensor memory that this kernel has allocated, got {memory.type}")
+    return tile
+
+
+@contextmanager
+def _first_warp(lowering: KernelLowering) -> Generator[None]:
+    """What the first warp of the CTA does alone."""
+    emitter, others = lowering.emitter, lowering.scalars.compare("ge", lowering.thread, LANES)
+    with emitter.loop():
+        behind = emitter.fresh_label("others")
+        emitter.branch(behind, guard=others)
+        yield
+        emitter.label(behind)
+
+
+def _meet(lowering: KernelLowering) -> None:
+    """All threads have accessed tensor memory before any goes on to."""
+    for opcode in ("tcgen05.fence::before_thread_sync", "bar.sync", "tcgen05.fence::after_thread_sync"):
+        lowering.emitter.emit(opcode, *([0] if opcode == "bar.sync" else []))
+
+
+@lowers(TensorMmaOp)
+def _product(lowering: KernelLowering, op: TensorMmaOp) -> None:
+    check_warpgroups(lowering, op)
+    product, emitter, words = op.row, lowering.emitter, descriptors(lowering, op, _encode)
+    emitter.comment(f"{op.name}: {product.shape} of shared memory")
+    kind = emitter.pure("mov.b32", Immediate(f"{product.encode():#x}"))
+    place = At(_address(lowering, op, op.d, op.number), 0)
+    first = one_thread(lowering, op, None, UnitAttr())
+    emitter.emit(str(product.opcode), place, words["a"], words["b"], kind, 1, guard=first)
+
+
+def _encode(how: MatrixDescriptor) -> int:
+    return SharedDescriptor(how.address, how.leading, how.stride, how.swizzle).encode()
+
+
+def _address(lowering: KernelLowering, op: Operation, memory: SSAValue, number: SSAValue) -> VirtualRegister:
+    """Where a matrix begins."""
+    tile = _tile(lowering, op, memory)
+    along = lowering.scalars.multiply(lowering.scalar(number), tile.columns)
+    return tile.base if along == 0 else lowering.emitter.pure("add.s32", tile.base, along)
+
+
+def load(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
+    """Reads the sums of a warpgroup's products."""
+    into = lowering.result(op.fragment)
+    for place, registers in _moves(lowering, op, kind, into):
+        lowering.emitter.emit(f"tcgen05.ld.sync.aligned.{SHAPE}.x{len(registers) // 4}.b32", registers, place)
+    lowering.emitter.emit("tcgen05.wait::ld.sync.aligned")
+    lowering.values[op.fragment] = into
+
+
+def store(lowering: KernelLowering, op: StoreOp, kind: FragmentType) -> None:
+    """Writes what a warpgroup's products are added to."""
+    for place, registers in _moves(lowering, op, kind, lowering.fragment(op.fragment)):
+        lowering.emitter.emit(f"tcgen05.st.sync.aligned.{SHAPE}.x{len(registers) // 4}.b32", place, registers)
+    lowering.emitter.emit("tcgen05.wait::st.sync.aligned")
+
+
+def _moves(
+    lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType, registers: Fragment
+) -> Iterator[tuple[At, Fragment]]:
+    """The registers of a fragment, some at a time, and their places in tensor memory: 16 of the 32 lanes of a warp."""
+    check_warpgroups(lowering, op)
+    _, *begin = lowering.indices(op.indices)
+    if begin != [0, 0] or kind.bits != 32 or not _lies_so(kind.layout.data):
+        fail(
+            op,
+            f"expected the sums of a product of warpgroups, of 32 bits, from the first row and column on, got {kind}",
+        )
+    warp = lowering.scalars.mask(lowering.scalars.quotient(lowering.thread, LANES), WARPS - 1)
+    lanes = lowering.scalars.multiply(warp, LANES << LANE_SHIFT)
+    base = lowering.scalars.sum(_address(lowering, op, op.memory, op.indices[0]), lanes)
+    first = 0
+    while first < len(registers):
+        count = min(MOST_REGISTERS, 1 << (len(registers) - first).bit_length() - 1)
+        yield lowering.addressing.settle(base, first // 4 * 8), registers[first : first + count]
+        first += count
+
+
+def _lies_so(layout: Layout) -> bool:
+    """Whether registers of a fragment are those of loads of eight columns after each other, of 16 rows of each warp."""
+    moved = MOVES[SHAPE]
+    more = tuple(column(3 + i) for i in range(len(layout.element) - len(moved.element)))
+    return layout == Layout(moved.lane, (*moved.element, *more), (row(4), row(5)))

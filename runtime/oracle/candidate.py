@@ -1,0 +1,312 @@
+"""What is judged: something that can be called on arrays by name, made of PTX, CUDA, a Python file or a function."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..base.errors import ArgumentError
+from .tensors import flat, tensors
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ..numerics.array import Array
+    from ..proof.prove import KernelLaunch
+
+
+@dataclass
+class Call:
+    """A call of a candidate: the reference's arguments by name, of which those in `written` are written in place; and
+    arrays for the outputs, for candidates that cannot return any."""
+
+    arguments: dict[str, Any]
+    outputs: dict[str, Array]
+    written: Sequence[str]
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class Launching:
+    """How a kernel is launched: numbers are expressions in the names of sizes, such as `cdiv(M, 64)`; `args` name
+    arguments and outputs, or are `TYPE:EXPRESSION` for a number. Without `args` they are all of them in order."""
+
+    grid: str
+    block: str
+    args: Sequence[str] = ()
+    kernel: str | None = None
+    shared: str = ""
+    cluster: str | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the model of a reference is made with: its arguments, the seed before, and its parameters."""
+
+    initial: Sequence[Any] = ()
+    seed: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Candidate:
+    """Something to judge. `call` gives the outputs that it returns, or None where it writes in place."""
+
+    file = ""
+    ptx = ""
+    """The text of a kernel, if it is one."""
+
+    def call(self, call: Call, prepared: Sequence[Any]) -> Any:
+        """Runs it on arguments as `prepare` made them."""
+        raise NotImplementedError
+
+    def prepare(self, call: Call) -> dict[str, Any]:
+        """The arguments as it takes them, by name: copies that are its own."""
+        return tensors({**call.arguments, **call.outputs}, "numpy")
+
+    def launch(self, call: Call) -> KernelLaunch | None:
+        """The one launch that it is; None if it is something else."""
+        return None
+
+
+class PythonCandidate(Candidate):
+    """A function, or an object that can be called."""
+
+    def __init__(self, function: Callable[..., Any], framework: str, file: str = "") -> None:
+        self.function, self.framework, self.file = function, framework, file
+        count = _positional(function)
+        self.count = count
+
+    def prepare(self, call: Call) -> dict[str, Any]:
+        values = call.arguments
+        if self.count is not None and call.written and self.count == len(values) - len(call.written):
+            values = {name: value for name, value in values.items() if name not in call.written}
+        return tensors(values, self.framework)
+
+    def call(self, call: Call, prepared: Sequence[Any]) -> Any:
+        found = self.function(*prepared)
+        return None if found is None else flat(found)
+
+
+def _positional(function: Callable[..., Any]) -> int | None:
+    """How many arguments a function takes; None if it takes any number."""
+    try:
+        parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+class PtxCandidate(Candidate):
+    """A kernel of PTX text, run by the interpreter."""
+
+    def __init__(self, text: str, file: str, launching: Launching) -> None:
+        from ..kernel.module import PtxModule
+
+        self.ptx, self.file, self.launching = text, file, launching
+        self.module = PtxModule(text, file)
+        if launching.kernel is None and len(self.module.kernels) != 1:
+            names = ", ".join(self.module.kernels) or "none"
+            raise ArgumentError(f"{file}: expected the name of a kernel, one of {names}")
+        self.kernel = launching.kernel or next(iter(self.module.kernels))
+
+    def launch(self, call: Call) -> KernelLaunch:
+        from ..proof.prove import KernelLaunch
+
+        how, sizes = self.launching, call.sizes
+        names = [*call.arguments, *call.outputs]
+        args = [a if a in names else number(a, sizes) for a in how.args or names]
+        grid, block = (dimensions(text, sizes) for text in (how.grid, how.block))
+        cluster = None if how.cluster is None else dimensions(how.cluster, sizes)
+        shared = evaluate(how.shared, sizes) if how.shared else None
+        return KernelLaunch(self.module, self.kernel, grid, block, args, shared, cluster)
+
+    def call(self, call: Call, prepared: Sequence[Any]) -> Any:
+        names = [*call.arguments, *call.outputs]
+        self.launch(call).run(names)(prepared, None, ())
+        return prepared[len(call.arguments) :] or None
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: operator.mod,
+}
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> int:
+    """An expression in the names of sizes, of `+ - * // %` and `cdiv(a, b)`.
+
+    Raises:
+        ArgumentError: for anything else.
+    """
+
+    def value(node: ast.AST) -> int:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.Name(id=name) if name in sizes:
+                return sizes[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](value(left), value(right))
+            case ast.Call(func=ast.Name(id="cdiv"), args=[left, right]):
+                return -(-value(left) // value(right))
+            case _:
+                known = ", ".join(sizes) or "none"
+                raise ArgumentError(
+                    f"cannot read '{text}': expected + - * // % and cdiv of numbers and sizes ({known})"
+                )
+
+    try:
+        return value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ZeroDivisionError) as error:
+        raise ArgumentError(f"cannot read '{text}': {error}") from None
+
+
+def dimensions(text: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Up to three expressions with commas between them."""
+    tree = ast.parse(f"({text},)", mode="eval").body
+    return tuple(evaluate(ast.unparse(each), sizes) for each in getattr(tree, "elts", [tree]))
+
+
+def number(text: str, sizes: Mapping[str, int]) -> Any:
+    """`i32:M`, `f32:0.5` or whatever else `--arg` takes."""
+    from ..cli.inputs import kernel_argument
+
+    kind, colon, expression = text.partition(":")
+    if colon and kind[:1] in "iu" and not expression.lstrip("-").isdigit():
+        text = f"{kind}:{evaluate(expression, sizes)}"
+    return kernel_argument(text, 0, 0)
+
+
+# Candidates of files.
+
+
+def of_file(
+    source: str, launching: Launching | None, framework: str, settings: Mapping[str, int], how: Made
+) -> Candidate:
+    """The candidate of `FILE.ptx`, `FILE.cu`, `FILE.py` or `FILE.py:NAME`.
+
+    Raises:
+        ArgumentError: for a file of another kind, or a missing compiler.
+    """
+    path, name = split_name(source)
+    if path.suffix in (".ptx", ".cu"):
+        if launching is None:
+            raise ArgumentError(f"{path}: a kernel is launched with a grid and a block (--grid, --block)")
+        text = path.read_text() if path.suffix == ".ptx" else compile_cuda(path)
+        return PtxCandidate(text, str(path), launching)
+    if path.suffix != ".py":
+        raise ArgumentError(f"{path}: expected a candidate of a file ending in .ptx, .cu or .py")
+    module = load_module(path, settings)
+    made = chosen(module, name, ("ModelNew", "Model", "candidate", "kernel"))
+    if isinstance(made, type):
+        made = model(made, how)
+    return PythonCandidate(made, framework or framework_of(path.read_text()), str(path))
+
+
+def model(kind: Any, how: Made) -> Any:
+    """A model of torch, with the parameters of the reference where it has those."""
+    torch: Any = import_module("torch")
+    torch.manual_seed(how.seed)
+    made = kind(*how.initial)
+    own: dict[str, Any] = made.state_dict() if hasattr(made, "state_dict") else {}
+    if own and {n: tuple(v.shape) for n, v in own.items()} == {n: v.shape for n, v in how.parameters.items()}:
+        made.load_state_dict(tensors(how.parameters, "torch"))
+    return made
+
+
+def split_name(source: str) -> tuple[Path, str]:
+    """The file and the name of `FILE.py:NAME`.
+
+    Raises:
+        ArgumentError: if there is no such file.
+    """
+    path, _, name = source.partition(".py:")
+    found = Path(f"{path}.py") if name else Path(source)
+    if not found.is_file():
+        raise ArgumentError(f"{found}: there is no such file")
+    return found, name
+
+
+def framework_of(text: str) -> str:
+    """What a Python file computes with."""
+    return "torch" if "import torch" in text or "from torch" in text else "numpy"
+
+
+def load_module(path: Path, settings: Mapping[str, int]) -> ModuleType:
+    """A Python file as a module, whose constants of these names are set. What it imports of Triton runs on the
+    interpreter."""
+    if "triton" in path.read_text():
+        from .triton import interpreted
+
+        interpreted(path)
+    name = f"judged_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ArgumentError(f"{path}: cannot be loaded")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec.loader.exec_module(module)
+    for key, value in settings.items():
+        if hasattr(module, key):
+            setattr(module, key, value)
+    return module
+
+
+def chosen(module: ModuleType, name: str, usual: Sequence[str]) -> Any:
+    """What a file is judged by: the name given, the first of the usual ones, or its only function.
+
+    Raises:
+        ArgumentError: naming what there is.
+    """
+    mine = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__ and callable(v)}
+    functions = [n for n, v in mine.items() if inspect.isfunction(v) and not n.startswith(("_", "get_"))]
+    for each in [name] if name else [*usual, *(functions if len(functions) == 1 else ())]:
+        if each in mine:
+            return mine[each]
+    raise ArgumentError(
+        f"{module.__file__}: expected {name or ' or '.join(usual)}, there is {', '.join(mine) or 'nothing'}"
+    )
+
+
+def compile_cuda(path: Path) -> str:
+    """The PTX that nvcc makes of a file.
+
+    Raises:
+        ArgumentError: if there is no nvcc, or it refuses the file.
+    """
+    packaged = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin" / "nvcc"
+    home = os.environ.get("CUDA_HOME")
+    places = [packaged, *([Path(home) / "bin" / "nvcc"] if home else [])]
+    nvcc = next((str(p) for p in places if p.exists()), shutil.which("nvcc"))
+    if nvcc is None:
+        raise ArgumentError(f"{path}: a CUDA file needs nvcc, of which there is none on PATH or in CUDA_HOME")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.ptx"
+        done = subprocess.run(
+            [nvcc, "-ptx", "-arch=sm_90", "-lineinfo", "-o", str(out), str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise ArgumentError(f"{path}: nvcc: {(done.stderr or done.stdout).strip()}")
+        return out.read_text()

@@ -1,0 +1,327 @@
+"""What candidates are held against: a function of linalg, numpy or torch, evaluated in float64 on drawn arguments.
+
+A result of linalg has the bound of `runtime.reference`. Of other functions it is found by trials: how far the result
+moves when every input is changed by the rounding of the type that is computed in, and how far the function itself is
+off in its own type. Where all results are integers on inputs that are small integers, and the function gives them in
+its own type too, nothing was rounded, and bits are compared.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..arguments.dtypes import DType, element_of
+from ..base.errors import ArgumentError, WarploomError
+from ..numerics.array import Array
+from .candidate import Made, chosen, framework_of, load_module, number, split_name
+from .service import Forbidden
+from .tensors import flat, is_float, is_ndarray, tensors, to_arrays
+
+DRAWS = ("normal", "integers", "wide")
+"""Kinds of data: as the reference draws it; small integers; numbers of many magnitudes and both signs."""
+TRIALS, ROOM, UNITS, OWN = 8, 32.0, 16.0, 8.0
+"""Changed inputs; how many of their deviations, units of the result, and errors of the function itself are allowed."""
+FLOAT64 = np.dtype(np.float64)
+
+
+class NotComparedError(Exception):
+    """The reference says nothing of these arguments."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An output: its value in float64, the least and the greatest that are right, its type; `exact` says that nothing
+    is rounded on the way."""
+
+    value: Array
+    low: Array
+    high: Array
+    dtype: DType
+    exact: bool = False
+
+
+class Reference:
+    """Something to compare with. `names` are those of the arguments, `written` of those that are written in place."""
+
+    names: Sequence[str] = ()
+    written: Sequence[str] = ()
+    file = ""
+    made = Made()
+    """What the model of a candidate is made with."""
+    text = ""
+    """The text of linalg, which proofs take."""
+
+    def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Arguments of a kind."""
+        raise NotImplementedError
+
+    def expected(self, arguments: Mapping[str, Any]) -> list[Expected]:
+        """The outputs: of `written`, or those returned.
+
+        Raises:
+            NotComparedError: where it says nothing.
+        """
+        raise NotImplementedError
+
+
+def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:
+    """An array of a kind of the shape and type of another one."""
+    generator = np.random.default_rng(seed)
+    if not is_float(array.dtype) or element_of(array.dtype) == "f8E8M0FNU" or kind == "normal" or not array.ndim:
+        return array
+    if kind == "integers":
+        return generator.integers(-2, 3, array.shape).astype(array.dtype)
+    if array.dtype.itemsize == 1:
+        return array
+    scale = 10.0 ** generator.uniform(-2, 2, array.shape)
+    return (generator.standard_normal(array.shape) * scale).astype(array.dtype)
+
+
+class LinalgReference(Reference):
+    """A function of an MLIR file. `inputs` are as `warploom run --in` takes them, with sizes in braces."""
+
+    def __init__(self, text: str, file: str, inputs: Sequence[str] = (), function: str | None = None) -> None:
+        from ..kernel.lowering import parse, without_tensors
+        from ..plan import host
+
+        self.text, self.file, self.inputs = text, file, inputs
+        module = parse(text, file)
+        without_tensors(module)
+        self.function = host.choose(module, function)
+        self.signature = host.signature(self.function)
+        self.names = [p.name for p in self.signature.parameters]
+        self.positions = sorted(self.signature.written)
+        self.written = [self.names[i] for i in self.positions]
+
+    def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+        from ..cli.inputs import arrays
+
+        drawn = arrays(self.signature, [text.format(**sizes) for text in self.inputs], seed)
+        filled = self.signature.filled
+        return {
+            name: array if i in filled else varied(array, kind, (seed, i, 3))
+            for i, (name, array) in enumerate(zip(self.names, drawn, strict=True))
+        }
+
+    def expected(self, arguments: Mapping[str, Any]) -> list[Expected]:
+        from ..reference.functions import evaluate
+
+        left = evaluate(self.function, list(arguments.values()))
+        found: list[Expected] = []
+        for i in self.positions:
+            with np.errstate(invalid="ignore", over="ignore"):
+                low, high = left[i].interval()
+            dtype = self.signature.parameters[i].dtype
+            found.append(Expected(left[i].value, low, high, dtype, exact=not is_float(dtype)))
+        return found
+
+
+class FunctionReference(Reference):
+    """A function of numpy or of torch. `draws` makes its arguments, of a seed and sizes."""
+
+    def __init__(
+        self, function: Callable[..., Any], draws: Callable[[int, Mapping[str, int]], Mapping[str, Any]],
+        framework: str, file: str = "",
+    ) -> None:  # fmt: skip
+        self.function, self.draws, self.framework, self.file = function, draws, framework, file
+
+    def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+        drawn = dict(self.draws(seed, sizes))
+        self.names = list(drawn)
+        return {
+            name: varied(value, kind, (seed, i, 3)) if is_ndarray(value) else value
+            for i, (name, value) in enumerate(drawn.items())
+        }
+
+    def expected(self, arguments: Mapping[str, Any]) -> list[Expected]:
+        plain = self._evaluated(arguments, None)
+        exact = self._evaluated(arguments, FLOAT64)
+        trials = [self._evaluated(self._moved(arguments, i), FLOAT64) for i in range(TRIALS)]
+        integers = all(_small_integers(v) for v in arguments.values() if is_ndarray(v))
+        found = [_held(p, e, [t[i] for t in trials]) for i, (p, e) in enumerate(zip(plain, exact, strict=True))]
+        whole = integers and all(
+            np.array_equal(f.value, np.round(f.value)) and np.array_equal(_float64(p), f.value)
+            for f, p in zip(found, plain, strict=True)
+        )
+        return [Expected(f.value, f.value, f.value, f.dtype, exact=True) for f in found] if whole else found
+
+    def _moved(self, arguments: Mapping[str, Any], trial: int) -> dict[str, Any]:
+        """Arguments that each are off by the rounding of f32, or of f64."""
+        generator = np.random.default_rng([trial, 11])
+        moved: dict[str, Any] = {}
+        for name, value in arguments.items():
+            moved[name] = value
+            if is_ndarray(value) and is_float(value.dtype):
+                unit = 2.0**-53 if value.dtype == FLOAT64 else 2.0**-24
+                moved[name] = value.astype(np.float64) * (1 + unit * generator.standard_normal(value.shape))
+        return moved
+
+    def _evaluated(self, arguments: Mapping[str, Any], dtype: DType | None) -> list[Array]:
+        """The outputs, computed in the type of the arguments or in float64."""
+        given = {
+            name: v.astype(dtype) if dtype is not None and is_ndarray(v) and is_float(v.dtype) else v
+            for name, v in arguments.items()
+        }
+        made = tensors(given, self.framework)
+        try:
+            with np.errstate(all="ignore"):
+                result = self._function(dtype)(*made.values())
+        except WarploomError:
+            raise
+        except Exception as error:
+            raise NotComparedError(f"{type(error).__name__}: {error}") from error
+        if result is None:
+            after = dict(zip(made, to_arrays(list(made.values())), strict=True))
+            if not self.written:
+                self.written = [n for n, v in after.items() if is_ndarray(v) and not _equal(v, given[n])]
+            return [after[name] for name in self.written]
+        return [np.asarray(each) for each in to_arrays(flat(result))]
+
+    def _function(self, dtype: DType | None) -> Callable[..., Any]:
+        if dtype is None or not hasattr(self.function, "double"):
+            return self.function
+        return copy.deepcopy(self.function).double()  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _equal(a: Array, b: Array) -> bool:
+    return a.tobytes() == np.asarray(b).tobytes()
+
+
+def _float64(array: Array) -> Array:
+    return np.asarray(array).astype(np.float64)
+
+
+def _small_integers(array: Array) -> bool:
+    if not is_float(array.dtype):
+        return True
+    value = _float64(array)
+    return bool((np.abs(value) <= 8).all() and np.array_equal(value, np.round(value)))
+
+
+def _held(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
+    """What an output may be: around its exact value, as far as trials and the function itself go."""
+    value, own, dtype = _float64(exact), _float64(plain), plain.dtype
+    if not is_float(dtype):
+        return Expected(own, np.minimum(own, value), np.maximum(own, value), dtype, exact=True)
+    finfo: Any = np.finfo if dtype.kind == "f" else ml_dtypes.finfo
+    info: Any = finfo(dtype)
+    with np.errstate(all="ignore"):
+        off = np.sqrt(np.mean([(_float64(t) - value) ** 2 for t in trials], axis=0))
+        error = np.abs(own - value)
+        mean = np.sqrt(np.mean(np.where(np.isfinite(error), error, 0.0) ** 2)) if error.size else 0.0
+        unit = float(info.eps) / 2
+        bound = ROOM * off + UNITS * unit * np.abs(value) + OWN * mean + float(info.smallest_normal)
+        if not (np.isfinite(value).all() and np.isfinite(bound).all() and np.isfinite(own).all()):
+            raise NotComparedError("the reference has infinities or NaN")
+    return Expected(value, np.minimum(value - bound, own), np.maximum(value + bound, own), dtype)
+
+
+# References of files.
+
+
+def of_source(
+    source: str | Callable[..., Any], inputs: Sequence[str], function: str | None, settings: Mapping[str, int],
+    framework: str, draws: Callable[[int, Mapping[str, int]], Mapping[str, Any]] | None, seed: int,
+) -> Reference:  # fmt: skip
+    """The reference of `FILE.mlir`, `FILE.py`, `FILE.py:NAME`, or a function.
+
+    Raises:
+        ArgumentError: for another file, or a function whose arguments nothing describes.
+    """
+    if callable(source):
+        used = framework or ("torch" if "torch" in getattr(source, "__globals__", {}) else "numpy")
+        return FunctionReference(source, draws or _drawn(inputs, source), used)
+    path, name = split_name(source)
+    if path.suffix == ".mlir":
+        return LinalgReference(path.read_text(), str(path), inputs, function)
+    if path.suffix != ".py":
+        raise ArgumentError(f"{path}: expected a reference of a file ending in .mlir or .py")
+    module = load_module(path, settings)
+    made = chosen(module, name, ("Model", "reference"))
+    how = Made()
+    if isinstance(made, type):
+        made, how = _model(module, made, seed)
+    get = getattr(module, "get_inputs", None)
+    reference = FunctionReference(
+        made, draws or (_drawn(inputs, made) if get is None or inputs else _of_get_inputs(get)),
+        framework or framework_of(path.read_text()), str(path),
+    )  # fmt: skip
+    reference.made = how
+    return reference
+
+
+def _model(module: Any, kind: Any, seed: int) -> tuple[Any, Made]:
+    """The model of a file, and what it is made with."""
+    get = getattr(module, "get_init_inputs", None)
+    _seed(seed)
+    initial = list(get()) if get is not None else []
+    made = kind(*initial)
+    parameters: dict[str, Any] = made.state_dict() if hasattr(made, "state_dict") else {}
+    return made, Made(initial, seed, dict(zip(parameters, to_arrays(list(parameters.values())), strict=True)))
+
+
+def _seed(seed: int) -> None:
+    torch: Any = import_module("torch")
+    torch.manual_seed(seed)
+
+
+def _of_get_inputs(get: Callable[[], Any]) -> Callable[[int, Mapping[str, int]], dict[str, Any]]:
+    def draw(seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+        np.random.seed(seed)
+        with suppress(ImportError):
+            _seed(seed)
+        return {f"input{i}": value for i, value in enumerate(to_arrays(list(get())))}
+
+    return draw
+
+
+def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int, Mapping[str, int]], dict[str, Any]]:
+    """Arguments as `--in NAME=random:TYPE:SIZES` describes them, in the order of the function."""
+    from ..cli.inputs import binding
+
+    texts = {bound.name: bound.value for bound in map(binding, inputs) if bound.name is not None}
+    names = list(inspect.signature(function).parameters)
+    missing = [n for n in names if n not in texts]
+    if missing:
+        raise ArgumentError(f"say what {', '.join(missing)} is, as in --in {missing[0]}=random:f32:64x48")
+
+    def draw(seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+        from ..cli.inputs import kernel_argument
+
+        return {
+            n: number(texts[n], sizes) if texts[n].count(":") == 1 and texts[n][0] in "iu"
+            else kernel_argument(texts[n].format(**sizes), seed, i)
+            for i, n in enumerate(names)
+        }  # fmt: skip
+
+    return draw
+
+
+def forbidden_of(source: str | Callable[..., Any], candidate: str | Callable[..., Any]) -> Forbidden:
+    """The code of the reference that a candidate must not call: its file or, where the candidate is there as well, the
+    functions of its class."""
+    if callable(source):
+        code = getattr(source, "__code__", None)
+        places = () if code is None else ((code.co_filename, code.co_name, code.co_firstlineno),)
+        return Forbidden(functions=frozenset(places))
+    path, name = split_name(source)
+    if path.suffix != ".py":
+        return Forbidden()
+    if callable(candidate) or split_name(candidate)[0].resolve() != path.resolve():
+        return Forbidden(str(path.resolve()))
+    tree = ast.parse(path.read_text())
+    nodes = [n for n in tree.body if getattr(n, "name", "") in (name or "Model", name or "reference")]
+    inner = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
+    return Forbidden(
+        functions=frozenset((str(path), each.name, each.lineno) for each in inner if each.name != "__init__")
+    )

@@ -1,0 +1,319 @@
+"""What the process of a candidate answers: calls, with what was seen of them; runs under checks; proofs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import import_module
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.errors import WarploomError
+from ..interp.machine.events import MemoryAccess
+from ..interp.machine.kernel import Observer
+from ..interp.machine.memory import Finding, InterpreterError
+from .candidate import Call, Candidate, Made, PythonCandidate
+from .findings import ERROR, JudgeFinding, note
+from .tensors import is_ndarray, overwrite, to_arrays
+from .worker import Watch
+
+if TYPE_CHECKING:
+    from ..numerics.array import Array
+
+
+MOVES = ("view", "empty", "copy", "detach", "transpose", "permute", "reshape", "aten.t.", "expand", "slice", "select")
+"""What names of operations of torch that compute nothing have in them."""
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """The code of the reference: its file, unless the candidate is there as well, and functions by their places."""
+
+    file: str = ""
+    functions: frozenset[tuple[str, str, int]] = frozenset()
+
+    def has(self, frame: FrameType) -> bool:
+        code = frame.f_code
+        inside = bool(self.file) and _resolved(code.co_filename) == self.file
+        return inside or (code.co_filename, code.co_name, code.co_firstlineno) in self.functions
+
+
+@cache
+def _resolved(file: str) -> str:
+    return os.path.realpath(file)
+
+
+@dataclass
+class Answer:
+    """What came of a call: the outputs and the arguments as they are afterwards; None and findings if it failed."""
+
+    outputs: list[Any] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    findings: list[JudgeFinding] = field(default_factory=list[JudgeFinding])
+    seconds: float = 0.0
+    proof: dict[str, Any] | None = None
+    accesses: dict[str, dict[str, int]] | None = None
+    counts: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """`kind` is "load", "call", "inspect" (a call of a kernel under all checks), "library" (which
+    operations of torch compute) or "prove". A call that is to `reuse`
+    memory puts its arguments where those of the last one were."""
+
+    kind: str
+    call: Call | None = None
+    reuse: bool = False
+    text: str = ""
+    function: str | None = None
+    made: Made = field(default_factory=Made)
+
+
+class Service:
+    """Answers requests. `make` loads the candidate, by what a model is made with."""
+
+    def __init__(self, watch: Watch, make: Callable[[Made], Candidate], forbidden: Forbidden) -> None:
+        self.watch, self.forbidden, self.make = watch, forbidden, make
+        self.candidate: Candidate | None = None
+        self._last: dict[str, Any] = {}
+        self._returned: list[tuple[Any, Any]] = []
+
+    def __call__(self, request: Request) -> Answer | str:
+        """Answers a request; a text is an error of who asks."""
+        if request.kind == "load":
+            return self._load(request.made)
+        if request.call is None or self.candidate is None:
+            return Answer()
+        try:
+            answer = self._answer(self.candidate, request.call, request)
+        except WarploomError as error:
+            answer = Answer(findings=[_failed("call-failed", error)])
+        answer.findings += self._events()
+        return answer
+
+    def _answer(self, candidate: Candidate, call: Call, request: Request) -> Answer:
+        if request.kind == "library":
+            return Answer(findings=_library(candidate, call))
+        if request.kind == "prove":
+            return self._prove(candidate, call, request)
+        return self._inspect(candidate, call) if request.kind == "inspect" else self._call(candidate, call, request)
+
+    def _load(self, made: Made) -> Answer | str:
+        try:
+            self.candidate = self.make(made)
+        except WarploomError as error:
+            return str(error)
+        except Exception as error:
+            return Answer(findings=[_failed("load-failed", error), *self._events()])
+        found = self._statically() if self.candidate.ptx else []
+        return Answer(findings=[*found, *self._events()])
+
+    def _events(self) -> list[JudgeFinding]:
+        found, self.watch.events = self.watch.events, {}
+        return [JudgeFinding(code, message) for code, message in found.items()]
+
+    def _statically(self) -> list[JudgeFinding]:
+        """What `warploom check` says of the text."""
+        from ..kernel.check import check_text
+
+        assert self.candidate is not None
+        file = self.candidate.file
+        found = check_text(self.candidate.ptx, None, file).diagnostics
+        return [JudgeFinding("ptx-invalid", d.message, ERROR, file, d.line, d.column) for d in found]
+
+    def _call(self, candidate: Candidate, call: Call, request: Request) -> Answer:
+        prepared = candidate.prepare(call)
+        if request.reuse:
+            for name, value in prepared.items():
+                if name in self._last and overwrite(self._last[name], value):
+                    prepared[name] = self._last[name]
+        start = time.monotonic()
+        try:
+            with _Profile(self.forbidden, self.watch):
+                returned = candidate.call(call, list(prepared.values()))
+        except MemoryError:
+            raise
+        except InterpreterError as error:
+            return Answer(findings=_located(error))
+        except Exception as error:
+            return Answer(findings=[_failed("call-failed", error)])
+        seconds = time.monotonic() - start
+        findings: list[JudgeFinding] = []
+        if not request.reuse and any(not _same(kept, now) for kept, now in self._changed()):
+            findings.append(JudgeFinding("result-overwritten", "this call changes what the last one returned"))
+        self._last = prepared
+        inplace = returned is None and call.written
+        raw = [prepared[name] for name in call.written if name in prepared] if inplace else list(returned or ())
+        outputs = to_arrays(raw)
+        self._returned = [] if inplace else list(zip(raw, [np.copy(o) for o in outputs], strict=True))
+        after = {n: v for n, v in zip(prepared, to_arrays(list(prepared.values())), strict=True) if n in call.arguments}
+        return Answer(outputs, after, findings, seconds)
+
+    def _changed(self) -> list[tuple[Any, Any]]:
+        """The outputs of the last call as they were, and as they are."""
+        return [
+            (kept, now)
+            for (_, kept), now in zip(self._returned, to_arrays([r for r, _ in self._returned]), strict=True)
+        ]
+
+    def _inspect(self, candidate: Candidate, call: Call) -> Answer:
+        """A run of a kernel under all checks, with the counts of its report and what it accesses."""
+        launch = candidate.launch(call)
+        if launch is None:
+            return Answer()
+        from ..interp.watch.checks import ALL_ORDERS, CHECKS
+
+        prepared = candidate.prepare(call)
+        names = list(prepared)
+        touched = Touched([arg if isinstance(arg, str) else "" for arg in launch.args])
+        answer, start = Answer(), time.monotonic()
+        try:
+            place = launch.run(names)(list(prepared.values()), touched, (*CHECKS, ALL_ORDERS), report=True)
+        except InterpreterError as error:
+            return Answer(findings=_located(error))
+        answer.findings += [_of_finding(f, candidate.file) for f in place.notes]
+        for report in place.reports:
+            kept = ("multiply_adds", "wavefronts", "wavefronts_extra", "sectors", "sectors_extra")
+            every = report.as_json()
+            answer.counts = {key: every[key] for key in kept} | {
+                "instructions": sum(report.mix.values()),
+                "mix": report.mix,
+            }
+        answer.accesses, answer.seconds = touched.bytes(), time.monotonic() - start
+        wanted = (*call.written, *call.outputs)
+        for name, accessed in answer.accesses.items():
+            if accessed["written"] and name not in wanted:
+                answer.findings.append(JudgeFinding("input-modified", f"the kernel writes {name}, which is an input"))
+        return answer
+
+    def _prove(self, candidate: Candidate, call: Call, request: Request) -> Answer:
+        """The proof against a function of linalg."""
+        from ..proof.prove import prove
+
+        launch = candidate.launch(call)
+        if launch is None:
+            return Answer()
+        arrays = {name: value for name, value in call.arguments.items() if is_ndarray(value)}
+        try:
+            proof = prove(launch, request.text, arrays, function=request.function)
+        except WarploomError as error:
+            return Answer(findings=[note("proof-undecided", str(error))])
+        answer = Answer(proof=asdict(proof))
+        if proof.outcome == "refuted":
+            first = proof.differences[0]
+            answer.findings.append(JudgeFinding("proof-refuted", proof.text, output=first.argument, index=first.index))
+        elif not proof:
+            answer.findings.append(note("proof-undecided", proof.text))
+        elif proof.compared:
+            lines = ", ".join(map(str, proof.compared[:8]))
+            answer.findings.append(note("proof-conditional", f"comparisons of data at lines {lines}"))
+        return answer
+
+
+def _same(a: Any, b: Any) -> bool:
+    if not is_ndarray(a) or not is_ndarray(b):
+        return True
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def _failed(code: str, error: Exception) -> JudgeFinding:
+    """An exception, with the last place of a file that it came through."""
+    file, line, trace = "", 0, error.__traceback__
+    while trace is not None:
+        if "warploom" not in trace.tb_frame.f_code.co_filename:
+            file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return JudgeFinding(code, f"{type(error).__name__}: {error}", ERROR, file, line)
+
+
+def _located(error: InterpreterError) -> list[JudgeFinding]:
+    found = [_of_finding(f, f.file) for f in error.findings]
+    return found or [JudgeFinding("check-fault", str(error))]
+
+
+def _of_finding(f: Finding, file: str) -> JudgeFinding:
+    code = "check-note" if f.severity == "note" else f"check-{f.check}"
+    where = f" (CTA {f.cta}, warp {f.warp}, lane {f.lane})" if f.cta is not None else ""
+    return JudgeFinding(code, f.message + where, f.severity, file, f.line, f.column, f.source)
+
+
+class Touched(Observer):
+    """Which bytes of its arguments a launch reads and writes; `names` are those of the arguments, "" for scalars."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._seen: dict[str, tuple[Array, Array]] = {}
+
+    def access(self, access: MemoryAccess) -> None:
+        word, _, rest = access.buffer.name.partition("argument ")
+        number = rest.split(" ")[0]
+        if word or not number.isdigit() or int(number) >= len(self.names):
+            return
+        name = self.names[int(number)]
+        empty = np.zeros(access.buffer.size, np.bool_)
+        reads, writes = self._seen.setdefault(name, (empty, empty.copy()))
+        at = access.start[:, None] + np.arange(access.width)
+        if access.kind in ("load", "atomic", "fetch"):
+            reads[at] = True
+        if access.kind in ("store", "atomic", "copy"):
+            writes[at] = True
+
+    def bytes(self) -> dict[str, dict[str, int]]:
+        """How many of each argument."""
+        return {
+            name: {"read": int(reads.sum()), "written": int(writes.sum()), "of": reads.size}
+            for name, (reads, writes) in self._seen.items()
+        }
+
+
+class _Profile:
+    """Looks for calls of the reference, and for what torch computes."""
+
+    def __init__(self, forbidden: Forbidden, watch: Watch) -> None:
+        self.forbidden, self.watch = forbidden, watch
+        self.active = bool(forbidden.file or forbidden.functions)
+
+    def __enter__(self) -> None:
+        if self.active:
+            threading.setprofile(self._seen)
+            sys.setprofile(self._seen)
+
+    def __exit__(self, *_: object) -> None:
+        if self.active:
+            sys.setprofile(None)
+            threading.setprofile(None)  # pyright: ignore[reportArgumentType]
+
+    def _seen(self, frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and self.forbidden.has(frame):
+            code = frame.f_code
+            self.watch.events["reference-called"] = (
+                f"{code.co_filename}:{code.co_firstlineno}: {code.co_name} is called"
+            )
+
+
+def _library(candidate: Candidate, call: Call) -> list[JudgeFinding]:
+    """The operations of torch that compute in a call of a candidate."""
+    if not isinstance(candidate, PythonCandidate) or candidate.framework != "torch":
+        return []
+    mode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
+    names: dict[str, None] = {}
+
+    class Recorder(mode):
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            if not any(word in str(function) for word in MOVES):
+                names[str(function)] = None
+            return function(*args, **(kwargs or {}))
+
+    with Recorder():
+        candidate.call(call, list(candidate.prepare(call).values()))
+    return [note("library", f"torch computes {', '.join(names)}")] if names else []

@@ -1,0 +1,77 @@
+"""Arrays as numpy and as torch have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeGuard, cast
+
+import numpy as np
+
+from ..arguments.dtypes import DTYPES, DType, element_of
+from ..numerics.array import Array
+from ..proof.question import KINDS
+
+WORDS = {"bf16": ("int16", "bfloat16"), "f8E4M3FN": ("uint8", "float8_e4m3fn"), "f8E5M2": ("uint8", "float8_e5m2")}
+"""Types that numpy lends torch as words."""
+
+
+def is_ndarray(value: object) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether elements are numbers that are rounded."""
+    return dtype.kind == "f" or element_of(dtype) in KINDS
+
+
+def tensors(values: Mapping[str, Any], framework: str) -> dict[str, Any]:
+    """Copies of arrays, as a framework has them; other values as they are."""
+    return {name: _tensor(v, framework) if is_ndarray(v) else v for name, v in values.items()}
+
+
+def _tensor(array: Array, framework: str) -> Any:
+    copy = np.array(array)
+    if framework != "torch":
+        return copy
+    torch: Any = import_module("torch")
+    words, name = WORDS.get(element_of(copy.dtype), ("", ""))
+    if not words:
+        return torch.from_numpy(copy)
+    return torch.from_numpy(copy.view(words)).view(getattr(torch, name))
+
+
+def to_array(value: Any) -> Any:
+    """A copy of a tensor or of an array; any other value as it is."""
+    if is_ndarray(value):
+        return np.array(value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        tensor = value.detach().cpu().contiguous()
+        torch: Any = import_module("torch")
+        for element, (words, name) in WORDS.items():
+            if tensor.dtype == getattr(torch, name):
+                return np.array(tensor.view(getattr(torch, words)).numpy()).view(DTYPES[element])
+        return np.array(tensor.numpy())
+    return value
+
+
+def to_arrays(values: Sequence[Any]) -> list[Any]:
+    return [to_array(value) for value in values]
+
+
+def flat(result: Any) -> list[Any]:
+    """The outputs that a call returned."""
+    if isinstance(result, Mapping):
+        return [each for value in cast("Mapping[str, Any]", result).values() for each in flat(value)]
+    if isinstance(result, tuple | list):
+        return [each for value in cast("Sequence[Any]", result) for each in flat(value)]
+    return [result]
+
+
+def overwrite(old: Any, new: Any) -> bool:
+    """Puts the elements of an argument into the memory of an earlier one; whether they fit."""
+    if not hasattr(old, "dtype") or not hasattr(new, "dtype") or (old.shape, old.dtype) != (new.shape, new.dtype):
+        return False
+    target: Any = old.detach() if hasattr(old, "detach") else old
+    target[...] = new
+    return True

@@ -1,0 +1,129 @@
+"""A process of its own for a candidate: its time and memory are bounded, and it reaches no network."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+SOCKETS = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind")
+MEGABYTE = 1 << 20
+SPARE, LOADING = 64, 4096
+"""Megabytes above what the process has before a request, at the least; and more while the candidate is loaded."""
+
+
+class LimitError(Exception):
+    """A candidate went over a limit, or its process ended: `code` is that of the finding."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Watch:
+    """What the process of a candidate does that is looked at: codes with sentences, each once."""
+
+    def __init__(self, forbidden: str = "") -> None:
+        self.events: dict[str, str] = {}
+        self.forbidden = forbidden
+
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
+        """The hook: no connections, and the file of the reference is not opened unnoticed."""
+        if event in SOCKETS and not (event == "socket.bind" and args[0].family == socket.AF_UNIX):
+            self.events["network"] = f"{event}: the candidate opens a network connection"
+            raise PermissionError("a candidate has no network")
+        if event == "open" and self.forbidden and not isinstance(args[0], int):
+            name = os.fsdecode(args[0])
+            if os.path.realpath(name) == self.forbidden:
+                self.events["reference-read"] = f"the candidate opens {name}"
+
+
+class Worker:
+    """Answers requests by `serve(request)`, made by `make(watch)` in a forked process; the clock runs from here on."""
+
+    def __init__(
+        self, make: Callable[[Watch], Callable[[Any], Any]], seconds: float, megabytes: int, forbidden: str = ""
+    ) -> None:
+        self.end = time.monotonic() + seconds
+        self.seconds, self.megabytes = seconds, megabytes
+        context = multiprocessing.get_context("fork")
+        self.connection, other = context.Pipe()
+        sys.stdout.flush()
+        self.process = context.Process(target=_main, args=(other, make, megabytes, forbidden), daemon=True)
+        self.process.start()
+        other.close()
+
+    def ask(self, request: Any) -> Any:
+        """What the candidate's process answers.
+
+        Raises:
+            LimitError: where it takes too long or too much memory, or ends.
+        """
+        try:
+            self.connection.send(request)
+            if not self.connection.poll(max(0.0, self.end - time.monotonic())):
+                raise LimitError("time-limit", f"the candidate takes longer than {self.seconds:g} seconds")
+            kind, answer = self.connection.recv()
+        except (EOFError, ConnectionError, OSError):
+            self.process.join(1)
+            code = self.process.exitcode
+            killed = code == -signal.SIGKILL
+            what = f"the candidate's process ended with {'signal' if (code or 0) < 0 else 'code'} {abs(code or 0)}"
+            raise LimitError("memory-limit" if killed else "call-failed", what) from None
+        if kind == "memory":
+            raise LimitError("memory-limit", f"the candidate takes more than {self.megabytes} megabytes")
+        return answer
+
+    def close(self) -> None:
+        """Ends the process, and what it has started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid or 0, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def _main(
+    connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, forbidden: str
+) -> None:
+    """The process: answers until nobody asks."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    watch = Watch(forbidden)
+    sys.addaudithook(watch.audit)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)  # Threads of the process that this one was forked from are not here.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        serve, room = make(watch), LOADING
+        while True:
+            request = connection.recv()
+            _limit(megabytes + room)
+            room = 0
+            try:
+                connection.send(("answer", serve(request)))
+            except MemoryError:
+                gc.collect()
+                connection.send(("memory", None))
+    except (EOFError, ConnectionError):
+        return
+    except MemoryError:
+        connection.send(("memory", None))
+
+
+def _limit(megabytes: int) -> None:
+    """Bounds what may be allocated beside what there is."""
+    with open("/proc/self/statm") as file:
+        data = int(file.read().split()[5]) * resource.getpagesize()
+    bound = data + max(SPARE, megabytes) * MEGABYTE
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (bound if hard < 0 else min(bound, hard), hard))

@@ -1,0 +1,41 @@
+"""Judges all candidates of the set: no good one is refused, no bad one passes.
+
+python test/judge/run.py [--only TEXT] [--every N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from judge.candidates import cases
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their name")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = [c for c in cases(Path(folder)) if args.only in c.name][:: args.every]
+        wrong = 0
+        for case in chosen:
+            start = time.monotonic()
+            try:
+                problem = case.problem()
+            except Exception as error:
+                problem = f"{case.name}: {type(error).__name__}: {error}"
+            wrong += bool(problem)
+            print(f"{time.monotonic() - start:5.1f} s  {problem or case.name}", flush=True)
+        good = sum(not case.codes for case in chosen)
+        print(f"{good} good and {len(chosen) - good} bad candidates, {wrong} judged wrongly")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

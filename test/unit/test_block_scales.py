@@ -1,0 +1,101 @@
+"""Products of 8-bit floats whose blocks have scales: each sum of a block along k is scaled, and added in f32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.diagnostics import remarks
+from warploom.runtime import compile
+
+Array = NDArray[Any]
+
+BLOCK, INSTRUCTION, KEPT = 128, 32, 13
+
+SCALED = """#same = affine_map<(i, k) -> (i, k)>
+#sa = affine_map<(i, k) -> {sa}>
+#sb = affine_map<(i, k) -> {sb}>
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#d = affine_map<(m, n, k) -> (m, n)>
+func.func @scaled(%A: memref<{m}x{k}xf8E4M3FN>, %SA: memref<{shape_a}xf32>, %B: memref<{n}x{k}xf8E5M2>,
+                  %SB: memref<{shape_b}xf32>, %D: memref<{m}x{n}xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  %a = memref.alloc() : memref<{m}x{k}xbf16>
+  %b = memref.alloc() : memref<{n}x{k}xbf16>
+  linalg.generic {{indexing_maps = [#same, #sa, #same], iterator_types = ["parallel", "parallel"]}}
+      ins(%A, %SA : memref<{m}x{k}xf8E4M3FN>, memref<{shape_a}xf32>) outs(%a : memref<{m}x{k}xbf16>) {{
+  ^bb0(%q: f8E4M3FN, %s: f32, %old: bf16):
+    %wide = arith.extf %q : f8E4M3FN to f32
+    %product = arith.mulf %wide, %s : f32
+    %rounded = arith.truncf %product : f32 to bf16
+    linalg.yield %rounded : bf16
+  }}
+  linalg.generic {{indexing_maps = [#same, #sb, #same], iterator_types = ["parallel", "parallel"]}}
+      ins(%B, %SB : memref<{n}x{k}xf8E5M2>, memref<{shape_b}xf32>) outs(%b : memref<{n}x{k}xbf16>) {{
+  ^bb0(%q: f8E5M2, %s: f32, %old: bf16):
+    %wide = arith.extf %q : f8E5M2 to f32
+    %product = arith.mulf %s, %wide : f32
+    %rounded = arith.truncf %product : f32 to bf16
+    linalg.yield %rounded : bf16
+  }}
+  linalg.fill ins(%zero : f32) outs(%D : memref<{m}x{n}xf32>)
+  linalg.matmul indexing_maps = [#a, #b, #d] ins(%a, %b : memref<{m}x{k}xbf16>, memref<{n}x{k}xbf16>)
+    outs(%D : memref<{m}x{n}xf32>)
+  return
+}}
+"""
+
+
+def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
+    """Scales of 1x128 of A, with k first if they lie `across`, and of so many columns of B by 128."""
+    groups = k // BLOCK
+    shape_a, sa = (
+        (f"{groups}x{m}", f"(k floordiv {BLOCK}, i)") if across else (f"{m}x{groups}", f"(i, k floordiv {BLOCK})")
+    )
+    of_b = "i" if columns == 1 else f"i floordiv {columns}"
+    return SCALED.format(m=m, n=n, k=k, sa=sa, sb=f"({of_b}, k floordiv {BLOCK})", shape_a=shape_a,
+                         shape_b=f"{n // columns}x{groups}")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "columns", "across", "schedule"),
+    [
+        ((100, 384, 256), 128, True, {}),
+        ((70, 256, 384), 128, False, {"ctas": 2}),
+        ((130, 136, 256), 1, True, {"staging": 0}),
+    ],
+)
+def test_blocks_of_both_operands(
+    size: tuple[int, int, int], columns: int, across: bool, schedule: dict[str, Any]
+) -> None:
+    (m, n, k), rng = size, np.random.default_rng()
+    kernel = compile(text(m, n, k, columns, across=across), target="sm_90a", cache=False, **schedule)
+    assert kernel.ptx.count(".entry") == 1
+    a = rng.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
+    b = rng.standard_normal((n, k)).astype(ml_dtypes.float8_e5m2)
+    sa, sb = (
+        np.exp2(rng.uniform(-3, 3, shape)).astype(np.float32) for shape in ((m, k // BLOCK), (n // columns, k // BLOCK))
+    )
+    d = np.full((m, n), np.nan, np.float32)
+    kernel(a, np.ascontiguousarray(sa.T) if across else sa, b, sb, d, device="interp", checks="all")
+    x, y, of_y = a.astype(np.float64), b.astype(np.float64), np.repeat(sb.astype(np.float64), columns, 0)
+    wanted, bound = np.zeros((m, n)), np.zeros((m, n))
+    for block in range(k // BLOCK):
+        part, scale = slice(block * BLOCK, (block + 1) * BLOCK), np.outer(sa[:, block], of_y[:, block])
+        wanted += x[:, part] @ y[:, part].T * scale
+        # Each instruction may cut every term, those before it too, 13 bits below the largest.
+        cut = (BLOCK // INSTRUCTION) * (INSTRUCTION + 1) * 2.0**-KEPT
+        bound += np.abs(x[:, part]) @ np.abs(y[:, part]).T * scale * (cut + (k // BLOCK + 4) * 2.0**-23)
+    assert np.all(np.abs(d - wanted) <= bound)
+
+
+def test_other_targets_scale_matrices_of_their_own() -> None:
+    with remarks() as made:
+        kernel = compile(text(64, 256, 256, 128, across=False), target="sm_89", cache=False)
+    assert kernel.ptx.count(".entry") == 3
+    assert any("warpgroups multiply them so, which the target does not have" in str(one) for one in made)

@@ -1,0 +1,152 @@
+"""Products of experts: rows of groups whose ends the device has, and the gradient of their weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.diagnostics import remarks
+from warploom.runtime import CompileError, Kernel, compile
+
+Array = NDArray[Any]
+
+T, E, K, N = 100, 4, 72, 136
+
+LOOP = """#n = affine_map<(m, n) -> (n)>
+#m = affine_map<(m, n) -> (m)>
+#mn = affine_map<(m, n) -> (m, n)>
+#a = affine_map<(m, n, k) -> {a}>
+#b = affine_map<(m, n, k) -> {b}>
+#c = affine_map<(m, n, k) -> (m, n)>
+func.func @experts(%A: memref<100x72x{t}>, %B: memref<{whole_b}x{t}>, %ends: memref<4xi32>, %S: memref<4x136xf32>,
+                   %R: memref<100xf32>, %D: memref<{whole_d}xf32>) {{
+  %c0 = arith.constant {first} : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  scf.for %e = %c0 to %c4 step %c1 iter_args(%start = %c0) -> (index) {{
+    %last = memref.load %ends[%e] : memref<4xi32>
+    %stop = arith.index_cast %last : i32 to index
+    %rows = arith.subi %stop, %start : index
+    %a = memref.subview %A[%start, 0] [%rows, 72] [1, 1]
+      : memref<100x72x{t}> to memref<?x72x{t}, strided<[72, 1], offset: ?>>
+    %b = memref.subview %B{part_b} [1, 1{one}]
+      : memref<{whole_b}x{t}> to memref<{seen_b}x{t}, strided<[{step}, 1], offset: ?>>
+    %d = memref.subview %D{part_d} : memref<{whole_d}xf32> to memref<{seen_d}xf32, strided<[136, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%d : memref<{seen_d}xf32, strided<[136, 1], offset: ?>>)
+    linalg.matmul indexing_maps = [#a, #b, #c]
+      ins(%a, %b : memref<?x72x{t}, strided<[72, 1], offset: ?>>, memref<{seen_b}x{t}, strided<[{step}, 1], offset: ?>>)
+      outs(%d : memref<{seen_d}xf32, strided<[136, 1], offset: ?>>)
+    {epilogue}
+    scf.yield %stop : index
+  }}
+  return
+}}
+"""
+
+SCALED = """%s = memref.subview %S[%e, 0] [1, 136] [1, 1]
+      : memref<4x136xf32> to memref<136xf32, strided<[1], offset: ?>>
+    %r = memref.subview %R[%start] [%rows] [1] : memref<100xf32> to memref<?xf32, strided<[1], offset: ?>>
+    linalg.generic {indexing_maps = [#n, #m, #mn], iterator_types = ["parallel", "parallel"]}
+        ins(%s, %r : memref<136xf32, strided<[1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>)
+        outs(%d : memref<?x136xf32, strided<[136, 1], offset: ?>>) {
+    ^bb0(%x: f32, %w: f32, %sum: f32):
+      %0 = arith.addf %sum, %x : f32
+      %1 = arith.mulf %0, %w : f32
+      linalg.yield %1 : f32
+    }"""
+
+
+def forward(type: str, *, transposed: bool, epilogue: str = "", first: int = 0) -> str:
+    """The rows of each expert times its weights, (k, n) or (n, k)."""
+    rows, columns = (N, K) if transposed else (K, N)
+    return LOOP.format(
+        t=type, a="(m, k)", b="(n, k)" if transposed else "(k, n)", whole_b=f"4x{rows}x{columns}", one=", 1",
+        part_b=f"[%e, 0, 0] [1, {rows}, {columns}]", seen_b=f"{rows}x{columns}", step=columns, whole_d="100x136",
+        part_d="[%start, 0] [%rows, 136] [1, 1]", seen_d="?x136", epilogue=epilogue, first=first,
+    )  # fmt: skip
+
+
+def gradient(type: str) -> str:
+    """For each expert the sum over its rows."""
+    return LOOP.format(
+        t=type, a="(k, m)", b="(k, n)", whole_b="100x136", one="", part_b="[%start, 0] [%rows, 136]", seen_b="?x136",
+        step=N, whole_d="4x72x136", part_d="[%e, 0, 0] [1, 72, 136] [1, 1, 1]", seen_d="72x136", epilogue="", first=0,
+    )  # fmt: skip
+
+
+def drawn(rng: np.random.Generator) -> list[int]:
+    """Ends of groups, some of which are empty; rows behind the last belong to none."""
+    ends = sorted(rng.integers(0, T, E))
+    ends[1] = ends[2]
+    return [int(end) for end in ends]
+
+
+def spans(ends: list[int]) -> list[slice]:
+    """The rows of each group."""
+    return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def operands(rng: np.random.Generator, dtype: Any, ends: list[int], *shapes: tuple[int, ...]) -> list[Array]:
+    """Random arrays, whose rows that no expert has are no numbers."""
+    found = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    for array in found:
+        if array.shape[0] == T:
+            array[ends[-1] :] = np.nan
+    return found
+
+
+CASES = [
+    ("bf16", "sm_90a", {}),
+    ("f16", "sm_90a", {"ctas": 3}),
+    ("bf16", "sm_90a", {"ctas": 2, "staging": 0}),
+    ("f16", "sm_80", {}),
+]
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+@pytest.mark.parametrize(("type", "target", "schedule"), CASES)
+def test_rows_of_experts(type: str, target: str, schedule: dict[str, Any]) -> None:
+    rng = np.random.default_rng()
+    transposed = bool(rng.integers(2))
+    kernel = compile(forward(type, transposed=transposed, epilogue=SCALED), target=target, cache=False, **schedule)
+    ends = drawn(rng)
+    a, b = operands(rng, DTYPES[type], ends, (T, K), (E, N, K) if transposed else (E, K, N))
+    s, r = (rng.standard_normal(shape).astype(np.float32) for shape in ((E, N), (T,)))
+    d = np.full((T, N), np.nan, np.float32)
+    kernel(a, b, np.array(ends, np.int32), s, r, d, device="interp", checks="all")
+    for expert, rows in enumerate(spans(ends)):
+        x, y = a[rows].astype(np.float64), b[expert].astype(np.float64)
+        y = y.T if transposed else y
+        wanted = (x @ y + s[expert]) * r[rows, None]
+        bound = ((K + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y) + np.abs(s[expert]))) * np.abs(r[rows, None]) + 2.0**-140
+        assert np.all(np.abs(d[rows] - wanted) <= bound)
+    assert np.isnan(d[ends[-1] :]).all()
+
+
+@pytest.mark.parametrize(("type", "target", "schedule"), CASES)
+def test_gradient_of_weights(type: str, target: str, schedule: dict[str, Any]) -> None:
+    rng = np.random.default_rng()
+    kernel, ends = compile(gradient(type), target=target, cache=False, **schedule), drawn(rng)
+    a, b = operands(rng, DTYPES[type], ends, (T, K), (T, N))
+    d = np.full((E, K, N), np.nan, np.float32)
+    unused = np.zeros((E, N), np.float32), np.zeros(T, np.float32)
+    kernel(a, b, np.array(ends, np.int32), *unused, d, device="interp", checks="all")
+    for expert, rows in enumerate(spans(ends)):
+        x, y = a[rows].astype(np.float64).T, b[rows].astype(np.float64)
+        assert np.all(np.abs(d[expert] - x @ y) <= (T + 2) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
+
+
+def test_one_launch_without_a_wait() -> None:
+    kernel: Kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False)
+    assert kernel.ptx.count(".entry") == 1
+
+
+def test_a_loop_that_is_no_product_of_groups_stays() -> None:
+    with remarks() as made, pytest.raises(CompileError, match=r"got it in scf\.for"):
+        compile(forward("bf16", transposed=False, first=1), target="sm_90a", cache=False)
+    assert any("the loop over groups stays: expected a turn for each of the 4 ends" in str(one) for one in made)

@@ -1,0 +1,123 @@
+"""The judge: a sample of the set of candidates, its limits, its command, and its server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge.candidates import Case, functions, kernels
+
+from warploom.runtime import ArgumentError, Launching, judge
+from warploom.runtime.cli.command import main
+from warploom.runtime.oracle.candidate import dimensions, evaluate
+from warploom.runtime.oracle.findings import CODES, NOTES
+
+SAMPLED = ("product: split", "softmax: online", "axpy: rows", "product: zeros", "product: two calls",
+           "product: buffer", "axpy: leaves one row", "product: connects", "product: greedy", "softmax: by address", "norm: f16 inputs", "double: f32 for f64",
+           "scan: sum in blocks of 8", "product: calls the reference", "half: tiles")  # fmt: skip
+KERNELS = ("kernel: bf16", "bf16 kernel: elements left out", "one stage kernel: no barriers of one stage")
+
+
+@pytest.mark.parametrize("case", [c for c in functions() if c.name in SAMPLED], ids=lambda case: case.name)
+def test_functions(case: Case) -> None:
+    assert not case.problem()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels(name: str, tmp_path: Path) -> None:
+    (case,) = (c for c in kernels(tmp_path) if c.name == name)
+    assert not case.problem()
+
+
+def test_all_codes_are_explained() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text()
+    assert [code for code in (*CODES, *NOTES) if f"| `{code}` |" not in page] == []
+
+
+def test_an_endless_candidate_ends() -> None:
+    def endless(x: Any) -> Any:
+        while True:
+            pass
+
+    verdict = judge(endless, lambda x: x + 1, inputs=["x=random:f32:8"], seconds=0.5)
+    assert verdict.codes == ["time-limit"]
+
+
+def test_what_a_kernel_accesses(tmp_path: Path) -> None:
+    source, ptx, launch = import_module("judge.candidates").own("f16")
+    (tmp_path / "k.ptx").write_text(ptx)
+    (tmp_path / "f.mlir").write_text(source)
+    verdict = judge(tmp_path / "k.ptx", tmp_path / "f.mlir", launch=launch, proof=False)
+    assert verdict.accesses == {
+        "A": {"read": 1920, "written": 0, "of": 1920},
+        "B": {"read": 1920, "written": 0, "of": 1920},
+        "C": {"read": 0, "written": 2304, "of": 2304},
+    }
+    assert verdict.counts is not None
+    assert verdict.counts["multiply_adds"] == 32 * 32 * 48
+
+
+def test_sizes_in_launches() -> None:
+    assert dimensions("cdiv(M, 16),N // 2", {"M": 33, "N": 8}) == (3, 4)
+    with pytest.raises(ArgumentError, match="cannot read 'P \\+ 1'"):
+        evaluate("P + 1", {"M": 2})
+
+
+FILE = "import numpy as np\ndef reference(x):\n    return np.maximum(x, 0)\n"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.py").write_text(FILE)
+    (tmp_path / "good.py").write_text(FILE.replace("reference", "candidate"))
+    (tmp_path / "bad.py").write_text(FILE.replace("reference", "candidate").replace("np.maximum(x, 0)", "abs(x)"))
+    options = [str(tmp_path / "r.py"), "--in", "x=random:f32:{N}", "--size", "N=7", "--size", "N=40"]
+    assert main(["judge", str(tmp_path / "good.py"), *options]) == 0
+    assert "good.py: passes: 6 calls compared with" in capsys.readouterr().out
+    assert main(["judge", str(tmp_path / "bad.py"), *options, "--json"]) == 1
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["codes"] == ["wrong-value", "wrong-bits"]
+    assert verdict["findings"][0]["index"]
+    assert main(["judge", str(tmp_path / "good.cu"), *options]) == 2
+    assert "good.cu: there is no such file" in capsys.readouterr().err
+
+
+def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    (tmp_path / "k.cu").write_text("__global__ void k(float *x) {}")
+    with pytest.raises(ArgumentError, match=r"k\.cu: a CUDA file needs nvcc"):
+        judge(tmp_path / "k.cu", lambda x: x, inputs=["x=random:f32:8"], launch=Launching("1", "32"))
+
+
+@pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")
+def test_a_missing_triton_is_named(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("import triton\n")
+    with pytest.raises(ArgumentError, match=r"k\.py: Triton is not installed"):
+        judge(tmp_path / "k.py", np.abs, inputs=lambda seed, sizes: {"x": np.ones(3)})
+
+
+@pytest.mark.skipif(find_spec("mcp") is None, reason="the package mcp is not installed")
+def test_the_server(tmp_path: Path) -> None:
+    mcp, stdio = import_module("mcp"), import_module("mcp.client.stdio")
+    (tmp_path / "r.py").write_text(FILE)
+    (tmp_path / "c.py").write_text(FILE.replace("reference", "candidate"))
+
+    async def ask() -> str:
+        command = ["-m", "warploom", "judge", "--mcp"]
+        server = mcp.StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+        async with stdio.stdio_client(server) as streams, mcp.ClientSession(*streams) as session:
+            await session.initialize()
+            asked = {"candidate": str(tmp_path / "c.py"), "reference": str(tmp_path / "r.py"),
+                     "options": ["--in", "x=random:f32:9"]}  # fmt: skip
+            return (await session.call_tool("judge", asked)).content[0].text
+
+    assert json.loads(asyncio.run(ask()))["passed"] is True

@@ -1,0 +1,208 @@
+"""Convolutions whose pixels are the rows of one matrix, by `wgmma` and im2col tensor copies, against float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.runtime import CompileError, compile
+
+BF16 = ml_dtypes.bfloat16
+
+TEXT = """
+#id = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+#f = affine_map<(d0, d1, d2, d3) -> (d3)>
+func.func @f(%X: {x}, %W: {w}, %bias: tensor<{features}xf32>, %R: {y}) -> {y} {{
+  %low = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  {pad}
+  %empty = tensor.empty() : {sums}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {sums}) -> {sums}
+  %sums = linalg.conv_2d_nhwc_{order} {{strides = dense<{strides}> : tensor<2xi64>,
+      dilations = dense<{dilations}> : tensor<2xi64>}}
+      ins(%padded, %W : {padded}, {w}) outs(%filled : {sums}) -> {sums}
+  %out = tensor.empty() : {y}
+  %y = linalg.generic {{indexing_maps = [#id, #f, #id, #id],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+      ins(%sums, %bias, %R : {sums}, tensor<{features}xf32>, {y}) outs(%out : {y}) {{
+  ^bb0(%s: f32, %b: f32, %residual: bf16, %old: bf16):
+    %wide = arith.extf %residual : bf16 to f32
+    %0 = arith.addf %s, %b : f32
+    %1 = arith.addf %0, %wide : f32
+    %2 = arith.maximumf %1, %zero : f32
+    %t = arith.truncf %2 : f32 to bf16
+    linalg.yield %t : bf16
+  }} -> {y}
+  return %y : {y}
+}}
+"""
+
+PAD = """%padded = tensor.pad %X low[0, {low[0]}, {low[1]}, 0] high[0, {high[0]}, {high[1]}, 0] {{
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %low : bf16
+  }} : {x} to {padded}"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution of images by a filter of taps, with zeros around the images."""
+
+    images: tuple[int, int, int, int]
+    features: int
+    taps: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    low: tuple[int, int] = (0, 0)
+    high: tuple[int, int] = (0, 0)
+    order: str = "hwcf"
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        n, h, w, c = self.images
+        return n, h + self.low[0] + self.high[0], w + self.low[1] + self.high[1], c
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        pixels = (
+            (size - (taps - 1) * by - 1) // step + 1
+            for size, taps, by, step in zip(self.padded[1:3], self.taps, self.dilations, self.strides, strict=True)
+        )
+        return self.images[0], *pixels, self.features
+
+    def text(self) -> str:
+        def tensor(sizes: tuple[int, ...], kind: str = "bf16") -> str:
+            return f"tensor<{'x'.join(map(str, sizes))}x{kind}>"
+
+        x, padded, channels = tensor(self.images), tensor(self.padded), self.images[-1]
+        hwcf = (*self.taps, channels, self.features)
+        w = tensor(hwcf if self.order == "hwcf" else (self.features, *self.taps, channels))
+        pad = PAD.format(low=self.low, high=self.high, x=x, padded=padded) if self.padded != self.images else ""
+        text = TEXT.format(x=x, w=w, y=tensor(self.result), padded=padded, sums=tensor(self.result, "f32"), pad=pad,
+                           features=self.features, order=self.order, strides=list(self.strides),
+                           dilations=list(self.dilations))  # fmt: skip
+        return text if pad else text.replace("%padded", "%X")
+
+    def sums(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+        """The sum over the taps, each a product in float64."""
+        n, oh, ow, f = self.result
+        around = ((0, 0), *zip(self.low, self.high, strict=True), (0, 0))
+        padded, total = np.pad(x, around), np.zeros((n, oh, ow, f))
+        for r, s in product(*map(range, self.taps)):
+            (down, step), (right, along) = (
+                (at * by, step) for at, by, step in zip((r, s), self.dilations, self.strides, strict=True)
+            )
+            seen = padded[:, down : down + (oh - 1) * step + 1 : step, right : right + (ow - 1) * along + 1 : along]
+            total += seen @ w[r, s]
+        return total
+
+
+def run(case: Case, checks: str = "", **schedule: Any) -> str:
+    """Runs a convolution with bias, residual and relu on random arrays and holds it against float64; its PTX."""
+    rng = np.random.default_rng()
+    x, residual = (rng.standard_normal(shape).astype(BF16) for shape in (case.images, case.result))
+    w = rng.standard_normal((*case.taps, case.images[-1], case.features)).astype(BF16)
+    bias, y = rng.standard_normal(case.features).astype(np.float32), np.full(case.result, np.nan, BF16)
+    kernel = compile(case.text(), target="sm_90a", cache=False, **schedule)
+    stored = w if case.order == "hwcf" else np.ascontiguousarray(w.transpose(3, 0, 1, 2))
+    kernel(x, stored, bias, residual, y, device="interp", checks=checks or ())
+    exact, wide = case.sums(x.astype(np.float64), w.astype(np.float64)), residual.astype(np.float64)
+    size = case.sums(np.abs(x.astype(np.float64)), np.abs(w.astype(np.float64)))
+    wanted = np.maximum(exact + bias + wide, 0)
+    # The tensor core cuts sums, 2^-21 of the largest for each step; the result is rounded to 8 bits.
+    assert (np.abs(y.astype(np.float64) - wanted) <= 2.0**-8 * np.abs(wanted) + 2.0**-14 * size).all()
+    assert len([schedule for schedule in kernel.schedule if schedule]) == 1
+    return kernel.ptx
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((2, 5, 7, 64), 72, (3, 3), low=(1, 1), high=(1, 1)),
+        Case((3, 6, 5, 40), 24, (3, 2), (2, 1), (1, 2), (0, 1), (2, 0), "fhwc"),
+        Case((2, 9, 7, 72), 64, (1, 1), (2, 2), order="fhwc"),
+        Case((1, 9, 9, 8), 16, (7, 7), (2, 2), low=(3, 3), high=(3, 3)),
+        Case((1, 9, 8, 3), 24, (3, 2), (2, 2), low=(1, 1), high=(1, 0)),
+        Case((2, 5, 4, 4), 16, (2, 3), order="fhwc"),
+    ],
+    ids=["3x3", "strides and dilations", "1x1 of every second pixel", "split", "colours", "a few channels"],
+)
+def test_pixels_are_rows(case: Case) -> None:
+    assert ".im2col." in run(case, "all" if case.order == "fhwc" else "")
+
+
+def test_each_pixel_alone_is_a_row_of_a_matrix() -> None:
+    assert "im2col" not in run(Case((2, 5, 7, 72), 40, (1, 1)))
+
+
+def test_tiles_by_clusters_in_turn() -> None:
+    """CTAs that share the pixels of a tile, or its filter, and go on to further tiles."""
+    case = Case((3, 9, 9, 64), 128, (3, 3), low=(1, 1), high=(1, 1))
+    run(case, mma="m64n64k16", cluster="2x1", ctas=2)
+    run(case, mma="m64n64k16", cluster="1x2")
+
+
+def test_fragments_read_no_images() -> None:
+    with pytest.raises(CompileError, match="tensor copies read images for warpgroups; use m64nNk16"):
+        compile(Case((1, 5, 5, 64), 64, (3, 3)).text(), target="sm_90a", cache=False, mma="m16n8k16")
+
+
+def gradient(loops: str, maps: tuple[str, str, str], types: tuple[str, str, str]) -> str:
+    """A sum of products along maps over loops, of which the last three are summed over."""
+    a, b, d = (f"affine_map<({loops}) -> ({map_})>" for map_ in maps)
+    kinds = ", ".join(['"parallel"'] * 4 + ['"reduction"'] * 3)
+    return f"""func.func @f(%A: memref<{types[0]}>, %B: memref<{types[1]}>, %D: memref<{types[2]}>) {{
+  linalg.generic {{indexing_maps = [{a}, {b}, {d}], iterator_types = [{kinds}]}}
+      ins(%A, %B : memref<{types[0]}>, memref<{types[1]}>) outs(%D : memref<{types[2]}>) {{
+  ^bb0(%x: bf16, %g: bf16, %old: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %g : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %old, %2 : f32
+    linalg.yield %3 : f32
+  }}
+  return
+}}"""
+
+
+def run_gradient(text: str, a: NDArray[Any], b: NDArray[Any], exact: NDArray[Any], size: NDArray[Any]) -> None:
+    """Runs a gradient that is added to random sums, and holds it against float64; `size` bounds what is added."""
+    d = np.random.default_rng().standard_normal(exact.shape).astype(np.float32)
+    wanted = exact + d
+    kernel = compile(text, target="sm_90a", cache=False)
+    kernel(a, b, d, device="interp")
+    assert ".im2col." in kernel.ptx
+    assert (np.abs(d - wanted) <= 2.0**-14 * (size + 4)).all()
+
+
+def test_the_gradient_of_a_filter_sums_over_pixels() -> None:
+    """Its columns are those of all taps: boxes of other taps, side by side in a tile."""
+    maps = ("n, h * 2 + r, w + s, c", "n, h, w, f", "f, r, s, c")
+    types = ("2x9x6x64xbf16", "2x4x5x72xbf16", "72x3x2x64xf32")
+    rng = np.random.default_rng()
+    x, g = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 9, 6, 64), (2, 4, 5, 72)))
+    exact, size = np.zeros((2, 72, 3, 2, 64))
+    for r, s in product(range(3), range(2)):
+        seen, of = x[:, r : r + 7 : 2, s : s + 5].astype(np.float64), g.astype(np.float64)
+        exact[:, r, s] = np.einsum("nhwf,nhwc->fc", of, seen)
+        size[:, r, s] = np.einsum("nhwf,nhwc->fc", np.abs(of), np.abs(seen))
+    run_gradient(gradient("f, r, s, c, n, h, w", maps, types), x, g, exact, size)
+
+
+def test_the_gradient_of_images_reads_pixels_backwards() -> None:
+    """From the filter as it is, each tap of which lies apart for its features."""
+    maps = ("n, h - r + 2, w - s * 2 + 2, f", "f, r, s, c", "n, h, w, c")
+    types = ("2x7x8x64xbf16", "64x3x2x40xbf16", "2x5x6x40xf32")
+    rng = np.random.default_rng()
+    g, w = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 7, 8, 64), (64, 3, 2, 40)))
+    exact, size = np.zeros((2, 2, 5, 6, 40))
+    for r, s in product(range(3), range(2)):
+        seen, of = g[:, 2 - r : 7 - r, 2 - 2 * s : 8 - 2 * s].astype(np.float64), w[:, r, s].astype(np.float64)
+        exact += seen @ of
+        size += np.abs(seen) @ np.abs(of)
+    run_gradient(gradient("n, h, w, c, r, s, f", maps, types), g, w, exact, size)
