@@ -93,6 +93,10 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
+PARTS_MARGIN = 1.05
+"""By how much parts of K must be better (H100: 4096x24576x1536 424 us with a last set of tiles in three parts, 413
+without; 128x8192x28672 178 in two parts, 169 whole)."""
+
 PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 15
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
 a K that may be cut into more parts of any product: the pixels of many images."""
@@ -248,7 +252,8 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
     stored = product.m * product.n // product.products * product.d.element.bits / 8
     memory = (read_bytes(product) + stored) * product.matrices / fit.memory + meeting
-    return max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory)
+    margin = PARTS_MARGIN if tile.parts > 1 else 1.0
+    return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
 
 
 def nanoseconds(cycles: float) -> float:
