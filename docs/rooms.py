@@ -271,6 +271,9 @@ OF_IDEAS = {
     "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
+    "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
+    "passes/tile/store_epilogue.py",
+    "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
     "passes/tile/store_epilogue.py passes/to_ptx/fragment_ops.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "

@@ -161,8 +161,12 @@ def standard_pipeline(
             "warp-fuse-elementwise",
             "warp-im2col",
             "warp-group",
-            # Fields of a schedule are those of one kernel.
-            *(() if schedule else (f"warp-version{{{file[0]}}}" if file else "warp-version",)),
+            # Fields of a schedule are those of one kernel, but for what holds of all.
+            *(
+                ()
+                if {*(schedule or ())} - {"batch_invariant"}
+                else (f"warp-version{{{file[0]}}}" if file else "warp-version",)
+            ),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
             "warp-lay-out",
             "warp-outline",

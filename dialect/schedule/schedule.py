@@ -109,7 +109,8 @@ class Schedule:
     split_k: int = rare(
         "grid",
         "split-K: how many CTAs share K of each tile, or the keys of an attention; the last one to finish adds their "
-        "partial sums",
+        "partial sums. Warpgroups that go from tile to tile (`ctas`) share only the tiles behind the last whole set of "
+        "as many",
         1,
         least=1,
         most=MOST_PARTS,
@@ -227,6 +228,13 @@ class Schedule:
         one_of=("none", "d"),
         of=(WARPGROUPS,),
     )
+    batch_invariant: str = rare(
+        "arithmetic",
+        "`True`: the bits of a row of the result do not depend on how many other rows there are. Sums of every M are "
+        "added in one order: K is neither sliced nor split, and C comes first",
+        "False",
+        one_of=("False", "True"),
+    )
     in_registers: str = rare(
         "tile",
         "which operand a warpgroup loads to registers, to transpose or convert it there. `b`: the instruction computes "
@@ -269,7 +277,13 @@ class Schedule:
             )
 
     def _check_slices(self) -> None:
-        """Refuses slices that are no whole steps or base tiles, and more warps than a CTA can have."""
+        """Refuses slices that are no whole steps or base tiles, and more warps than a CTA can have; and cuts of K whose
+        sums would be those of a size."""
+        if self.batch_invariant == "True" and max(self.sliced_k, self.split_k) > 1:
+            raise ScheduleError(
+                f"batch_invariant takes sums in one order for every M, with sliced_k = 1 and split_k = 1, got "
+                f"{self.sliced_k} and {self.split_k}"
+            )
         if self.cta[2] % (self.sliced_k * self.mma.k):
             raise ScheduleError(
                 f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "
@@ -322,6 +336,11 @@ class Schedule:
     def exchanged(self) -> bool:
         """Whether the transposes are multiplied, B^T by A^T."""
         return self.in_registers == "b"
+
+    @property
+    def shares_tail(self) -> bool:
+        """Whether warpgroups that go from tile to tile share the last ones, with a part of K each."""
+        return self.together > 1 and self.split_k > 1 and self.ctas > 0
 
     @property
     def covered(self) -> tuple[int, int]:

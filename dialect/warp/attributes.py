@@ -393,6 +393,16 @@ def in_place_of(op: Operation, made: OpT) -> OpT:
     return made
 
 
+def schedule_around(op: Operation) -> Schedule | None:
+    """The schedule of what an operation is in, its kernel; None of a kernel that has none."""
+    around = op.parent_op()
+    while around is not None:
+        if isinstance(attribute := around.attributes.get(ScheduleAttr.name), ScheduleAttr):
+            return attribute.data
+        around = around.parent_op()
+    return None
+
+
 def target_of(op: Operation) -> Target | None:
     """The target of the module that `op` is in, if one is set.
 

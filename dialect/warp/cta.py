@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
+    DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -46,14 +47,14 @@ SPREAD = "b4x16_p64"
 class CopyOp(IRDLOperation):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
-    The tile is the last two dimensions of the destination. The leading dimensions are indexed, for example by the stage
-    of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that there are
-    none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
-    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With `async`, the copy is in flight until a
-    `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of the source from this index on are not
-    read, as if they were outside of it. With `packed`, elements of 4 bits are written in the format
-    that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile then has a byte for
-    each element::
+    The tile is the last two dimensions of the destination, or of their rows part number i of n, with `part` [i, n]. The
+    leading dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as
+    zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
+    tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
+    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
+    the source from this index on are not read, as if they were outside of it. With `packed`, elements of 4 bits are
+    written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile
+    then has a byte for each element::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -68,6 +69,7 @@ class CopyOp(IRDLOperation):
     until = opt_operand_def(IndexType())
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    part = opt_prop_def(DenseArrayBase.constr(i64))
     packed = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
@@ -87,6 +89,7 @@ class CopyOp(IRDLOperation):
         is_async: bool = False,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         packed: str = "",
+        part: tuple[int, int] = (0, 1),
         until: SSAValue | None = None,
     ):
         super().__init__(
@@ -94,12 +97,22 @@ class CopyOp(IRDLOperation):
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
+                "part": DenseArrayBase.from_list(i64, part) if part != (0, 1) else None,
                 "packed": StringAttr(packed) if packed else None,
             },
         )
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which part of the rows of the tile is copied, and of how many."""
+        number, count = (0, 1) if self.part is None else self.part.get_values()
+        return number, count
+
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
+        number, count = self.place
+        if not 0 <= number < count or destination.get_shape()[-2] % count:
+            raise VerifyException(f"expected a part of the rows of {destination}, got number {number} of {count}")
         verify_indices("the source", source, self.indices)
         if memory_space(destination) != SHARED_SPACE:
             raise VerifyException(f"expected a destination in shared memory (space {SHARED_SPACE}), got {destination}")

@@ -294,8 +294,8 @@ def verify_indices(block: Block, along: Sequence[int]) -> None:
 
 # `warp.gelu`: a gelu of one element, in a region on elements.
 
-GELUS = ("tanh", "erf")
-"""How a gelu may be written."""
+GELUS = ("tanh", "erf", "silu")
+"""How a gelu may be written; or a silu, which has the logistic function in the place of the normal distribution's."""
 
 
 @irdl_op_definition
@@ -304,6 +304,7 @@ class GeluOp(IRDLOperation):
 
         %y = warp.gelu "erf" %x : f32      // x (1 + erf(x / sqrt(2))) / 2
         %y = warp.gelu "tanh" %x : f32     // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+        %y = warp.gelu "silu" %x : f32     // x / (1 + exp(-x))
 
     With `approximate`, the error is at most 1e-3 of |x|.
 
@@ -356,6 +357,8 @@ class PointwiseOp(IRDLOperation):
         }
         warp.matmul bf16 x bf16 %A, %B init 0.0 : f32 into %D through %gelu : memref<...>, memref<...>, memref<...>
 
+    Of a product by two matrices (`warp.paired`) the function takes an element of each first.
+
     The function is the epilogue of a `warp.matmul` or a `warp.epilogue`, or changes the scores of a `warp.attention`.
     An operand is memory that is indexed by the loops of the elements, or a number, whose map has no results.
     """
@@ -386,6 +389,11 @@ class PointwiseOp(IRDLOperation):
     def placed(self) -> list[tuple[SSAValue, AffineMap]]:
         """The operands with their maps."""
         return list(zip(self.inputs, (attribute.data for attribute in self.indexing_maps), strict=True))
+
+    @property
+    def products(self) -> int:
+        """How many elements of products the function takes, before those of the operands."""
+        return len(self.body.block.args) - len(self.inputs)
 
     @property
     def taken(self) -> Attribute:
@@ -420,7 +428,10 @@ class PointwiseOp(IRDLOperation):
             raise VerifyException(f"expected a map of each of {len(self.inputs)} operands, got {count}")
         if len(self.body.blocks) != 1 or not self.body.blocks[0].args:
             raise VerifyException("expected a region of one block that takes an element")
-        verify_elements(self.body, [self.taken, *map(element_type, self.inputs)], yielded(self.body).type)
+        if self.products not in (1, 2):
+            raise VerifyException(f"expected a function of one element or of two, got {self.products}")
+        elements = [self.taken] * self.products
+        verify_elements(self.body, [*elements, *map(element_type, self.inputs)], yielded(self.body).type)
 
     def verify_use(self, what: str, made: Attribute, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
         """Checks the function where it makes elements of a type, which run along some of so many loops.

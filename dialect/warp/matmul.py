@@ -66,6 +66,7 @@ from .operands import (
     BlockScaledOp,
     OperandForm,
     OperandType,
+    PairedOp,
     form_of,
     matrix_behind,
     metadata_of,
@@ -150,6 +151,11 @@ class FactorsOp(IRDLOperation):
     def scales(self) -> tuple[SSAValue, ...]:
         """The scales of A and B, or none."""
         return scales_of(*self.given)
+
+    @property
+    def products(self) -> int:
+        """How many products make D: two of a B of two matrices, else one."""
+        return 2 if isinstance(self.forms[1], PairedOp) else 1
 
     @property
     def block_scales(self) -> tuple[BlockScaledOp, ...]:
@@ -424,6 +430,10 @@ class MatmulOp(FactorsOp, WithEpilogue):
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):
             raise VerifyException("expected the product to start either from C or from a constant")
+        if (taken := 1 if self.epilogue is None else self.epilogue.products) != self.products:
+            raise VerifyException(f"expected an epilogue of {self.products} products, got one of {taken}")
+        if self.products > 1 and self.c is not None:
+            raise VerifyException("expected two products to start from a constant, got C")
         if len(self.tile) not in (0, 2):
             raise VerifyException(f"expected the row and the column of a tile of D, got {len(self.tile)} indices")
         self._verify_types()

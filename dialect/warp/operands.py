@@ -382,3 +382,44 @@ def metadata_of(a: SSAValue) -> SSAValue | None:
     """The metadata of an A that is sparse."""
     form = form_of(a)
     return form.metadata if isinstance(form, SparseOp) else None
+
+
+# Two matrices that are multiplied by one A: `warp.paired`, an operand of products.
+
+
+def lie_alike(first: Memory, second: Memory) -> bool:
+    """Whether two matrices have one shape, and their elements are of one type and as far from each other."""
+    kinds = [(kind.element_type, kind.get_shape(), kind.get_strides()) for kind in (first, second)]
+    return kinds[0] == kinds[1] and kinds[0][-1] is not None
+
+
+@irdl_op_definition
+class PairedOp(OperandForm):
+    """A B of two matrices that lie alike. A is multiplied by both, and the epilogue takes an element of each product::
+
+        %gate_and_up = warp.paired %B1, %B2 : memref<512x64xbf16>, memref<512x64xbf16>
+        %swiglu = warp.pointwise (%x: f32, %y: f32) { ... }
+        warp.matmul bf16 x bf16 %A, %gate_and_up init 0.0 : f32 into %D through %swiglu : memref<...>, ...
+
+    A tile of B has columns of the first matrix, then as many of the second, so that a lane has the sums of both for an
+    element of D.
+    """
+
+    name = "warp.paired"
+
+    first = operand_def(MEMORY)
+    second = operand_def(MemRefType)
+
+    SIDES: ClassVar = "B"
+    assembly_format = "$first `,` $second attr-dict `:` type($first) `,` type($second)"
+
+    def __init__(self, first: SSAValue, second: SSAValue):
+        super().__init__(operands=[first, second], result_types=[OperandType(memory_of(first))])
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> PairedOp:
+        (second,) = beside
+        return PairedOp(memory, second)
+
+    def verify_(self) -> None:
+        if not lie_alike(*map(memory_of, self.operands)):
+            raise VerifyException(f"expected two matrices that lie alike, got {self.first.type} and {self.second.type}")

@@ -1,4 +1,4 @@
-"""`warp-fold-fill` and `warp-fuse-epilogue`: fills and elementwise operations become parts of a product."""
+"""`warp-fold-fill`, and what `warp-fuse-epilogue` fuses: fills and elementwise operations become parts of a product."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, f64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -150,6 +148,9 @@ class FoldFillPass(ModulePass):
 #
 # What is not fused stays as it is; `warploom-opt --remarks` says why.
 
+FUSE = "warp-fuse-epilogue"
+"""The pass, as remarks name it."""
+
 BYTE = 8
 """Bits of the widest elements of which two fill no register."""
 
@@ -181,7 +182,7 @@ class Match(NamedTuple):
         found = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(found))
 
-    def _index(self, block: Block, loop: int) -> SSAValue:
+    def loop_index(self, block: Block, loop: int) -> SSAValue:
         """Appends the index along a loop of the elementwise operation, as one of the product's, to an epilogue."""
         index = IndexOp(loops_of(self.product.maps[2])[loop])
         block.add_op(index)
@@ -232,22 +233,23 @@ class Match(NamedTuple):
 
     def fuse(self) -> MatmulOp:
         """Replaces both operations by a product where the elementwise one stands."""
-        product, op, block = self.product, self.elementwise.op, Block(arg_types=[self.product.product_type])
+        product, op, count = self.product, self.elementwise.op, self.product.products
+        block = Block(arg_types=[product.product_type] * count)
         others = [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
         epilogue_operands = list(dict.fromkeys([*product.placed_operands, *others]))
         for value, _ in epilogue_operands:
             block.insert_arg(element_type(value), len(block.args))
         element: SSAValue = block.args[0]
         if product.epilogue is not None:
-            element = _inlined(product.epilogue.body, block)
+            element = inlined(product.epilogue.body, block, block.args)
         elements = {
-            i: block.args[1 + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
+            i: block.args[count + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
             for i in self.others
         }
-        indices = {loop: self._index(block, loop) for loop in self.elementwise.indexed}
+        indices = {loop: self.loop_index(block, loop) for loop in self.elementwise.indexed}
         result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element), indices)
         block.add_op(YieldOp(result))
-        _name(block, epilogue_operands)
+        name_arguments(block, epilogue_operands)
         epilogue = PointwiseOp(epilogue_operands, Region(block))
         epilogue.function.name_hint, epilogue.location = "epilogue", product.location
         fused = product.like(d=self.elementwise.output, through=epilogue.function)
@@ -259,19 +261,21 @@ class Match(NamedTuple):
         return fused
 
 
-def _inlined(epilogue: Region, block: Block) -> SSAValue:
-    """Appends an epilogue to a block whose first arguments are its own; returns what it yields."""
-    known: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, block.args, strict=False))
+def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SSAValue:
+    """Appends an epilogue to a block, of which the first of some values are its arguments; returns what it yields."""
+    known: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, arguments, strict=False))
     for op in epilogue.block.ops:
         if not isinstance(op, YieldOp):
             block.add_op(op.clone(known))
     return known[yielded(epilogue)]
 
 
-def _name(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
+def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
     """Gives arguments the names of what they stand for."""
-    block.args[0].name_hint = "product"
-    for argument, (value, _) in zip(block.args[1:], epilogue_operands, strict=True):
+    products = len(block.args) - len(epilogue_operands)
+    for argument in block.args[:products]:
+        argument.name_hint = "product"
+    for argument, (value, _) in zip(block.args[products:], epilogue_operands, strict=True):
         argument.name_hint = value.name_hint
 
 
@@ -292,9 +296,10 @@ def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
     return {root(value) for value in values if isinstance(value.type, MemRefType)}
 
 
-def _producer(elementwise: Elementwise) -> Match | None:
-    """The product before an operation that it can be fused with; a remark where it cannot be with one that it reads."""
-    wanted = set(elementwise.read)
+def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
+    """Up to `most` products before an operation that it can be fused with, the last one first; a remark where it cannot
+    be with one that it reads."""
+    wanted, matches = set(elementwise.read), list[Match]()
     read: set[SSAValue] = set()
     written: set[SSAValue] = set()
     reason, opaque, op = "", "", elementwise.op.prev_op
@@ -307,7 +312,9 @@ def _producer(elementwise: Elementwise) -> Match | None:
             found = found or (root(op.d) in read | written and "an operation between them uses the product's result")
             found = found or match.objection()
             if not found:
-                return match
+                matches.append(match)
+            if len(matches) == most:
+                return matches
             reason = reason or found
         memory = touched(op)
         if memory is None:
@@ -316,11 +323,9 @@ def _producer(elementwise: Elementwise) -> Match | None:
             read |= memory[0]
             written |= memory[1]
         op = op.prev_op
-    if reason:
-        remark(
-            elementwise.op, FuseEpiloguePass.name, f"it is not fused with the product whose result it reads: {reason}"
-        )
-    return None
+    if reason and most == 1:
+        remark(elementwise.op, FUSE, f"it is not fused with the product whose result it reads: {reason}")
+    return matches
 
 
 class FuseEpilogue(RewritePattern):
@@ -329,45 +334,13 @@ class FuseEpilogue(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         elementwise = read_elementwise(op)
-        match = None if elementwise is None else _producer(elementwise)
-        if match is not None:
+        for match in [] if elementwise is None else producers(elementwise):
             temporary = match.temporary
             match.fuse()
-            chose(op, FuseEpiloguePass.name, f"{op.name} is part of the product whose result it reads")
+            chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
             if temporary != match.elementwise.output:
                 drop_unused(temporary)
             rewriter.has_done_action = True
-
-
-class ApproximateEpilogue(RewritePattern):
-    """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
-            flags = inner.properties.get("fastmath")
-            if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
-                inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
-
-
-@dataclass(frozen=True)
-class FuseEpiloguePass(ModulePass):
-    """Moves elementwise operations of `linalg` on the result of a product into its epilogue.
-
-    With `approximate`, epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`.
-    Products still in `linalg` are raised first.
-    """
-
-    name = "warp-fuse-epilogue"
-    needs: ClassVar = ("linalg.*",)
-
-    approximate: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        raise_products(op)
-        apply_patterns([FuseEpilogue()], op)
-        if self.approximate:
-            apply_patterns([ApproximateEpilogue()], op)
 
 
 # Several operations of `linalg` in one block that one comes to stand for: which of them go, and whether they may.

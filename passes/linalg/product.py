@@ -20,6 +20,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import PairedOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import StoredIntegers, strides_of
@@ -182,7 +183,10 @@ class Product:
     a B of integers, in memory as B.
     `batch` are the sizes of the loops around the product, `summed` those of the loops that are summed over beside k.
 
-    With `short_sums`, sums of 8-bit floats may be those of the instruction, which cuts them short.
+    A B of two matrices has a `second` one: then n counts the columns of both, and D has half as many.
+
+    With `short_sums`, sums of 8-bit floats may be those of the instruction, which cuts them short; if it is to be
+    `batch_invariant`, the sums of a row are in the same order for every m.
     `block_scales` are scales of f32 of blocks of A and B.
     `ends` are those of the groups that the rows of A and D, or those along k, belong to: the batch is then one of
     groups, and m or k the usual size of one.
@@ -210,6 +214,8 @@ class Product:
     short_sums: bool = False
     ends: VectorOperand | None = None
     block_scales: tuple[Spread, ...] = ()
+    batch_invariant: bool = False
+    second: MatrixOperand | None = None
 
     def is_known(self, axis: str) -> bool:
         """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""
@@ -274,15 +280,21 @@ class Product:
         return self.op.variant
 
     @property
+    def products(self) -> int:
+        """How many products make D: each has as many columns, which lie side by side in a tile."""
+        return self.op.products
+
+    @property
     def factors(self) -> tuple[tuple[KernelArgument, ...], tuple[KernelArgument, ...]]:
         """A and B, each with what is read beside it."""
-        of_a, of_b = self.block_scales or self.scales or (self.metadata, self.group_scales)
+        beside = self.metadata, self.group_scales or self.second
+        of_a, of_b = self.block_scales or self.scales or beside
         return (self.a, *([of_a] if of_a else ())), (self.b, *([of_b] if of_b else ()))
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
-        of_b = (self.b, self.group_scales)
+        of_b = (self.b, self.second, self.group_scales)
         beside = (*self.scales, *self.block_scales, self.ends)
         every = (self.a, self.metadata, *of_b, *beside, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
@@ -337,11 +349,15 @@ def read(op: MatmulOp) -> Product:
     if known > MOST_MATRICES:
         fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
     metadata, scales = read_metadata(op, a, dynamic=bool(dynamic)), read_scales(op, a, b, dynamic=bool(dynamic))
+    form, second = op.forms[1], None
+    if isinstance(form, PairedOp):
+        second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)
     product = Product(
-        op, m, n, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
+        op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
         _group_scales(op),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
         None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
+        second=second,
     )  # fmt: skip
     _check_groups(product)
     return product

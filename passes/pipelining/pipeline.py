@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
@@ -23,7 +23,6 @@ from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
 from ..patterns import PatternPass
-from ..tile.tiling import schedule_around
 from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copied_once, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
@@ -323,8 +322,8 @@ class Pipeliner:
             inside[0] = inside[0] and copy.until is None
             packed = "" if copy.packed is None else copy.packed.data
             to, flags = index.values([stage]), bounds_attribute(*inside)
-            new = CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, packed=packed, until=until)
-            index.insert(new)
+            where = {"packed": packed, "until": until, "part": copy.place}
+            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, **where))
 
     def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""

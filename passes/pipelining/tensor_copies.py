@@ -149,7 +149,8 @@ class TensorCopy(NamedTuple):
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
         made = launch.operands[tensor.memory.index].owner
         images = made if isinstance(made, Im2colOp) else None
-        kind = box_type(tensor, tile, images=images)
+        kind = box_type(tensor, tile, copy.place[1], images)
+        share = share if copy.place[1] == 1 else None
         if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, share.count, images)
@@ -173,7 +174,8 @@ class TensorCopy(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes that arrive, from all CTAs, those outside of memory too."""
-        return self.panels * self.kind.bytes * (memory_of(self.copy.destination).get_shape()[-2] // self.rows)
+        rows = memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1]
+        return self.panels * self.kind.bytes * (rows // self.rows)
 
     def start(
         self,
@@ -185,6 +187,7 @@ class TensorCopy(NamedTuple):
         """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
         row, column = map(again, self.copy.indices)
         tile, panels = self.copy.destination, self.panels
+        first: Index = self.copy.place[0] * self.rows  # one box has all rows of a part
         down: Index = 0
         left: Index = 0
         if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
@@ -198,7 +201,7 @@ class TensorCopy(NamedTuple):
             where, offsets = self.tensor.coordinates(index, index.add(row, down), place, again), list[Index]()
             if self.images is not None:
                 where, offsets = pixels(index, self.images, where)
-            to, number = index.values([stage, down, along]), index.value(stage)
+            to, number = index.values([stage, index.add(down, first), along]), index.value(stage)
             mask = None if self.share is None else self.share.mask
             copy = TensorLoadOp(
                 *(self.map, index.values(where), tile, to, ring.value, number),

@@ -100,7 +100,8 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
     if target.sm < LEAST_SM:
         fail(op, f"warp.attention is lowered for sm_{LEAST_SM} and later; the target is {target}")
     try:
-        schedule = _chosen(read, target, asked_of(given))
+        invariant = given.get("batch_invariant") == "True"
+        schedule = _chosen(read, target, asked_of(given), invariant=invariant)
         if named := [name for name in FIXED if name in given and given[name] != schedule[name]]:
             raise ScheduleError(f"an attention has no choice of {', '.join(named)}")
         schedule = schedule.with_fields(**_around(schedule, given))
@@ -112,12 +113,13 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
     return schedule
 
 
-def _chosen(read: Attention, target: Target, by: str) -> Schedule:
-    """The default: by warpgroups where they can, and have rows enough."""
+def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Schedule:
+    """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any
+    number of rows."""
     reason = _not_by_warpgroups(read, target)
     if by in ROLES and reason:
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
-    rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
+    rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
         return _by_warpgroups(read, target)
     few = _by_slices(read, target) if rows <= MOST_SLICED else None

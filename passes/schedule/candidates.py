@@ -24,7 +24,7 @@ from .arrangement import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
 from .model import Tile
 from .validity import check, unsplit
-from .warpgroup import by_warpgroups
+from .warpgroup import PLAIN, by_warpgroups, is_compared, is_large, time_of, why_not
 
 # The schedule of a product that a model likes best; `schedule_check` says whether one fits.
 
@@ -119,13 +119,32 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
-    accumulate = accumulate or needs.default_accumulator(product)
-    if by != "fragments" and (found := by_warpgroups(product, target, accumulate, by)) is not None:
+    found = _chosen(product, target, accumulate or needs.default_accumulator(product), by)
+    if not product.batch_invariant:
         return found
+    add_c = "auto" if product.c is None else "first"
+    return found.with_fields(batch_invariant="True", add_c=add_c)
+
+
+def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
+    groups = None if by == "fragments" else by_warpgroups(product, target, accumulate, by)
+    large = not is_compared(product) or is_large(product, laid_out=False)
+    if groups is not None and (by or large or groups.in_registers != PLAIN):
+        return groups
+    if product.second is not None:
+        raise ScheduleError(f"two products of one A take warpgroups: {why_not(product, target) or 'none is chosen'}")
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
+    cost, fragments = _by_fragments(product, target, accumulate, row)
+    if groups is not None and time_of(product, groups, target) <= model.nanoseconds(product, cost):
+        return groups
+    return fragments
+
+
+def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -> tuple[float, Schedule]:
+    """The schedule of fragments that the model likes best, and its cost."""
     m, n = product.m, product.n
     every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
     every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
@@ -142,7 +161,7 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
         if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
     ]
     cost, _, _, _, tile, pack = min(ways)
-    parts, product, tile = _parts(product, tiles, cost, tile, row, target)
+    cost, parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=model.through_registers(product, pack), parts=parts)
     fp8_as = "f16" if model.widened(product, row, target) else "none"
     schedule = _schedule_of(
@@ -153,9 +172,9 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     if tile in model.WEIGHT_TILES:
         schedule = in_turns(schedule, product)
     if product.sparsity > 1 and needed > ROOMY:
-        return schedule  # which has no registers left for what changes lanes
+        return cost, schedule  # which has no registers left for what changes lanes
     rows = needs.arrangement(product, row, schedule.warp).accumulator.rows
-    return in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
+    return cost, in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
 
 
 def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
@@ -180,8 +199,9 @@ def _width(product: Product, tile: Tile, pack: str) -> int:
 
 def _parts(
     product: Product, tiles: Sequence[Tile], whole: float, tile: Tile, row: Row, target: Target
-) -> tuple[int, Product, Tile]:
-    """Into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its tile."""
+) -> tuple[float, int, Product, Tile]:
+    """The cost, and into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its
+    tile."""
     best = (whole, 1, product, tile)
     for parts in model.PARTS:
         if unsplit(product, parts, row):
@@ -194,7 +214,7 @@ def _parts(
             cost = model.cost_of(product, small, target, row, parts)
             if cost < best[0]:
                 best = (cost, parts, part, small)
-    return best[1:]
+    return best
 
 
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
@@ -205,7 +225,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
-    if tile.sliced_k > 1 and not (plain and _alone(product, tile, target)):
+    if tile.sliced_k > 1 and not (plain and not product.batch_invariant and _alone(product, tile, target)):
         return False
     base = ways.accumulator
     if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1] and not _grouped_bytes(product):

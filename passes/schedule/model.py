@@ -30,6 +30,10 @@ NOT_OVERLAPPED = 0.1
 """The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
 cover. Not measured by itself."""
 
+START_NS, COMPARED_PER_NS, STORED_PER_NS = 1000, 2.8, 2900
+"""What a launch takes beside, cycles of the model in a nanosecond, and bytes of D that memory takes, by which products
+of fragments are compared with those of warpgroups (`bench/draw.py`, H100)."""
+
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
 
@@ -369,6 +373,12 @@ def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int =
     multiplying = cycles(product, product.depth // parts, tile, target, row)
     together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
     return together if parts == 1 else together + _partial_sums(tile, parts, row)
+
+
+def nanoseconds(product: Product, cost: float) -> float:
+    """The time of a launch that the model has so many cycles for; it knows nothing of D on its way to memory."""
+    stored = product.m * product.n * product.d.element.bits / 8
+    return START_NS + cost / COMPARED_PER_NS + stored / STORED_PER_NS
 
 
 def rounded(cost: float) -> float:

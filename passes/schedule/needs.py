@@ -229,6 +229,11 @@ def promotes(product: Product, accumulate: str, target: Target) -> bool:
     return of_bytes and accumulate == "f32" and (bool(product.block_scales) or not product.short_sums)
 
 
+def sums_differ(product: Product) -> bool:
+    """Whether the sums of `mma` and of `wgmma` differ, each of which adds 16 products of 16-bit floats and C alike."""
+    return product.b.stored is not None or any(o.element.name in FP8 for o in (product.a, product.b))
+
+
 def default_accumulator(product: Product) -> str:
     """The widest type that the instructions for the product accumulate in."""
     return max((r.d for r in rows_of(product)), key=lambda element: element.bits).name
@@ -323,6 +328,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
     """
     (rows, columns), bits = schedule.covered, product.d.element.bits
+    columns //= product.products
     panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0

@@ -29,7 +29,17 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
-from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, fitting_stages, row_of, why_not
+from .warpgroup import (
+    MOST_PROMOTED,
+    PLAIN,
+    check_blocks,
+    check_operands,
+    check_parts,
+    check_tiles,
+    fitting_stages,
+    row_of,
+    why_not,
+)
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -65,7 +75,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     check_tiles(schedule, product)
     check_operands(schedule, product)
     check_c(schedule, product)
-    _check_parts(schedule, product)
+    check_parts(schedule, product)
     _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
@@ -84,18 +94,6 @@ def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
             f"mma = {row.shape} takes {needed} registers of a thread, a CTA of {threads} threads has {most} for each; "
             "use fewer columns or warpgroups"
         )
-
-
-def _check_parts(schedule: Schedule, product: Product) -> None:
-    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
-    if (parts := schedule.split_k) == 1:
-        return
-    if product.dynamic:
-        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
-    if product.batch:
-        raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if parts > (tiles := product.k_tiles(schedule.cta[2])):
-        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
 def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:
@@ -222,6 +220,7 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
     if product.k % parts or not product.k:
         return f"it must divide K = {product.k}"
     kinds = {
+        "product that is batch_invariant": product.batch_invariant,
         "batch": product.batch,
         "product summed over several loops": product.summed,
         "scaled product": product.scales,

@@ -99,6 +99,8 @@ class SchedulePass(ScheduleOptions):
             options = parse_options(self.options())
             asked = [options.get(name) for name in ("promote", "fp8_as")]
             product = replace(product, short_sums="none" in asked or (not any(asked) and product.short_sums))
+            if options.get("batch_invariant") == "True":
+                product, tuned = replace(product, batch_invariant=True), None  # what was measured is for one size
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             if chosen is None:
                 accumulate = str(options.get("accumulate", ""))

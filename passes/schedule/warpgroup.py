@@ -20,7 +20,18 @@ from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
-from .warpgroup_model import LINE, GroupTile, cost, k_of, panel_of_b, tile_count, tiles_of
+from .warpgroup_model import (
+    LINE,
+    NARROW_RESULT,
+    GroupTile,
+    cost,
+    k_of,
+    nanoseconds,
+    panel_of_b,
+    starts_from_zero,
+    tile_count,
+    tiles_of,
+)
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
@@ -199,6 +210,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:
         return "it is summed over several loops"
+    if product.second is not None and role != PLAIN:
+        return "a B of two matrices is multiplied where it lies"
     if role != PLAIN and needs.adds_in_tensor_memory(target):
         return f"{target} multiplies operands in registers by mma.sync alone"
     if product.block_scales and (role != PLAIN or product.blocks[2] != k_of(product)):
@@ -207,9 +220,11 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         return reason
     for name, operand in (("a", product.a), ("b", product.b)):
         if name in roles(_transposed(product, role)):
-            if not (packed and can_change(operand)):
+            if product.second is not None or not (packed and can_change(operand)):
                 return f"{operand.name} of {operand.element.name} must lie along k"
-        elif (reason := needs.not_copied(operand)) and not (role == PLAIN and packed and packs(product, operand)):
+        elif (reason := needs.not_copied(operand)) and not (
+            product.second is None and role == PLAIN and packed and packs(product, operand)
+        ):
             return f"{operand.name} {reason}"
     if role != PLAIN and needs.promotes(product, "f32", target):
         return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
@@ -251,7 +266,9 @@ def prepared(product: Product, role: str) -> dict[str, str]:
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
-    pads = product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+    pads = (
+        product.second is None and product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+    )
     padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
 
@@ -278,10 +295,15 @@ def pays(product: Product, target: Target, role: str) -> bool:
     if product.convolves:
         return role == PLAIN
     transpose = _transposed(product, role)
+    if product.second is not None:
+        return True  # no other way has both sums of an element in one lane
+    if product.batch_invariant and needs.sums_differ(product):
+        return True  # one kind of instruction for every m
     if role == PLAIN:
         if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
-        return is_large(product, laid_out=transpose != PLAIN or _packed(product) != PLAIN)
+        laid_out = transpose != PLAIN or _packed(product) != PLAIN
+        return is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
     if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
         return False
@@ -292,6 +314,18 @@ def pays(product: Product, target: Target, role: str) -> bool:
     least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
     rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
     return product.m >= rows and _products(product) >= least
+
+
+def is_compared(product: Product) -> bool:
+    """Whether a model says if warpgroups are faster than fragments, of a product that is not large: of single ones of
+    16-bit floats as they lie."""
+    if product.m <= ROWS and product.n > NARROW_RESULT:
+        return (
+            False  # where weights are read once, fragments of 16 rows read them as fast (H100: 16x6144x4096 21, 25 us)
+        )
+    plain = product.sparsity == 1 and not (product.batch or product.summed or product.dynamic or product.second)
+    bits = {product.a.element.bits, product.b.element.bits}
+    return plain and product.b.stored is None and bits == {16} and _packed(product) == PLAIN
 
 
 def _size(operand: MatrixOperand) -> int:
@@ -387,6 +421,12 @@ def _has_small_groups(product: Product) -> bool:
     return product.op.grouped is not None and product.k <= k_of(product)
 
 
+def time_of(product: Product, schedule: Schedule, target: Target) -> float:
+    """Nanoseconds of a product by a schedule of warpgroups that has operands where they lie, as the model has it."""
+    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster)
+    return nanoseconds(cost(product, tile, schedule.pack, target))
+
+
 def group_of(product: Product, tile: GroupTile) -> int:
     """Rows of tiles that are walked together."""
     if product.block_scales:
@@ -414,6 +454,20 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
         reason = why_not(product, target, asked) or f"{target} has none accumulated in {accumulate}"
         raise ScheduleError(f"warpgroups cannot multiply this product{with_operand}: {reason}")
     return chosen
+
+
+def check_parts(schedule: Schedule, product: Product) -> None:
+    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
+    if (parts := schedule.split_k) == 1:
+        return
+    if product.dynamic:
+        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
+    if product.batch:
+        raise ScheduleError(f"split_k = {parts}: a batch is not split")
+    if schedule.shares_tail and not starts_from_zero(product):
+        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
+    if parts > (tiles := product.k_tiles(schedule.cta[2])):
+        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
 def check_operands(schedule: Schedule, product: Product) -> None:

@@ -26,9 +26,34 @@ UNIT = 16
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-LEAST_STEP, STEP_OVERHEAD, TILE_LATENCY = 350, 60, 1000
-"""Cycles that a K tile takes however small it is; beside its products; and what a tile does before and after. With
-these the tiles of `bench/shapes.txt` are 0.2 % from the fastest of seven on average."""
+
+class Fit(NamedTuple):
+    """What tiles take in cycles: a K tile at least, and beside its products; a tile before and after; parts of K to
+    meet. And what moves in a cycle: elements of D that an SM stores; bytes of sums that a CTA writes, and that the last
+    one reads; bytes that all read from memory, and write there."""
+
+    least_step: float
+    overhead: float
+    latency: float
+    summed: float
+    stored: float
+    written: float
+    read: float
+    memory: float
+
+
+DRAWN = Fit(300, 120, 1000, 2300, 6.6, 155, 34, 1700)
+"""Fitted to 261 schedules of 46 sizes that nobody chose (`bench/draw.py`, H100: 12 % from what they take)."""
+
+LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
+"""Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
+two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
+
+NOT_OVERLAPPED = 0.28
+"""The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
+
+START_NS, CYCLES_PER_NS = 1130, 1.945
+"""What a launch takes beside, and cycles of the model in a nanosecond (from the same fit)."""
 
 HALF_LINES = 1.05
 """By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
@@ -37,15 +62,12 @@ HALF_LINES = 1.05
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
-NARROW_PANELS, NARROW_LINE = 1.1, 32
-"""By how much a product takes longer whose D is stored by panels that are no wider than so many bytes: 3 to 16 %, in
-tiles of 176 columns of 16 bits."""
+NARROW_PANELS, NARROW_STORES, NARROW_LINE = 1.1, 1.7, 32
+"""By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
+bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 14176x7704x88 230 us in these, 143 in 256 columns (H100)."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
-
-STORED_PER_CYCLE = 16
-"""Elements of D that an SM stores in a cycle."""
 
 ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
@@ -55,14 +77,6 @@ memory is written and read that adds to those of arriving. These and `MULTICAST`
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster)."""
-
-SUMMED, WRITTEN, READ = 3000, 16, 40
-"""Cycles that parts of K take to meet; bytes of sums that a CTA writes in a cycle, and that the last one reads
-(1024x512x4096 in two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
-
-READ_PER_CYCLE = 2300
-"""Bytes of A and B that arrive from memory in a cycle, 4 TB/s, which parts do not change (128x8192x8192: 394 TFLOP/s
-whole in tiles of 64x128, 359 in two parts of 128x128)."""
 
 STEP_BYTES = 32
 """Bytes along K that an instruction multiplies."""
@@ -76,8 +90,12 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 """Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
 36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
 
-PARTS, CLUSTERS = (1, 2, 4, 8), ((1, 1), (2, 1), (1, 2))
+PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
+
+PARTS_MARGIN = 1.05
+"""By how much parts of K must be better (H100: 4096x24576x1536 424 us with a last set of tiles in three parts, 413
+without; 128x8192x28672 178 in two parts, 169 whole)."""
 
 PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
@@ -120,7 +138,10 @@ TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
 """Those of a sparse A, of which no others have been measured."""
 
 
-IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2), (1, 2), PARTS))
+NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
+"""Tiles for results of few columns."""
+
+IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2), (1, 2), (1, 2, 4, 8)))
 """Tiles with an operand in registers that are tried, in order: columns of the instruction, warpgroups side by side,
 lines of K, parts of K."""
 
@@ -135,9 +156,11 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
                 yield tile
         return
     across_lines = _across_lines(product, packed)
+    every = TILES if product.sparsity == 1 else TWO_CONSUMERS
+    every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     for parts in parts_of(product):
-        for cluster in CLUSTERS if across_lines else CLUSTERS[:1]:
-            for m, n in TILES if product.sparsity == 1 else TWO_CONSUMERS:
+        for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
+            for m, n in every:
                 tile = GroupTile(m, n, parts, cluster)
                 if tile == GroupTile(m, n) or fits(product, tile, target):
                     yield tile
@@ -145,18 +168,33 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
 
 def parts_of(product: Product) -> Iterable[int]:
     """Into how many parts K is tried to be cut."""
-    return PARTS_OF_PIXELS if product.convolves else (*PARTS, 16, 32) if product.depth >= LONG_K else PARTS
+    return PARTS_OF_PIXELS if product.convolves else (*PARTS, 32) if product.depth >= LONG_K else PARTS
 
 
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
     multiply."""
-    if product.dynamic or (tile.parts > 1 and (product.batch or tile.cluster != (1, 1))):
+    whole = product.batch or product.batch_invariant or tile.cluster != (1, 1)
+    if product.dynamic or (tile.parts > 1 and whole):
         return False
     if tile.parts == 1:
-        (high, wide), whole = tile.cluster, target.sms % prod(tile.cluster) == 0
-        return whole and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
-    return tile_count(product, tile) * tile.parts <= target.sms and product.k_tiles(k_of(product)) >= 2 * tile.parts
+        (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
+        return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+    shared, deep = tail_of(product, tile, target), product.k_tiles(k_of(product)) >= 2 * tile.parts
+    alone = shared == tile_count(product, tile) or (
+        tile.in_registers == "none" and not product.convolves and starts_from_zero(product)
+    )
+    return deep and alone and 0 < shared * tile.parts <= target.sms
+
+
+def tail_of(product: Product, tile: GroupTile, target: Target) -> int:
+    """Tiles that parts of K are made of: those behind the last whole set of as many as there are SMs."""
+    return tile_count(product, tile) % target.sms
+
+
+def starts_from_zero(product: Product) -> bool:
+    """Whether sums start from zero."""
+    return product.c is None and not product.initial
 
 
 def k_of(product: Product) -> int:
@@ -195,21 +233,32 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     """The model's time in cycles for a product in tiles of a size."""
     if tile.in_registers != "none":
         return _cost_in_registers(product, tile, target)
-    ctas = tile_count(product, tile) * tile.parts
-    step = max(_multiplying(product, tile), LEAST_STEP) + STEP_OVERHEAD
+    tiles = tile_count(product, tile)
+    whole, ctas = tiles // target.sms, min(tiles, target.sms) if tiles > target.sms else tiles * tile.parts
+    fit = LISTED if product.convolves else DRAWN
+    step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
     if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
-    waves = -(-ctas // target.sms)
+    waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
-    if panel_columns(tile.n, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
-        step *= NARROW_PANELS
-    loops = waves * -(-product.k_tiles(k_of(product)) // tile.parts) * step
-    if tile.parts > 1:
-        loops = max(loops, read_bytes(product) / READ_PER_CYCLE)
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
+    if panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
+        step, storing = step * NARROW_PANELS, storing * (1 if product.convolves else NARROW_STORES)
+    loops = (whole * turns + (waves - whole) * -(-turns // tile.parts)) * step
+    ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
+    if product.convolves:
+        return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
+    stored = product.m * product.n // product.products * product.d.element.bits / 8
+    memory = (read_bytes(product) + stored) * product.matrices / fit.memory + meeting
+    margin = PARTS_MARGIN if tile.parts > 1 else 1.0
+    return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
+
+
+def nanoseconds(cycles: float) -> float:
+    """The time of a launch of so many cycles of the model."""
+    return START_NS + cycles / CYCLES_PER_NS
 
 
 def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> float:
@@ -220,8 +269,8 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
     waves = -(-tile_count(product, tile) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
-    loops = max(waves * turns * turn, read_bytes(product) / READ_PER_CYCLE)
-    return loops + waves * (TILE_LATENCY + tile.m * tile.n / STORED_PER_CYCLE) + partial_sums(tile)
+    loops = max(waves * turns * turn, read_bytes(product) / LISTED.memory)
+    return loops + waves * (LISTED.latency + tile.m * tile.n / LISTED.stored) + partial_sums(tile, LISTED)
 
 
 def read_bytes(product: Product) -> float:
@@ -230,10 +279,10 @@ def read_bytes(product: Product) -> float:
     return (rows + product.k * product.n * product.b.memory_bits) / 8
 
 
-def partial_sums(tile: GroupTile) -> float:
+def partial_sums(tile: GroupTile, fit: Fit) -> float:
     """Cycles to add up the sums of all parts, of 4 bytes for each element."""
     sums = 4 * tile.m * tile.n
-    return 0.0 if tile.parts == 1 else SUMMED + sums / WRITTEN + tile.parts * sums / READ
+    return 0.0 if tile.parts == 1 else fit.summed + sums / fit.written + tile.parts * sums / fit.read
 
 
 def _multiplying(product: Product, tile: GroupTile) -> float:

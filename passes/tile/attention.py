@@ -240,7 +240,7 @@ class AttentionBuilder:
             kind = fragment_of(scores)
             given = list(map(placed, self.read.scores.epilogue_operands))
             operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
-            scores = operands.map(scores, operands.load(0), self.op.score, f32, 0)
+            scores = operands.map([scores], operands.load(0), self.op.score, f32, 0)
         beyond: list[SSAValue] = []
         keys, last = self.keys, index.add(at, width)
         if not isinstance(keys, int) or keys % step:

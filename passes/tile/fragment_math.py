@@ -19,7 +19,7 @@ from ...dialect.isa.targets import Target
 from ...dialect.isa.types import ElementType
 from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attention import BroadcastOp, StepOp
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, target_of
+from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
@@ -120,6 +120,9 @@ WINDOW = 64
 """Columns of D, from a multiple of them in a tile, beyond which no element depends on another of its row: those of the
 widest panel. Elements of a row share a reciprocal, so their last bits depend on which they are."""
 
+WRITTEN_BY = (math_dialect.TanhOp, math_dialect.ErfOp)
+"""The functions that gelus are written by."""
+
 INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 """The constants of a gelu by tanh."""
 
@@ -158,14 +161,14 @@ def _is(number: float, wanted: float) -> bool:
     return abs(number - wanted) <= NEAR * wanted
 
 
-def _plus_one(value: SSAValue) -> Operation | None:
-    """The function that one is added to make a value."""
+def _plus_one(value: SSAValue, *kinds: type[Operation]) -> Operation | None:
+    """The function, of some kinds, that one is added to make a value."""
     op = value.owner
     if not isinstance(op, arith.AddfOp):
         return None
     for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         function = other.owner
-        if _number(one) == 1.0 and isinstance(function, math_dialect.TanhOp | math_dialect.ErfOp):
+        if _number(one) == 1.0 and isinstance(function, kinds):
             return function
     return None
 
@@ -184,7 +187,7 @@ def _is_argument(function: Operation, x: SSAValue) -> bool:
 def gelu_of(value: SSAValue) -> GeluOp | None:
     """The gelu that a value is; None if it is none."""
     scale, others = _split(_factors(value))
-    sums = [(other, function) for other in others if (function := _plus_one(other)) is not None]
+    sums = [(other, function) for other in others if (function := _plus_one(other, *WRITTEN_BY)) is not None]
     if not isinstance(value.owner, arith.MulfOp) or scale != 0.5 or len(others) != 2 or len(sums) != 1:
         return None
     (total, function), (x,) = sums[0], [other for other in others if other is not sums[0][0]] or [sums[0][0]]
@@ -195,10 +198,40 @@ def gelu_of(value: SSAValue) -> GeluOp | None:
     )
 
 
+def silu_of(value: SSAValue) -> GeluOp | None:
+    """The silu that a value is: x / (1 + exp(-x)), or x times the reciprocal; None if it is none."""
+    op = value.owner
+    pairs: list[tuple[SSAValue, SSAValue]] = []
+    if isinstance(op, arith.DivfOp):
+        pairs.append((op.lhs, op.rhs))
+    elif isinstance(op, arith.MulfOp):
+        for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            if isinstance(inverse := other.owner, arith.DivfOp) and _number(inverse.lhs) == 1.0:
+                pairs.append((x, inverse.rhs))
+    for x, below in pairs:
+        function = _plus_one(below, math_dialect.ExpOp)
+        if x.type == f32 and function is not None and _negated(function.operands[0]) == x:
+            return GeluOp("silu", x)
+    return None
+
+
+def _negated(value: SSAValue) -> SSAValue | None:
+    """What a value is the negative of."""
+    op = value.owner
+    if isinstance(op, arith.NegfOp):
+        return op.operand
+    if isinstance(op, arith.SubfOp) and _number(op.lhs) == 0.0:
+        return op.rhs
+    scale, others = _split(_factors(value))
+    return others[0] if scale == -1.0 and len(others) == 1 else None
+
+
 def depends_on_neighbours(product: Product, target: Target | None) -> bool:
     """Whether the words of an element of D may depend on others of its row, those of its `WINDOW`."""
     raised = product.d.element.bits <= MOST_BITS and target is not None and target.sm in KNOWN
-    return raised and not functions(product).isdisjoint({"math.tanh", "math.erf"})
+    epilogue = product.op.epilogue
+    silu = epilogue is not None and any(silu_of(value) for op in epilogue.body.block.ops for value in op.results)
+    return raised and (silu or not functions(product).isdisjoint({"math.tanh", "math.erf"}))
 
 
 class RaiseGelu(RewritePattern):
@@ -209,8 +242,13 @@ class RaiseGelu(RewritePattern):
         target = target_of(op)
         if op.fragment.type.bits > MOST_BITS or target is None or target.sm not in KNOWN:
             return
+        schedule = schedule_around(op)
+        if schedule is not None and schedule.batch_invariant == "True":
+            return  # elements that share a reciprocal are those of a tile, which is chosen by M too
         for one in list(op.body.block.ops):
             found = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
+            if schedule is not None and isinstance(one, arith.MulfOp | arith.DivfOp):
+                found = found or silu_of(one.results[0])  # whose error is small beside that of sums
             if found is not None:
                 rewriter.replace(one, found)
                 _erase_unused(op, rewriter)
@@ -223,8 +261,9 @@ def _erase_unused(op: MapOp, rewriter: PatternRewriter) -> None:
 
 
 class RaiseGeluPass(PatternPass):
-    """Replaces the operations of a gelu by one `warp.gelu`, if the result has at most 16 bits (sm_90)."""
+    """Replaces the operations of a gelu, and those of a silu behind a product, by one `warp.gelu`, if the result has at
+    most 16 bits (sm_90)."""
 
     name = "warp-raise-gelu"
-    needs: ClassVar = ("math.tanh", "math.erf")
+    needs: ClassVar = ("math.tanh", "math.erf", "math.exp")
     patterns = (RaiseGelu,)

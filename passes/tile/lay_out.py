@@ -22,7 +22,7 @@ from ...dialect.isa.types import FP8
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, fragment_of, memory_of, schedule_around
 from ...dialect.warp.cta import CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
@@ -36,7 +36,7 @@ from ..linalg.operand import VectorOperand
 from ..patterns import PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
-from .tiling import LaunchedKernel, LaunchPattern, schedule_around
+from .tiling import LaunchedKernel, LaunchPattern
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
 #

@@ -158,16 +158,23 @@ class OperandTiles(Generic[ProductT]):
         another matrix like the operand if there is a `source`."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
+        second = product.second if self.role == "b" else None
+        count = 1 if second is None else product.products
+        extents = [
+            held // (count if axis == "n" else 1) for held, axis in zip(self._held(), self.in_memory, strict=True)
+        ]
         inside = bounds_attribute(
             *(
-                held == steps[axis] and (size % held == 0 or self.tiling.last_start(axis) is not None)
-                for size, held, axis in zip(operand.shape, self._held(), self.in_memory, strict=True)
+                held == steps[axis] and (size % extent == 0 or self.tiling.last_start(axis) is not None)
+                for size, held, extent, axis in zip(operand.shape, self._held(), extents, self.in_memory, strict=True)
             )
         )
         if until is not None:
             inside = bounds_attribute(False, bounds(inside)[1])
-        where, source = self.place(index, at), source or matrix_of(index, operand, at)
-        index.insert(CopyOp(source, where, tile, in_bounds=inside, packed=self.packed, until=until))
+        where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
+        for number, each in enumerate(matrices):
+            copied, part = source or matrix_of(index, each, at), (number, count)
+            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:

@@ -174,8 +174,10 @@ def cta_number(index: IndexBuilder) -> SSAValue:
     return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
 
 
-def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index) -> tuple[Index, Index]:
-    """The first row and column of a CTA tile.
+def cta_origin(
+    index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index, products: int = 1
+) -> tuple[Index, Index]:
+    """The first row and column of a CTA tile of D, which has a column for as many sums as there are products.
 
     CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
     rows of tiles together, column by column. Those of a cluster have its tiles, which lie side by side.
@@ -193,7 +195,7 @@ def cta_origin(index: IndexBuilder, extents: Extents, schedule: Schedule, tile: 
     row, column = index.add(first, index.rem(within, height)), index.div(within, height)
     row = index.add(index.mul(row, high), index.rem(rank, high))
     column = index.add(index.mul(column, wide), index.div(rank, high) if wide > 1 else 0)
-    return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1])
+    return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1] // products)
 
 
 def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start: Index) -> Index:
@@ -233,7 +235,7 @@ class TiledProduct(NamedTuple):
         inside = Inside.of(
             index, self.op.epilogue, product.operands, arguments, extents.batch, matrix, part, product.parted
         )
-        starts = cta_origin(index, extents, self.schedule, tile)
+        starts = cta_origin(index, extents, self.schedule, tile, product.products)
         starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
             self._map(_loops(operand, loops), operand)

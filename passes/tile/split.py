@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType, i32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i1, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -18,7 +18,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp
 from ...dialect.warp.groups import FindGroupOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
-from ...dialect.warp.tile_mma import SumSlicedKOp
+from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
@@ -101,7 +101,8 @@ class PersistPass(PatternPass):
 # K is cut into parts, for `split_k` times as many CTAs. Each leaves its sums in scratch memory; the last one of a tile
 # adds them up, in the order of the parts, so that every run gives the same bits, and goes on as if it had multiplied
 # all of K. For fragments the parts are equal, each one of a batch. Warpgroups take whole K tiles, as many as each
-# other or one more: tensor copies give zeros behind the end of K, wherever that is.
+# other or one more: tensor copies give zeros behind the end of K, wherever that is. Those that go from tile to tile
+# (`ctas`) share only the tiles of the last set, which would leave some CTAs without one.
 
 
 @dataclass
@@ -171,8 +172,6 @@ class Split:
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
         """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
-        from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp
-
         index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.split_k  # pyright: ignore[reportArgumentType]
         first = index.mul(self.tile, parts)
         slot = index.add(first, part)
@@ -243,6 +242,63 @@ class SplitTurns(Split):
         return part
 
 
+class SharedTail(SplitTurns):
+    """The tiles behind the last whole set of as many as there are CTAs: several CTAs share each of them, with a part of
+    K each. All others are whole.
+
+    CTAs that go from tile to tile come to whole ones first. A number behind those is that of a part::
+
+        0 ... whole - 1                whole + parts * (tile - whole) + part
+    """
+
+    def rewrite(self) -> None:
+        launch, parts = self.launch, self.launch.schedule.split_k
+        whole = self.tiles // launch.schedule.ctas * launch.schedule.ctas
+        element, depth = fragment_of(self.loop.results[0]).element_type, launch.schedule.cta[2]
+        slots, size = (self.tiles - whole) * parts, launch.schedule.cta[0] * launch.schedule.cta[1]
+        number, uses = self.tile, list(self.tile.uses)
+        index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
+        slot = index.where_below(number, whole, 0, index.sub(number, whole))
+        shared_tile, part = index.div(slot, parts), index.rem(slot, parts)
+        tile = index.value(index.where_below(number, whole, number, index.add(shared_tile, whole)))
+        for use in uses:
+            use.operation.operands[use.index] = tile
+        turns = -(-self.k // depth)
+        ends = [index.mul(index.div(index.mul(at, turns), parts), depth) for at in (part, index.add(part, 1))]
+        whole_ends = zip((0, self.k), ends, strict=True)
+        self.loop.operands[0], self.loop.operands[1] = index.values(
+            [index.where_below(number, whole, plain, end) for plain, end in whole_ends]
+        )
+        memory = launch.host.scratch(MemRefType(element, [slots, size]))
+        counters = launch.host.scratch(MemRefType(i32, [self.tiles - whole]), zeroed=True)
+        count = len(launch.operands)
+        memory, counters = launch.insert(count, memory, "parts"), launch.insert(count + 1, counters, "counters")
+        sums, *behind = self.loop.results[0], *self._behind(self.loop.results[0])
+        index = IndexBuilder(Builder(InsertPoint.before(behind[0])))
+        is_shared = index.insert(arith.CmpiOp(number, index.value(whole), "uge")).result
+        share, alone, rest = Block(), Block(), Block()
+        inside = index.at(Builder(InsertPoint.at_end(share)))
+        inside.insert(StorePartOp(sums, memory, inside.value(slot)))
+        last = inside.insert(ArriveLastOp(counters, *inside.values([shared_tile, parts]))).last
+        inside.insert(scf.YieldOp(last))
+        always = arith.ConstantOp(IntegerAttr(1, i1))
+        alone.add_ops([always, scf.YieldOp(always.result)])
+        ends_tile = index.insert(scf.IfOp(is_shared, [i1], Region(share), Region(alone))).results[0]
+        inside = index.at(Builder(InsertPoint.at_end(rest)))
+        start = inside.insert(_zero(fragment_of(sums))).fragment
+        start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
+        first, added = inside.mul(shared_tile, parts), inside.where_below(number, whole, 0, parts)
+        total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
+        sums.replace_uses_with_if(total, lambda use: use.operation in behind)
+        index.insert(scf.IfOp(ends_tile, [], Region(rest)))
+        for op in behind:
+            op.detach()
+            inside.insert(op)
+        inside.insert(scf.YieldOp())
+        launch.grid[0] = whole + slots
+        launch.finish()
+
+
 def _copies_arguments(loop: scf.ForOp) -> bool:
     """Whether what a loop over K copies are matrices that are arguments of the kernel, at the loop's own K."""
     copies = [op for op in loop.body.block.ops if isinstance(op, CopyOp)]
@@ -278,6 +334,8 @@ def _split(launch: LaunchedKernel) -> Split | None:
     tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
     k = None if loop is None else constant_value(loop.ub)
     if tile is not None and loop is not None and tiles and k:
+        if launch.schedule.shares_tail:
+            return SharedTail(launch, tile, loop, tiles, k) if tiles % launch.schedule.ctas else None
         if launch.schedule.together > 1:
             return SplitTurns(launch, tile, loop, tiles, k)
         if k % launch.schedule.split_k == 0 and _copies_arguments(loop):

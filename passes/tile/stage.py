@@ -27,7 +27,7 @@ from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import BlockScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
+from ...dialect.warp.operands import BlockScaledOp, PairedOp, SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
@@ -143,6 +143,7 @@ class StageBuilder:
                 factors.append(tile)
                 continue
             own = [beside.pop(0) for _ in form.beside] if form is not None and beside else []
+            form = None if isinstance(form, PairedOp) else form  # whose matrices are in one tile
             factors.append(of_form(form, tile, own, inside.insert))
         a, b = factors
         if isinstance(sparse := form_of(a), SparseOp) and (product.m % m or product.k % k):

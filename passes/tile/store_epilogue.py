@@ -110,13 +110,18 @@ class EpilogueOperands:
         return [self._load(operand, self.index.add(self.m, row)) for operand in self.operands]
 
     def map(
-        self, part: SSAValue, loaded: Sequence[SSAValue], epilogue: PointwiseOp, wanted: TypeAttribute, row: int
+        self,
+        parts: Sequence[SSAValue],
+        loaded: Sequence[SSAValue],
+        epilogue: PointwiseOp,
+        wanted: TypeAttribute,
+        row: int,
     ) -> SSAValue:
-        """The elements, of a type, that an epilogue makes of the part that starts at a row, and of what was loaded for
-        it."""
-        result, region = fragment_of(part).with_element(wanted), epilogue.body.clone()
+        """The elements, of a type, that an epilogue makes of the parts that start at a row, one of each product, and of
+        what was loaded for them."""
+        result, region = fragment_of(parts[0]).with_element(wanted), epilogue.body.clone()
         indices = self._indices(region, result, self.index.add(self.m, row))
-        return self.index.insert(MapOp([part, *loaded, *indices], result, region)).fragment
+        return self.index.insert(MapOp([*parts, *loaded, *indices], result, region)).fragment
 
     def _indices(self, region: Region, kind: FragmentType, m: Index) -> list[SSAValue]:
         """The indices that a region uses, which become arguments of it."""
@@ -178,8 +183,9 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     schedule, accumulator = schedule_of(op), op.sums
     if not schedule.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
         accumulator = in_layout(index, accumulator, stored(fragment_of(accumulator).layout.data))
-    whole = fragment_of(accumulator)
-    bits, (rows, width) = _bits(op), whole.shape
+    whole, products = fragment_of(accumulator), 1 if op.epilogue is None else op.epilogue.products
+    rows, columns = whole.shape[0], whole.shape[1] // products
+    bits, width = _bits(op), columns
     most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
@@ -190,15 +196,18 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     m, n = map(index.known, op.at)
 
-    def begun(left: int) -> tuple[Ending, SSAValue]:
-        held = accumulator
+    def begun(left: int) -> tuple[Ending, Sequence[SSAValue]]:
+        held: Sequence[SSAValue] = [accumulator]
         if width < whole.shape[1]:
-            held = index.insert(SubfragmentOp(accumulator, (0, left), (rows, width))).fragment
-        return Ending(op, index, fragment_of(held), (m, index.add(n, left)), scratch), held
+            held = [
+                index.insert(SubfragmentOp(accumulator, (0, first + left), (rows, width))).fragment
+                for first in range(0, whole.shape[1], columns)
+            ]
+        return Ending(op, index, fragment_of(held[0]), (m, index.add(n, left)), scratch), held
 
     ahead = schedule.together > 1 and _has_registers_ahead(op)
     ending, held = begun(0)
-    for left in range(width, whole.shape[1], width):
+    for left in range(width, columns, width):
         upcoming = begun(left) if ahead else None
         ending.store(held)
         ending, held = upcoming or begun(left)
@@ -259,19 +268,19 @@ class Ending:
             known[place] = self.index.insert(memref.AllocOp([], [], kind)).memref
         return known[place]
 
-    def store(self, accumulator: SSAValue) -> None:
-        """Stores what becomes of the accumulators."""
-        index, op, last = self.index, self.op, fragment_of(accumulator).shape[0] - self.rows
+    def store(self, accumulators: Sequence[SSAValue]) -> None:
+        """Stores what becomes of the accumulators of each product."""
+        index, op, last = self.index, self.op, fragment_of(accumulators[0]).shape[0] - self.rows
         upcoming = self.loaded
-        for part, row in self._parts(accumulator):
-            c, loaded = upcoming
-            held = self._exchanged(part) if self.first else part
+        for parts in zip(*map(self._parts, accumulators), strict=True):
+            (c, loaded), row = upcoming, parts[0][1]
+            sums = [self._exchanged(part) if self.first else part for part, _ in parts]
             if c is not None:
-                start = converted(index, c, fragment_of(held).element_type)
-                held = index.insert(ElementwiseOp(Kind.Add, start, held)).fragment
-            held = converted(index, held, op.product_type)
+                start = converted(index, c, fragment_of(sums[0]).element_type)
+                sums = [index.insert(ElementwiseOp(Kind.Add, start, held)).fragment for held in sums]
+            held, *others = [converted(index, each, op.product_type) for each in sums]
             if op.epilogue is not None:
-                held = self.operands.map(held, loaded, op.epilogue, self.wanted, row)
+                held = self.operands.map([held, *others], loaded, op.epilogue, self.wanted, row)
             if row < last and self.early:
                 # Before the store, for nothing is moved across one that may be to the same memory.
                 upcoming = self._load(row + self.rows)

@@ -140,6 +140,10 @@ class Tiling(Generic[ProductT]):
         operand = product.a if axis == "m" else product.b
         if self.schedule.edges != "inside" or (axis == "n" and product.blocks[1] > 1):
             return None
+        if axis == "n" and product.second is not None:
+            return None
+        if self.schedule.shares_tail:
+            return None  # whose sums are in another order than those of the whole tile that has the same elements
         along_rows = operand.transposed == (axis == "m")
         read = [
             _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None
@@ -183,13 +187,6 @@ def kernel_of(op: Operation) -> gpu.FuncOp | None:
     while around is not None and not isinstance(around, gpu.FuncOp):
         around = around.parent_op()
     return around
-
-
-def schedule_around(op: Operation) -> Schedule | None:
-    """The schedule of the kernel that an operation is in; None of a kernel that has none."""
-    kernel = kernel_of(op)
-    attribute = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
-    return attribute.data if isinstance(attribute, ScheduleAttr) else None
 
 
 # Where kernels go: each operation's into the module of kernels, with launches in the operation's place.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...dialect.layouts.layout import Layout, column
@@ -48,8 +49,10 @@ class TileCopies:
         self.thread, self.threads = thread, threads
 
     def copy(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, stage: IndexValue,
-             in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False) -> None:  # fmt: skip
-        """Copies the tile at (row, column) of the source to a stage; what lies outside is zero.
+             in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False,
+             part: tuple[int, int] = (0, 1)) -> None:  # fmt: skip
+        """Copies the tile at (row, column) of the source to a stage, or to a part of its rows; what lies outside is
+        zero.
 
         With `spread` each 8 bytes of the source are the first half of a chunk of the tile.
         """
@@ -57,14 +60,16 @@ class TileCopies:
         while self._misaligned(at_[1], size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
-        for piece in self._pieces(tile, size, spread=spread):
-            inside = self._inside(source, at_, tile, piece, in_bounds, spread=spread)
+        copied = replace(tile, rows=tile.rows // part[1])
+        for piece in self._pieces(copied, size, spread=spread):
+            inside = self._inside(source, at_, copied, piece, in_bounds, spread=spread)
             origin = self.scalars.address(source.base, [
                 (piece.row.lane, source.row_bytes), (at_[0], source.row_bytes), (piece.row.constant, source.row_bytes),
                 (piece.column.lane, source.element_bytes), (at_[1], source.element_bytes),
                 (piece.column.constant, source.element_bytes),
             ])  # fmt: skip
-            target = self.addressing.shared(tile, stage, piece.line, piece.along)
+            line = piece.line._replace(constant=piece.line.constant + part[0] * copied.rows)
+            target = self.addressing.shared(tile, stage, line, piece.along)
             (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
 
     @staticmethod

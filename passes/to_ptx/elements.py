@@ -20,7 +20,7 @@ from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail
 from .emitter import Emitter, VirtualRegister, floating, single
-from .f32_functions import ACCURATE, APPROXIMATE, Instructions, Operand, approximate_gelu, gelu
+from .f32_functions import ACCURATE, APPROXIMATE, HALVED, Instructions, Operand, approximate_gelu, gelu
 from .fragments import element_bits
 
 # What registers hold of an element of a matrix, by its type: see `elements.py`.
@@ -164,7 +164,7 @@ class Elements:
         if not isinstance(op, GeluOp):
             return [self._lower(op, of_one) for of_one in operands]
         elements = [self.rounded(x).held for (x,) in operands]
-        if op.approximate is not None:
+        if op.approximate is not None and op.by.data in HALVED:
             return [HeldElement(approximate_gelu(self.emit, x, op.by.data)) for x in elements]
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
 

@@ -166,7 +166,8 @@ def compile(
     - `tuned`: a file of measured schedules, which `warploom tune` writes.
     - `cache`: whether a kernel that was compiled before, with the same options and compiler, is read from the cache on
       disk.
-    - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`.
+    - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`. `batch_invariant=True` holds for a
+      whole function: the bits of a row do not depend on how many rows there are.
 
     If the function is on tensors, its results are additional arguments after its own.
 

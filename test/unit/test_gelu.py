@@ -47,6 +47,12 @@ def by_erf(x: Floats) -> Floats:
     return found
 
 
+def silu(x: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        found: Floats = x / (1 + np.exp(-x))
+    return found
+
+
 OPERATIONS = f"""
     %y = warp.map %x : {TILE} -> {TILE} (%e: f32) {{
       %one = arith.constant 1.0 : f32
@@ -69,7 +75,7 @@ def test_operation_by_operation_minus_infinity_is_multiplied_by_zero(name: str) 
     np.testing.assert_array_equal(y[:, ::5], [[np.nan, np.inf, np.nan, 0]] * ROWS)
 
 
-BOUNDS = {"tanh": (by_tanh, 5e-10), "erf": (by_erf, 5e-7)}
+BOUNDS = {"tanh": (by_tanh, 5e-10), "erf": (by_erf, 5e-7), "silu": (silu, 5e-10)}
 """What each gelu is, and the bound on its absolute error, of |x|, beside a relative error of 2e-6."""
 
 
@@ -93,7 +99,7 @@ def test_gelus_keep_their_bounds(name: str) -> None:
     assert (error <= absolute * np.abs(x) + 2e-6 * np.abs(expected) + small).all(), (error / np.abs(x)).max()
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", ["tanh", "erf"])
 def test_approximate_gelus(name: str) -> None:
     x = np.random.default_rng(1).uniform(-20, 20, (512, COLUMNS)).astype(np.float32)
     error = np.abs(apply(name, x, " {approximate}") - BOUNDS[name][0](x.astype(np.float64)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from warploom.passes.diagnostics import remarks
-from warploom.passes.linalg.fuse_epilogue import FoldFillPass, FuseEpiloguePass
+from warploom.passes.linalg.fuse_epilogue import FoldFillPass
+from warploom.passes.linalg.fuse_products import FuseEpiloguePass
 from warploom.passes.universe import make_context, parse_mlir
 
 M = "memref<32x32xf32>"

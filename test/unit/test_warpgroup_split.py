@@ -31,13 +31,15 @@ CASES = [
     Product(E4M3, "cleared", "A Bt", (144, 80, 656), tile(128, 64, 3, 32, promote="f32")),
     Product(MIXED, "sparse", "A B", (144, 80, 320), {**tile(128, 64, 2), "mma": "m64n64k32"}),
     Product(BF16, "cleared", "A B", (139, 75, 333), tile(128, 64, 3)),  # rows that are packed first
+    Product(S8, "cleared", "A Bt", (150, 144, 400), tile(64, 64, 2, 32, ctas=4)),  # two whole sets and a tile
+    Product(MIXED, "residual", "A B", (72, 136, 520), tile(64, 64, 3, ctas=7)),  # no whole set
 ]
 
 
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_parts_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 5)
-    assert kernel.launches[-1].grid[2] == product.schedule["split_k"]
+    assert kernel.launches[-1].grid[2] == (1 if "ctas" in product.schedule else product.schedule["split_k"])
     kernel(*given.arguments, device="interp", checks=CHECKS)
     assert given.wrong() == ""
 
@@ -62,14 +64,19 @@ def test_giving_parts_alone_keeps_warpgroups() -> None:
 
 @pytest.mark.parametrize(
     ("form", "message"),
-    [("batch", "split_k = 2: a batch is not split"), ("divisible", "split_k = 2: it needs static sizes")],
+    [
+        ("batch", "split_k = 2: a batch is not split"),
+        ("divisible", "split_k = 2: it needs static sizes"),
+        ("added", "split_k = 2 with ctas = 3 takes a product that starts from zero"),
+    ],
 )
 def test_what_is_not_split(form: str, message: str) -> None:
+    asked = tile(128, 64, 2, **({"ctas": 3} if form == "added" else {}))
     with pytest.raises(CompileError, match=message):
-        Product(BF16, form, "A B", (128, 128, 512), tile(128, 64, 2)).compile("sm_90a")
+        Product(BF16, form, "A B", (128, 128, 512), asked).compile("sm_90a")
 
 
-@pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 2), ((128, 8192, 8192), 1), ((128, 8192, 28672), 1)])
+@pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 3), ((128, 8192, 8192), 1), ((8, 112, 10864), 16)])
 def test_k_is_cut_where_products_take_longer_than_memory(size: tuple[int, int, int], parts: int) -> None:
     schedule = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule[0]
     assert schedule is not None

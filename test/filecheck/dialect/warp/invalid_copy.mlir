@@ -125,3 +125,11 @@ func.func @until(%g: memref<32x64xf16>, %s: memref<32x64xf16, #warp.swizzle<128>
   warp.copy %g[%i, %i] to %s[] until %i {in_bounds = [true, true]} : memref<32x64xf16> to memref<32x64xf16, #warp.swizzle<128>, 3>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.copy: expected a part of the rows of memref<9x8xf16, #warp.swizzle<16>, 3 : i64>, got number 1 of 2}}
+func.func @part(%g: memref<100x77xf16>, %s: memref<9x8xf16, #warp.swizzle<16>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<9x8xf16, #warp.swizzle<16>, 3>
+  return
+}

@@ -175,9 +175,9 @@ func.func @rank_of_operand(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>,
 
 // -----
 
-// expected-error @+2 {{warp.pointwise: expected a region on elements (f32), got (f32, f32)}}
+// expected-error @+2 {{warp.pointwise: expected a function of one element or of two, got 3}}
 func.func @arguments(%c: !warp.cta_tile<64x64xf32>, %D: memref<64x64xf32>, %m: index) {
-  %epilogue = warp.pointwise (%x: f32, %y: f32) {
+  %epilogue = warp.pointwise (%x: f32, %y: f32, %z: f32) {
     warp.yield %x : f32
   }
   warp.epilogue %c into %D[%m, %m] through %epilogue : !warp.cta_tile<64x64xf32>, memref<64x64xf32>

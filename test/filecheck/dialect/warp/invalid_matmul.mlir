@@ -197,3 +197,44 @@ func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
     : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>
   return
 }
+
+// -----
+
+func.func @paired_unlike(%a: memref<4x8xf16>, %b: memref<8x6xf16>, %e: memref<8x7xf16>, %c: memref<4x6xf32>) {
+  // expected-error @+1 {{warp.paired: expected two matrices that lie alike, got memref<8x6xf16> and memref<8x7xf16>}}
+  %w = warp.paired %b, %e : memref<8x6xf16>, memref<8x7xf16>
+  return
+}
+
+// -----
+
+func.func @paired_without_a_function(%a: memref<4x8xf16>, %b: memref<8x6xf16>, %e: memref<8x6xf16>, %c: memref<4x6xf32>) {
+  %w = warp.paired %b, %e : memref<8x6xf16>, memref<8x6xf16>
+  // expected-error @+1 {{warp.matmul: expected an epilogue of 2 products, got one of 1}}
+  warp.matmul f16 x f16 %a, %w init 0.0 : f32 into %c : memref<4x8xf16>, !warp.operand<memref<8x6xf16>>, memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @paired_from_c(%a: memref<4x8xf16>, %b: memref<8x6xf16>, %e: memref<8x6xf16>, %c: memref<4x6xf32>) {
+  %w = warp.paired %b, %e : memref<8x6xf16>, memref<8x6xf16>
+  %f = warp.pointwise (%x: f32, %y: f32) {
+    %s = arith.mulf %x, %y : f32
+    warp.yield %s : f32
+  }
+  // expected-error @+1 {{warp.matmul: expected two products to start from a constant, got C}}
+  warp.matmul f16 x f16 %a, %w plus %c into %c through %f : memref<4x8xf16>, !warp.operand<memref<8x6xf16>>, memref<4x6xf32> plus memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @three_products(%a: memref<4x8xf16>) {
+  // expected-error @+1 {{warp.pointwise: expected a function of one element or of two, got 3}}
+  %f = warp.pointwise (%x: f32, %y: f32, %z: f32) {
+    %s = arith.mulf %x, %y : f32
+    warp.yield %s : f32
+  }
+  return
+}

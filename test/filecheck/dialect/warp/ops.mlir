@@ -98,6 +98,7 @@ func.func @arithmetic(%x: !acc) {
 // CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+// CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.commit cp_async
 // CHECK: warp.wait cp_async 0
 // CHECK: warp.wait cp_async 2 {note}
@@ -111,6 +112,7 @@ func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp
   warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
   warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+  warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.commit cp_async
   warp.wait cp_async 0
   warp.wait cp_async 2 {note}
@@ -150,5 +152,18 @@ func.func @more_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3
 // GENERIC: %r = "warp.convert_layout"(%c, %s)
 func.func @exchange(%c: !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x1024xf32, 3 : i64>) {
   %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+  return
+}
+
+// CHECK-LABEL: func.func @paired
+// CHECK: %w = warp.paired %b, %e : memref<8x6xf16>, memref<8x6xf16>
+// CHECK: warp.matmul f16 x f16 %a, %w init 0.000000e+00 : f32 into %c through %f : memref<4x8xf16>, !warp.operand<memref<8x6xf16>>, memref<4x6xf32>
+func.func @paired(%a: memref<4x8xf16>, %b: memref<8x6xf16>, %e: memref<8x6xf16>, %c: memref<4x6xf32>) {
+  %w = warp.paired %b, %e : memref<8x6xf16>, memref<8x6xf16>
+  %f = warp.pointwise (%x: f32, %y: f32) {
+    %s = arith.mulf %x, %y : f32
+    warp.yield %s : f32
+  }
+  warp.matmul f16 x f16 %a, %w init 0.0 : f32 into %c through %f : memref<4x8xf16>, !warp.operand<memref<8x6xf16>>, memref<4x6xf32>
   return
 }
