@@ -9,6 +9,10 @@ largest distance of a result, or of a gradient, from that of the same model in f
 Frobenius norm. Memory is the peak of a call beyond what lies there before. `--compile` compiles alone, to warm caches.
 """
 
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportOperatorIssue=false, reportPrivateImportUsage=false, reportIncompatibleMethodOverride=false
+# Attributes of torch's modules are tensors or modules to a type checker.
+
 from __future__ import annotations
 
 import argparse

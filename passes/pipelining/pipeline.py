@@ -322,8 +322,15 @@ class Pipeliner:
             inside[0] = inside[0] and copy.until is None
             packed = "" if copy.packed is None else copy.packed.data
             to, flags = index.values([stage]), bounds_attribute(*inside)
-            where = {"packed": packed, "until": until, "part": copy.place}
-            index.insert(CopyOp(memory, at, copy.destination, to, is_async=True, in_bounds=flags, **where))
+            made = CopyOp(
+                *(memory, at, copy.destination, to),
+                is_async=True,
+                in_bounds=flags,
+                packed=packed,
+                until=until,
+                part=copy.place,
+            )
+            index.insert(made)
 
     def load(self, index: IndexBuilder, step: LoopStep, stage: Index) -> list[SSAValue]:
         """Loads the fragments of a product from a stage."""

@@ -34,13 +34,12 @@ from .warpgroup import (
     PLAIN,
     check_blocks,
     check_operands,
-    check_parts,
     check_tiles,
     fitting_stages,
     row_of,
     why_not,
 )
-from .warpgroup_model import LINE
+from .warpgroup_model import LINE, starts_from_zero
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -75,7 +74,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     check_tiles(schedule, product)
     check_operands(schedule, product)
     check_c(schedule, product)
-    check_parts(schedule, product)
+    _check_parts(schedule, product)
     _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
@@ -94,6 +93,20 @@ def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
             f"mma = {row.shape} takes {needed} registers of a thread, a CTA of {threads} threads has {most} for each; "
             "use fewer columns or warpgroups"
         )
+
+
+def _check_parts(schedule: Schedule, product: Product) -> None:
+    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
+    if (parts := schedule.split_k) == 1:
+        return
+    if product.dynamic:
+        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
+    if product.batch:
+        raise ScheduleError(f"split_k = {parts}: a batch is not split")
+    if schedule.shares_tail and not starts_from_zero(product):
+        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
+    if parts > (tiles := product.k_tiles(schedule.cta[2])):
+        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
 def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:

@@ -28,7 +28,6 @@ from .warpgroup_model import (
     k_of,
     nanoseconds,
     panel_of_b,
-    starts_from_zero,
     tile_count,
     tiles_of,
 )
@@ -454,20 +453,6 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
         reason = why_not(product, target, asked) or f"{target} has none accumulated in {accumulate}"
         raise ScheduleError(f"warpgroups cannot multiply this product{with_operand}: {reason}")
     return chosen
-
-
-def check_parts(schedule: Schedule, product: Product) -> None:
-    """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
-    if (parts := schedule.split_k) == 1:
-        return
-    if product.dynamic:
-        raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
-    if product.batch:
-        raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if schedule.shares_tail and not starts_from_zero(product):
-        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
-    if parts > (tiles := product.k_tiles(schedule.cta[2])):
-        raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
 
 def check_operands(schedule: Schedule, product: Product) -> None:

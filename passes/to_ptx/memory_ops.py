@@ -225,8 +225,9 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     )
     at, inside = (row, lowering.whole_bytes(op, column, source.packed)), bounds(op.in_bounds)
     spread, stage = op.packed is not None, stages[0] if stages else 0
-    how = {"asynchronous": op.is_async is not None, "spread": spread, "part": op.place}
-    lowering.copies.copy(source, at, tile, stage, inside, **how)
+    lowering.copies.copy(
+        source, at, tile, stage, inside, asynchronous=op.is_async is not None, spread=spread, part=op.place
+    )
 
 
 @lowers(MatrixOp)

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
-from test_pixels import BF16, Case
+from test_pixels import BF16, Case  # pyright: ignore[reportMissingImports]
 
 from warploom.runtime import compile
 
