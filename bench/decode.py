@@ -173,7 +173,7 @@ def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: f
     for label, backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
         try:
             error = error_of(peer(q, k, v, backend), q, k, v)
-            time = in_a_row(lambda b=backend: [lambda kv=kv: peer(q, *kv, b) for kv in caches] * 2)
+            time = in_a_row(lambda b=backend: [lambda kv=kv: peer(q, kv[0], kv[1], b) for kv in caches] * 2)
             rows.append(Row(name, label, time, error))
         except RuntimeError as failed:
             print(label, str(failed).splitlines()[0])
