@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from xdsl.dialects import arith, tensor
+from xdsl.dialects import arith
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.ir import Operation, SSAValue
@@ -16,6 +16,9 @@ from ...dialect.warp.elements import shape_of
 from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.views import MatrixOp
 from ..builder import constant_value
+
+if TYPE_CHECKING:
+    from xdsl.dialects.tensor import ExtractOp
 
 LEAST_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
@@ -49,14 +52,16 @@ class Quotient(NamedTuple):
 
 def gather_of(op: LinalgStructuredOperation) -> Gather | None:
     """What an operation reads from pages, if that is all it does."""
+    from xdsl.dialects.tensor import ExtractOp
+
     nest = Nest.of(op)
     whole = loops_of(op.get_indexing_maps().data[-1].data) == tuple(range(nest.loops))
     if nest.summed or not whole or len(nest.yielded) != 1:
         return None
     read = nest.yielded[0].owner
-    if not isinstance(read, tensor.ExtractOp):
+    if not isinstance(read, ExtractOp):
         return None
-    along, slots, pages = list[int](), dict[int, Quotient](), dict[int, tuple[tensor.ExtractOp, Quotient]]()
+    along, slots, pages = list[int](), dict[int, Quotient](), dict[int, tuple[ExtractOp, Quotient]]()
     for place, index in enumerate(read.indices):
         if (loop := _loop(index)) is not None:
             along.append(loop)
@@ -94,12 +99,14 @@ def _quotient(index: SSAValue, kinds: tuple[type, ...]) -> Quotient | None:
     return None if loop is None or by is None else Quotient(loop, by)
 
 
-def _page(index: SSAValue) -> tuple[tensor.ExtractOp, Quotient] | None:
+def _page(index: SSAValue) -> tuple[ExtractOp, Quotient] | None:
     """The read of the table that an index is the result of, and the number of the page in its sequence."""
+    from xdsl.dialects.tensor import ExtractOp
+
     cast = index.owner
     read = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
-    block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, tensor.ExtractOp) and read.indices else None
-    return (read, block) if isinstance(read, tensor.ExtractOp) and block is not None else None
+    block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, ExtractOp) and read.indices else None
+    return (read, block) if isinstance(read, ExtractOp) and block is not None else None
 
 
 def erase_pages(values: Sequence[SSAValue]) -> None:

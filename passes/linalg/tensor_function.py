@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -366,40 +365,11 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
             shape = op.result.type.get_shape()
             return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
-            return _reshaped(op, source, _seen(op, source), back=False)
+            return _reshaped(op, source, _memory(op.result.type), back=False)
         case tensor.CastOp():
             return memref.CastOp.get(source, _memory(op.dest.type))
         case tensor.ExtractSliceOp():
             return _part(op, source, op.result.type.get_shape())
-
-
-def _seen(op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, source: SSAValue) -> MemRefType[Attribute]:
-    """The memory of a tensor in another shape, with the strides of a part of a tensor if it is one. Raises a located
-    diagnostic for dimensions that become one and do not lie together."""
-    kind, shape = memory_of(source), op.result.type.get_shape()
-    before, strides = kind.get_shape(), strides_of(kind)
-    if isinstance(kind.layout, NoneAttr) or strides is None:
-        return _memory(op.result.type)
-    steps: list[int | None] = []
-    for number, group in enumerate(groups_of(op)):
-        if isinstance(op, tensor.CollapseShapeOp):
-            moving = [d for d in group if before[d] != 1] or group[-1:]
-            if any(not _together(strides[d], strides[e], before[e]) for d, e in pairwise(moving)):
-                fail(
-                    op,
-                    f"{op.name}: dimensions {moving} of a part of a tensor do not lie together, to become one",
-                )
-            steps.append(strides[moving[-1]])
-        else:
-            inner = [[shape[d] for d in group[at + 1 :]] for at in range(len(group))]
-            step = strides[number]
-            steps += [None if step is None or DYNAMIC_INDEX in sizes else step * math.prod(sizes) for sizes in inner]
-    return MemRefType(kind.element_type, shape, StridedLayoutAttr(steps, kind.get_offset()), kind.memory_space)
-
-
-def _together(outer: int | None, inner: int | None, size: int) -> bool:
-    """Whether the indices of a dimension go on where those of the next, of this size, end."""
-    return outer is not None and inner is not None and size != DYNAMIC_INDEX and outer == inner * size
 
 
 def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:

@@ -319,12 +319,12 @@ def is_compared(product: Product) -> bool:
     """Whether a model says if warpgroups are faster than fragments, of a product that is not large: of single ones of
     16-bit floats as they lie."""
     if product.m <= ROWS and product.n > NARROW_RESULT:
-        return (
-            False  # where weights are read once, fragments of 16 rows read them as fast (H100: 16x6144x4096 21, 25 us)
-        )
-    plain = product.sparsity == 1 and not (product.batch or product.summed or product.dynamic or product.second)
+        return False  # fragments of 16 rows read weights that are read once as fast (H100: 16x6144x4096 21, 25 us)
+    if product.batch or product.summed or product.dynamic or product.second or product.convolves:
+        return False
     bits = {product.a.element.bits, product.b.element.bits}
-    return plain and product.b.stored is None and bits == {16} and _packed(product) == PLAIN
+    plain = product.sparsity == 1 and product.b.stored is None
+    return plain and bits == {16} and _packed(product) == PLAIN
 
 
 def _size(operand: MatrixOperand) -> int:

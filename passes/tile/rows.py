@@ -48,6 +48,9 @@ from .traversal import (
 # a warp takes several at a time. Where a row is longer than a warp holds, or its length is not known, each reduction
 # is a loop along the row, and so is what is stored in the end: memory is read once for each.
 
+REGISTER_BITS = 32
+"""Of a register that has one element of a row."""
+
 HELD = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
 that they are loaded as."""
@@ -180,7 +183,12 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         if not isinstance(value.type, MemRefType)
     }
     start = kernel.at[traversal.columns]
-    columns = [op.body.block.args[i] for i, place in traversal.inputs.items() if traversal.columns not in place.loops]
+    # One element of fewer bits fills no register.
+    columns = [
+        op.body.block.args[i]
+        for i, place in traversal.inputs.items()
+        if traversal.columns not in place.loops and place.bits == REGISTER_BITS
+    ]
     reduces = _reduces(op)
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:

@@ -448,7 +448,7 @@ def matrix(
     bits, packed = memory.element_bits, max(1, 8 // memory.element_bits)
     others = [stride for i, stride in enumerate(memory.strides) if i not in dimensions]
     base, aligned = memory.base, memory.alignment
-    others += [memory.strides[row or 0]] * len(part[:1])
+    others += [memory.strides[row or 0] for _ in part[:1]]
     for index, stride in zip((*at, *part[:1]), others, strict=True):
         base = scalars.offset_far(base, index, stride, bits)
         aligned = gcd(aligned, divisor_of(index) * divisor_of(stride) * bits // 8)
