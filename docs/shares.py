@@ -1,4 +1,4 @@
-"""Writes what share of cuBLAS and of cuDNN default schedules reach into README.md, from the measurements in bench/.
+"""Writes the tables of README.md from the measurements in bench/: models, products and attention beside their peers.
 
 python docs/shares.py          # or: make docs
 """
@@ -16,6 +16,19 @@ RUN = "bf16"
 SIZES = ("1024", "2048", "4096", "8192", "4095", "16x8192x8192", "128x16384x4096")
 ATTENTION = ROOT / "bench" / "attention-h200.json"
 WIDTHS, LENGTH = (64, 128, 256), 4096
+MODELS = ROOT / "bench" / "torch-models-h100.json"
+NAMES = {
+    "llama-prefill": "Llama 3 8B, 2 layers, prefill 4 x 2048",
+    "llama-decode": "the same, decode, batch 16, cache 2048",
+    "llama-int8": "the same, weights of int8",
+    "vit": "ViT-L, 4 blocks, batch 32, inference",
+    "vit-train": "the same, forward and backward",
+    "gpt2-train": "GPT-2 medium, 4 layers, 8 x 1024, autocast, forward and backward",
+    "mixtral": "Mixtral layer, 4096 tokens",
+    "convnext": "ConvNeXt-T, batch 64, channels last",
+    "resnet": "ResNet-50, batch 64, channels last",
+}
+"""The rows of `bench/torch_models.py`, as they are named to a reader."""
 
 
 def table() -> str:
@@ -30,6 +43,22 @@ def table() -> str:
         ("relative to cuBLAS", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
     )
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def models() -> str:
+    """Milliseconds of each model, of some in CUDA graphs too, and the time relative to inductor's."""
+    times: dict[tuple[str, str], float] = {}
+    for row in json.loads(MODELS.read_text())["rows"]:
+        times[row["row"], row["name"]] = row["milliseconds"]
+    heads = ("PyTorch, bf16, milliseconds", "eager", "inductor", "Warploom", "of inductor")
+    lines = [f"| {' | '.join(heads)} |", "| --- | ---: | ---: | ---: | ---: |"]
+    for row, name in NAMES.items():
+        for graphs, shown in (("", name), (" graphs", f"{name}, in CUDA graphs")):
+            ours, theirs = (times.get((row, f"{who}{graphs}")) for who in ("warploom", "inductor"))
+            if ours is not None and theirs is not None:
+                eager = "" if graphs else f"{times[row, 'eager']:.2f}"
+                lines.append(f"| {shown} | {eager} | {theirs:.2f} | {ours:.2f} | {ours / theirs:.2f} |")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def attention() -> str:
@@ -54,7 +83,7 @@ def _full(size: str) -> str:
 def text() -> str:
     """README.md with the tables as they are measured."""
     written = README.read_text(encoding="utf-8")
-    for name, made in (("shares", table), ("attention", attention)):
+    for name, made in (("models", models), ("shares", table), ("attention", attention)):
         between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         written = between.sub(lambda match, made=made: f"{match[1]}{made()}{match[2]}", written)
     return written
