@@ -29,7 +29,7 @@ from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
 from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
-from .element_expressions import decline
+from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, read_elementwise
 from .operand import VIEWS, drop_unused, root, users_of
 from .overlap import may_share
@@ -410,9 +410,10 @@ class Replacement:
         try:
             for made in with_functions(op):
                 made.verify()
-        except VerifyException as error:
+            check(self.last, op)
+        except (VerifyException, NotFusedError) as error:
+            op.erase()  # it reads views, which nothing else does
             decline(str(error))
-        check(self.last, op)
         Rewriter.insert_op(with_functions(op), InsertPoint.before(self.last))
         self._erase()
 

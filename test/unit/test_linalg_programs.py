@@ -23,6 +23,12 @@ def test_programs_give_what_their_evaluator_allows(kind: str) -> None:
     assert sum(o.kind == "right" for o in outcomes) >= len(outcomes) // 2
 
 
+def test_chains_of_integers_that_read_views_are_not_fused() -> None:
+    """Two elementwise operations, of which the first reads a column: rows hold floats alone."""
+    found = outcome(20261186785373, list(KINDS))
+    assert found.kind == "right", f"{found.reason}\n{found.text}"
+
+
 def test_roundings_that_are_left_out_are_found() -> None:
     counts = [planted(number, [kind]) for kind in KINDS for number in range(SEED, SEED + 30)]
     matter, noticed = map(sum, zip(*counts, strict=True))
