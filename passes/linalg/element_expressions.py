@@ -113,7 +113,9 @@ class ElementExpression:
         if self.is_op(ROUNDED):
             return self.type == kind
         if self.kind == "reduce":
-            return self.name not in ("add", "mul") and self.operands[0].is_of(kind)
+            # Of nothing but NaN, the largest number is the infinity that the reduction starts from.
+            starts = nearest(-math.inf, kind) == -math.inf
+            return starts and self.name not in ("add", "mul") and self.operands[0].is_of(kind)
         values = self.operands[1:] if self.is_op("arith.select") else self.operands
         return self.is_op(*EXACT) and all(value.is_of(kind) for value in values)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from functools import cache
-from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -21,8 +22,14 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 
 
 def script(name: str) -> ModuleType:
-    """A script of docs/, which is on the path, as a module."""
-    return import_module(name)
+    """A script of docs/ as a module: other folders on the path have scripts of the same names."""
+    found = spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    if found is None or found.loader is None:
+        raise FileNotFoundError(name)
+    module = module_from_spec(found)
+    sys.modules[f"docs_{name}"] = module
+    found.loader.exec_module(module)
+    return module
 
 
 @cache

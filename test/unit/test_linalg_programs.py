@@ -29,6 +29,12 @@ def test_chains_of_integers_that_read_views_are_not_fused() -> None:
     assert found.kind == "right", f"{found.reason}\n{found.text}"
 
 
+def test_the_largest_of_nothing_but_nan_is_no_number_of_8_bits() -> None:
+    """It is minus infinity, which a type without one rounds to NaN."""
+    found = outcome(77001036, list(KINDS))
+    assert found.kind == "right", f"{found.reason}\n{found.text}"
+
+
 def test_roundings_that_are_left_out_are_found() -> None:
     counts = [planted(number, [kind]) for kind in KINDS for number in range(SEED, SEED + 30)]
     matter, noticed = map(sum, zip(*counts, strict=True))
