@@ -125,7 +125,8 @@ def schedule_of_tile(
         else COOPERATIVE,
         **operands,
     )
-    schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
+    if not needs.adds_in_tensor_memory(target):
+        schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
     if tile_count(product, tile) > target.sms or product.op.grouped == M:
         return schedule.with_fields(stages=stages, ctas=target.sms)
@@ -178,6 +179,9 @@ of all of it."""
 MOST_PROMOTED_BY_THREE = 128
 """The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
 spills)."""
+
+MOST_ADDED = 128
+"""Columns of a warpgroup's sums in tensor memory, by default."""
 
 ROLES = ("b", "a", PLAIN)
 """The values of `in_registers`: the operand that warpgroups have in registers, if any. Of several that pay the first is
@@ -398,7 +402,8 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
-        tiles = [tile for tile in tiles if tile.cluster == (1, 1)]
+        # With more columns, or with rows of D staged, ptxas 13.5 spills a few bytes beside the loads of sums.
+        tiles = [tile for tile in tiles if tile.cluster == (1, 1) and tile.width <= MOST_ADDED]
     if columns := product.blocks[1]:
         tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
         tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
