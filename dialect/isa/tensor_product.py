@@ -343,9 +343,7 @@ def of_warpgroup(row: Wgmma) -> TensorProduct | None:
     if row.shape.m not in rows or row.shape.n not in columns:
         return None
     section, only = "9.7.16.10.9.1", INTEGERS if kind == "i8" else TENSOR_MEMORY
-    return TensorProduct(
-        opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, section=section, only=only
-    )  # fmt: skip
+    return TensorProduct(opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, section=section, only=only)
 
 
 def in_tensor_memory(row: Wgmma, target: Target) -> bool:

@@ -218,7 +218,7 @@ def by_warpgroups(row: Wgmma, target: Target) -> bool:
 
 def adds_in_tensor_memory(target: Target) -> bool:
     """Whether products of warpgroups add up in tensor memory, as the target has no `wgmma`."""
-    return not any(row.runs_on(target) for row in wgmma.rows()[:1])
+    return not wgmma.rows()[0].runs_on(target)
 
 
 def promotes(product: Product, accumulate: str, target: Target) -> bool:

@@ -39,10 +39,7 @@ MOST_REGISTERS = 32
 
 def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
     """Takes columns of tensor memory for the kernel's matrices; all threads meet."""
-    count, _, columns = memory_of(op.memref).get_shape()
-    taken = next((size for size in ALLOCATIONS if size >= count * columns), None)
-    if taken is None:
-        fail(op, f"expected at most {ALLOCATIONS[-1]} columns of tensor memory, got {count * columns}")
+    taken, columns = _allocated(op, op.memref)
     emitter, slot = lowering.emitter, lowering.addressing.shared_bytes_at(offset_of(op), 0)
     emitter.comment(f"{taken} columns of tensor memory")
     with _first_warp(lowering):
@@ -54,12 +51,19 @@ def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(memref.DeallocOp)
 def _free(lowering: KernelLowering, op: memref.DeallocOp) -> None:
-    tile = _tile(lowering, op, op.memref)
-    count, _, columns = memory_of(op.memref).get_shape()
-    taken = next(size for size in ALLOCATIONS if size >= count * columns)
+    tile, (taken, _) = _tile(lowering, op, op.memref), _allocated(op, op.memref)
     _meet(lowering)
     with _first_warp(lowering):
         lowering.emitter.emit("tcgen05.dealloc.cta_group::1.sync.aligned.b32", tile.base, taken)
+
+
+def _allocated(op: Operation, memory: SSAValue) -> tuple[int, int]:
+    """The columns that are allocated for matrices, and those of one."""
+    count, _, columns = memory_of(memory).get_shape()
+    taken = next((size for size in ALLOCATIONS if size >= count * columns), None)
+    if taken is None:
+        fail(op, f"expected at most {ALLOCATIONS[-1]} columns of tensor memory, got {count * columns}")
+    return taken, columns
 
 
 def _tile(lowering: KernelLowering, op: Operation, memory: SSAValue) -> TensorTile:
@@ -82,8 +86,9 @@ def _first_warp(lowering: KernelLowering) -> Generator[None]:
 
 def _meet(lowering: KernelLowering) -> None:
     """All threads have accessed tensor memory before any goes on to."""
-    for opcode in ("tcgen05.fence::before_thread_sync", "bar.sync", "tcgen05.fence::after_thread_sync"):
-        lowering.emitter.emit(opcode, *([0] if opcode == "bar.sync" else []))
+    lowering.emitter.emit("tcgen05.fence::before_thread_sync")
+    lowering.emitter.emit("bar.sync", 0)
+    lowering.emitter.emit("tcgen05.fence::after_thread_sync")
 
 
 @lowers(TensorMmaOp)

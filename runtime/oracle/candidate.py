@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -61,16 +62,16 @@ class Made:
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class Candidate:
+class Candidate(ABC):
     """Something to judge. `call` gives the outputs that it returns, or None where it writes in place."""
 
     file = ""
     ptx = ""
     """The text of a kernel, if it is one."""
 
+    @abstractmethod
     def call(self, call: CandidateCall, prepared: Sequence[Any]) -> Any:
         """Runs it on arguments as `prepare` made them."""
-        raise NotImplementedError
 
     def prepare(self, call: CandidateCall) -> dict[str, Any]:
         """The arguments as it takes them, by name: copies that are its own."""

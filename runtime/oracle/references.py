@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class Expected:
     exact: bool = False
 
 
-class JudgeReference:
+class JudgeReference(ABC):
     """Something to compare with. `names` are those of the arguments, `written` of those that are written in place."""
 
     names: Sequence[str] = ()
@@ -61,17 +62,17 @@ class JudgeReference:
     text = ""
     """The text of linalg, which proofs take."""
 
+    @abstractmethod
     def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Arguments of a kind."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expected(self, arguments: Mapping[str, Any]) -> list[Expected]:
         """The outputs: of `written`, or those returned.
 
         Raises:
             NotComparedError: where it says nothing.
         """
-        raise NotImplementedError
 
 
 def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:

@@ -113,21 +113,12 @@ class Service:
             return str(error)
         except Exception as error:
             return Answer(findings=[_failed("load-failed", error), *self._events()])
-        found = self._statically() if self.candidate.ptx else []
+        found = _statically(self.candidate) if self.candidate.ptx else []
         return Answer(findings=[*found, *self._events()])
 
     def _events(self) -> list[JudgeFinding]:
         found, self.watch.events = self.watch.events, {}
         return [JudgeFinding(code, message) for code, message in found.items()]
-
-    def _statically(self) -> list[JudgeFinding]:
-        """What `warploom check` says of the text."""
-        from ..kernel.check import check_text
-
-        assert self.candidate is not None
-        file = self.candidate.file
-        found = check_text(self.candidate.ptx, None, file).diagnostics
-        return [JudgeFinding("ptx-invalid", d.message, ERROR, file, d.line, d.column) for d in found]
 
     def _call(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         prepared = candidate.prepare(call)
@@ -317,3 +308,11 @@ def _library(candidate: Candidate, call: CandidateCall) -> list[JudgeFinding]:
     with Recorder():
         candidate.call(call, list(candidate.prepare(call).values()))
     return [note("library", f"torch computes {', '.join(names)}")] if names else []
+
+
+def _statically(candidate: Candidate) -> list[JudgeFinding]:
+    """What `warploom check` says of the text."""
+    from ..kernel.check import check_text
+
+    found = check_text(candidate.ptx, None, candidate.file).diagnostics
+    return [JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column) for d in found]
