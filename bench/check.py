@@ -20,8 +20,7 @@ from string import ascii_lowercase
 
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form
-from warploom.dialect.isa.row import ADDRESS, CONSTANT, SCALAR, SELECTOR
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import ADDRESS, CONSTANT, SCALAR, SELECTOR, TARGETS
 from warploom.runtime import check_ptx
 
 LETTERS = {"f32": "f", "f64": "d"}

@@ -100,14 +100,14 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 """Of what a module must have one for a pass to have something to do."""
 
 DIALECTS: Mapping[str, tuple[str, str]] = {
-    "arith": ("dialect.mlir.arith", "ARITH"),
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
     "llvm": ("dialect.mlir.llvm", "LLVM"),
-    "memref": ("dialect.mlir.memref", "MEMREF"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
+    "memref": ("dialect.mlir.upstream", "MEMREF"),
+    "arith": ("dialect.mlir.upstream", "ARITH"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "warp": ("dialect.warp.dialect", "WARP"),
 }
@@ -140,14 +140,13 @@ LOWERINGS = _homes(
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
         nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store
         """,
-        "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
         gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise,
         gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.wait
+        warp.make_barriers, warp.mma, warp.set_registers, warp.wait, warp.wgmma, warp.wmma.mma
         """,
         "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
@@ -155,13 +154,10 @@ LOWERINGS = _homes(
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
-        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.grid_dim, math.absf, math.ceil, math.erf, math.exp,
-        math.exp2, math.floor, math.fma, math.log, math.roundeven, math.rsqrt, math.sqrt, math.tanh, math.trunc,
-        vector.broadcast, vector.extract, vector.insert
-        """,
-        "passes.to_ptx.thread_memory": """
-        gpu.dynamic_shared_memory, memref.get_global, memref.load, memref.store, memref.subview, memref.view,
-        vector.load, vector.store
+        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf,
+        math.ceil, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.roundeven, math.rsqrt, math.sqrt,
+        math.tanh, math.trunc, memref.get_global, memref.load, memref.store, memref.subview, memref.view,
+        vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
         """,
     }
 )
@@ -246,7 +242,7 @@ PUBLIC: Mapping[str, str] = {
     "Proof": "runtime.proof.question",
     "PtxModule": "runtime.kernel.module",
     "Struct": "runtime.arguments.launch_values",
-    "TensorMap": "runtime.arguments.tensor_map",
+    "TensorMap": "runtime.arguments.arrays",
     "TensorMapFields": "dialect.isa.tensor_map",
     "TraceEvent": "runtime.interp.watch.timeline",
     "Verdict": "runtime.oracle.findings",
@@ -263,7 +259,7 @@ PUBLIC: Mapping[str, str] = {
     "order": "runtime.proof.order",
     "prove": "runtime.proof.prove",
     "prune": "runtime.arguments.sparse",
-    "register_torch_sharding": "runtime.torch.sharding",
+    "register_torch_sharding": "runtime.torch.operators",
     "torch_backend": "runtime.torch.backend",
     "torch_operators": "runtime.torch.operators",
     "torch_to_linalg": "runtime.torch.importer",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form, Shape
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.layouts.pictures import svg

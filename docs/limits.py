@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.ptx.instructions import FAMILIES, roots
 from warploom.runtime import WarploomError, compile
 
@@ -345,8 +345,7 @@ NAMES = ", ".join(f"`{name}`" for name in FAMILIES if name not in roots())
 TAIL = f"""## What is not modelled
 
 These families of instructions are not modelled: {NAMES}. `warploom check` checks only their names, and the interpreter
-refuses kernels that use them. `tcgen05` is modelled, but no pass makes it yet: products for sm_100 and later use
-`mma.sync`.
+refuses kernels that use them.
 
 ## What is not measured
 

@@ -48,7 +48,7 @@ ADDITIONS = (
     ("a family of matrix instructions", "rows, an operation, a pattern, its semantics: [how](adding-a-family.md)"),
     ("any other instruction of PTX", "a row of `dialect/ptx/rows/`, and its meaning in a module of "
      "`runtime/interp/meaning/`; `make index` writes where it is"),
-    ("a target", "a row of `dialect/isa/targets.py`; its arithmetic in `runtime/numerics/parameters.py`"),
+    ("a target", "a row of `dialect/isa/row.py`; its arithmetic in `runtime/numerics/parameters.py`"),
     ("the arithmetic of an instruction", "`runtime/numerics/`, which does not depend on the interpreter"),
     ("an operation between `linalg` and PTX", "`dialect/warp/`, and its conversion in `passes/to_ptx/`"),
     (
@@ -277,10 +277,10 @@ OF_IDEAS = {
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
     "passes/tile/store_epilogue.py passes/to_ptx/fragment_ops.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
-    "passes/tile/fragment_products.py passes/to_ptx/products.py",
+    "passes/tile/fragment_products.py passes/to_ptx/synchronisation.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
-    "passes/to_ptx/products.py",
+    "passes/to_ptx/synchronisation.py",
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
@@ -292,7 +292,7 @@ OF_IDEAS = {
     "passes/schedule/attention.py passes/tile/attention.py",
     "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
-    "passes/linalg/decompose_softmax.py passes/tile/rows.py passes/tile/row_region.py "
+    "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",

@@ -14,7 +14,7 @@ from xdsl.rewriter import Rewriter
 from ..dialect.mlir.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
 from ..dialect.warp.attributes import BYTE, SHARED_SPACE, TENSOR_SPACE, element_row, in_place_of, memory_space
-from ..dialect.warp.ring import MakeRingOp
+from ..dialect.warp.cta import MakeRingOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
 

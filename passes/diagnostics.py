@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 
-from ..dialect.mlir.locations import line_of
+from ..dialect.mlir.upstream import line_of
 
 
 class LocatedError(DiagnosticException):

@@ -306,8 +306,8 @@ class WarploomOptMain(xDSLOptMain):
 
     def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:
         from ..dialect.ptx.check.module import first_problem
-        from ..dialect.ptx.importer import import_ptx
         from ..dialect.ptx.parser import parse_ptx
+        from ..dialect.ptx.printer import import_ptx
         from ..dialect.ptx.text.syntax import PtxSyntaxError
 
         name, text = self.get_input_name(), self._text(stream, "PTX")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.rewriter import InsertPoint
+
+from ..dialect.warp.attributes import is_memory
+from ..dialect.warp.views import MatrixOp
 
 _COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
 
@@ -55,3 +61,170 @@ class PatternPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([pattern() for pattern in self.patterns], op)
+
+
+# Index arithmetic while building IR: constants stay numbers until an operation needs them as values.
+
+
+Index = int | SSAValue
+OpT = TypeVar("OpT", bound=Operation)
+
+
+class IndexBuilder:
+    """Emits `arith` on `index` at the builder's insertion point, folding what is constant.
+
+    Constants are materialised once, at `constants`' insertion point, which must dominate all uses.
+    """
+
+    def __init__(self, builder: Builder, constants: Builder | None = None) -> None:
+        self.builder = builder
+        self.constants = constants or builder
+        self._known: dict[int, SSAValue] = {}
+
+    def at(self, builder: Builder) -> IndexBuilder:
+        """The same constants, another insertion point."""
+        inner = IndexBuilder(builder, self.constants)
+        inner._known = self._known
+        return inner
+
+    def insert(self, op: OpT) -> OpT:
+        """Inserts an operation at the insertion point."""
+        self.builder.insert(op)
+        return op
+
+    def again(self, value: SSAValue, known: dict[SSAValue, SSAValue], inside: Callable[[Operation], bool]) -> SSAValue:
+        """A value computed again at the insertion point.
+
+        Operations that are `inside` are cloned, on what `known` has in the place of their operands, and what they make
+        is added to it. What others make stays as it is.
+        """
+        op = value.owner
+        if value in known or not isinstance(op, Operation) or not inside(op):
+            return known.get(value, value)
+        new = self.insert(op.clone({operand: self.again(operand, known, inside) for operand in op.operands}))
+        known.update(zip(op.results, new.results, strict=True))
+        return known[value]
+
+    def value(self, index: Index) -> SSAValue:
+        """The index as an SSA value."""
+        if not isinstance(index, int):
+            return index
+        if index not in self._known:
+            op = arith.ConstantOp(IntegerAttr(index, IndexType()))
+            self.constants.insert(op)
+            self._known[index] = op.result
+        return self._known[index]
+
+    def values(self, indices: Sequence[Index]) -> list[SSAValue]:
+        """Several indices as SSA values."""
+        return [self.value(index) for index in indices]
+
+    def known(self, value: SSAValue) -> Index:
+        """A value as an index: a number where it is a constant. One that stands before the constants is one of them."""
+        number = constant_value(value)
+        if number is None:
+            return value
+        owner, point = value.owner, self.constants.insertion_point
+        if number not in self._known and isinstance(owner, Operation) and _stands_before(owner, point):
+            self._known[number] = value
+        return number
+
+    def add(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if 0 in (a, b):
+            return b if a == 0 else a
+        return self.insert(arith.AddiOp(self.value(a), self.value(b))).result
+
+    def sub(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if b == 0 else self.insert(arith.SubiOp(self.value(a), self.value(b))).result
+
+    def mul(self, a: Index, factor: Index) -> Index:
+        if isinstance(a, int):
+            a, factor = factor, a
+        if isinstance(a, int) or factor == 0:
+            return a * factor if isinstance(a, int) and isinstance(factor, int) else 0
+        return a if factor == 1 else self.insert(arith.MuliOp(a, self.value(factor))).result
+
+    def ceildiv(self, a: Index, by: int) -> Index:
+        """Unsigned quotient, rounded up."""
+        return self.div(self.add(a, by - 1), by)
+
+    def dim(self, memory: SSAValue, dimension: int) -> Index:
+        """The size of a dimension of memory, or of a matrix of it."""
+        if isinstance(memory.owner, MatrixOp):
+            view = memory.owner
+            if view.part and dimension == len(view.dimensions_kept):
+                return self.known(view.part[1])
+            memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
+        size = memory.type.get_shape()[dimension] if is_memory(memory.type) else -1
+        return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
+
+    def div(self, a: Index, by: Index) -> Index:
+        """Unsigned quotient."""
+        if by == 1 or (isinstance(a, int) and isinstance(by, int)):
+            return a // by if isinstance(a, int) and isinstance(by, int) else a
+        return self.insert(arith.DivUIOp(self.value(a), self.value(by))).result
+
+    def rem(self, a: Index, by: Index) -> Index:
+        """Unsigned remainder."""
+        if by == 1 or (isinstance(a, int) and isinstance(by, int)):
+            return a % by if isinstance(a, int) and isinstance(by, int) else 0
+        return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
+
+    def xor(self, a: Index, b: Index) -> Index:
+        """Bitwise exclusive or."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a ^ b
+        if 0 in (a, b):
+            return b if a == 0 else a
+        return self.insert(arith.XOrIOp(self.value(a), self.value(b))).result
+
+    def minimum(self, a: Index, b: Index, *, signed: bool = False) -> Index:
+        """Unsigned minimum, or a signed one."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        smaller = arith.MinSIOp if signed else arith.MinUIOp
+        return self.insert(smaller(self.value(a), self.value(b))).result
+
+    def wrap(self, a: Index, by: int) -> Index:
+        """a if a is not `by`, else 0: the next stage of a ring."""
+        if isinstance(a, int):
+            return a % by
+        last = self.insert(arith.CmpiOp(a, self.value(by), "eq")).result
+        return self.insert(arith.SelectOp(last, self.value(0), a)).result
+
+    def where_equal(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        """`yes` where a is b, else `no`."""
+        return self._where("eq", a, b, yes, no)
+
+    def where_below(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        """`yes` where a < b, else `no`."""
+        return self._where("slt", a, b, yes, no)
+
+    def from_zero(self, a: Index) -> Index:
+        """The index, or 0 if it is below."""
+        return self.sub(a, self.minimum(a, 0, signed=True))
+
+    def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
+        return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result
+
+
+def _stands_before(op: Operation, point: InsertPoint) -> bool:
+    """Whether an operation stands in front of a point, or of an operation that the point is in."""
+    block, behind = point.block, point.insert_before
+    while block is not None and block is not op.parent:
+        behind = block.parent_op()
+        block = None if behind is None else behind.parent
+    return block is not None and (behind is None or op.is_before_in_block(behind))
+
+
+def constant_value(value: SSAValue) -> int | None:
+    """The number that an integer constant holds; None for anything else."""
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None

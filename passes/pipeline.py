@@ -21,7 +21,7 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
 
 from ..dialect.index import NEEDS
-from ..dialect.isa.targets import UnknownTargetError, target
+from ..dialect.isa.row import UnknownTargetError, target
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import collector
 from .diagnostics import remark, remarks, verify

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..dialect.isa.tensor_map import PixelBox, TensorMapFields
     from ..dialect.isa.wgmma import MatrixDescriptor
     from ..dialect.ptx.check.module import Diagnostic
+    from .arguments.arrays import TensorMap
     from .arguments.launch_values import Struct
     from .arguments.sparse import check_metadata, compress, expand, prune
-    from .arguments.tensor_map import TensorMap
     from .base.errors import (
         ArgumentError,
         AssemblerError,
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from .proof.question import Proof
     from .torch.backend import warploom as torch_backend
     from .torch.importer import torch_to_linalg
-    from .torch.operators import torch_operators
-    from .torch.sharding import register_torch_sharding
+    from .torch.operators import register_torch_sharding, torch_operators
 
 __all__ = [
     "ArgumentError",

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warploom.dialect.isa import mma
+from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.row import VECTOR
-from warploom.dialect.isa.targets import Target
-from warploom.dialect.isa.types import ElementType
+from warploom.dialect.isa.row import VECTOR, Target
 from warploom.dialect.layouts.layout import LANES
 
 Row: TypeAlias = Mma

@@ -17,8 +17,7 @@ from captured import KINDS, Codes, Random, Words, codes
 from numpy.typing import NDArray
 
 from warploom.dialect.isa import wgmma
-from warploom.dialect.isa.row import VECTOR
-from warploom.dialect.isa.targets import Target
+from warploom.dialect.isa.row import VECTOR, Target
 from warploom.dialect.isa.wgmma import M, MatrixDescriptor, Wgmma
 
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -12,8 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
 from warploom.dialect.isa.form import Form
-from warploom.dialect.isa.row import ADDRESS, SCALAR
-from warploom.dialect.isa.targets import TARGETS, Target
+from warploom.dialect.isa.row import ADDRESS, SCALAR, TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import FragmentType, TargetAttr

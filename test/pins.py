@@ -46,7 +46,7 @@ from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import HostError, Kernel, WarploomError, compile
 from warploom.runtime.cli.inputs import arrays
 from warploom.runtime.kernel.lowering import parse, without_tensors
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from products import EPILOGUES, Product
 
-from warploom.dialect.isa.types import BY_MLIR_NAME
+from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.runtime import compress, prune
 from warploom.runtime.arguments.dtypes import DTYPES
 

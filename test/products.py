@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warploom.dialect.isa import mma
+from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.dialect.isa.mma import Mma as Row
-from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.isa.types import BY_MLIR_NAME
+from warploom.dialect.isa.row import TARGETS
 from warploom.runtime import Kernel, compile
 
 Size = tuple[int, int, int]

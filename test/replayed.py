@@ -11,7 +11,7 @@ import numpy as np
 from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.runtime import load_ptx
 
 TARGET = "sm_90a"

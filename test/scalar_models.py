@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from warploom.dialect.isa.types import ElementType, element_type
+from warploom.dialect.isa.form import ElementType, element_type
 from warploom.runtime.interp import Arithmetic
 
 INF = "inf"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from products import FORMS, LIES, TYPES, Product, Types
 
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.diagnostics import LocatedError
 from warploom.passes.pipeline import PARTS, lower, standard_pipeline

@@ -3,11 +3,267 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from heapq import nsmallest
+from itertools import product
+from typing import ClassVar
 
-from . import mma, moves, wgmma
-from .form import Form, Key, order_key
+from ..layouts.layout import Layout
+from . import mma, wgmma
+from .form import Form, Key, order_key, word
+from .row import ADDRESS, VECTOR, Slot, Specific, Version
+
+# Rows of the warp-level matrix moves: `ldmatrix`, `stmatrix`, `movmatrix`.
+#
+# Source: PTX ISA 9.7.14.5.15 (ldmatrix), 9.7.14.5.16 (stmatrix), 9.7.14.5.17 (movmatrix).
+
+
+GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
+"""State spaces: `.shared::cta` says the same as `.shared`, from PTX 7.8; generic addresses must point there."""
+
+CTA: Version = (7, 8)
+
+BYTES: Specific = (
+    ("sm_100a", (8, 6)),
+    ("sm_101a", (8, 6)),
+    ("sm_120a", (8, 7)),
+    ("sm_100f", (8, 8)),
+    ("sm_101f", (8, 8)),
+    ("sm_110f", (9, 0)),
+    ("sm_120f", (8, 8)),
+)
+"""9.7.14.5.15 and .16, Target ISA Notes: where the shapes and types of bytes run."""
+
+NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
+"""Where integers of 4 bits become those of 8."""
+
+# One matrix, rows being rows in memory and columns elements of such a row; `_ACROSS` is what `.trans` does of it.
+_PAIRS = Layout.parse("c1 c2 r0 r1 r2 | c0")
+_PAIRS_ACROSS = _PAIRS.transposed()
+_BYTES = Layout.parse("c2 c3 r0 r1 r2 | c0 c1")
+_BYTES_ACROSS_16 = Layout.parse("r2 r3 c0 c1 c2 | r0 r1 c3")
+_BYTES_ACROSS_8 = Layout.parse("r1 r2 c0 c1 c2 | r0 c3")
+
+
+def _space(space: str) -> str:
+    return f".{space}" if space else ""
+
+
+def registers(name: str, count: int, *, written: bool = False) -> Slot:
+    """An operand that is so many 32-bit registers in braces."""
+    return Slot(name, VECTOR, count=count, written=written, own=True)
+
+
+class _Matrices(Form):
+    """`count` matrices of rows of 16 bytes between shared memory and registers, one after the other."""
+
+    count: int
+    transpose: bool
+    type: str
+
+    MOVES: ClassVar[str]
+    BYTES: ClassVar[tuple[Layout, Layout]]
+    """The layouts of matrices of bytes, as they are and transposed."""
+
+    def __post_init__(self) -> None:
+        if self.count not in (1, 2, 4):
+            raise ValueError(f"{self.MOVES} 1, 2 or 4 matrices, got {self.count}")
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of one matrix are, rows being rows in memory and columns elements in a row."""
+        return ((_PAIRS, _PAIRS_ACROSS) if self.type == "b16" else self.BYTES)[self.transpose]
+
+    @property
+    def addresses(self) -> int:
+        """How many lanes, from lane 0, give the address of a row."""
+        return self.count * self.layout.rows
+
+    @property
+    def element_bits(self) -> int:
+        """The width of an element in a register."""
+        return 16 if self.type == "b16" else 8
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per lane that all the matrices take."""
+        return self.count * self.layout.elements * self.element_bits // 32
+
+
+@dataclass(frozen=True)
+class LoadMatrix(_Matrices):
+    """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory.
+
+    For 8-row matrices lane 8*j + i gives the address of row i of matrix j, for 16-row ones lane 16*j + i.
+    The matrices arrive one after the other in `registers` registers of each lane. `source` is how elements of less
+    than a byte are packed in memory: `b6x16_p32` or `b4x16_p64`, 16 of them and as much padding as fills 16 bytes.
+    """
+
+    count: int
+    transpose: bool
+    ptx: Version = (6, 5)
+    sm: int = 75
+    section: str = "9.7.14.5.15"
+    shape: str = "m8n8"
+    type: str = "b16"
+    source: str = ""
+    space: str = SHARED
+    only: Specific = ()
+
+    MOVES = "ldmatrix loads"
+    BYTES = (_BYTES, _BYTES_ACROSS_16)
+
+    @cached_property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        trans, source = ".trans" if self.transpose else "", f".{self.source}" if self.source else ""
+        return f"ldmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}{source}"
+
+    @property
+    def memory_bits(self) -> int:
+        """The width of an element in memory."""
+        return {"b6x16_p32": 6, "b4x16_p64": 4, "s4": 4}.get(self.source, self.element_bits)
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"d": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (registers("d", self.registers, written=True), Slot("p", ADDRESS, self.space or "any"))
+
+
+@dataclass(frozen=True)
+class StoreMatrix(_Matrices):
+    """One form of `stmatrix`: `count` matrices to shared memory, one register each.
+
+    Lane 8*j + i gives the address of row i of matrix j. The columns of a 16x8 matrix of bytes are what become the 8
+    rows in memory, of 16 bytes each.
+    """
+
+    count: int
+    transpose: bool
+    ptx: Version = (7, 8)
+    sm: int = 90
+    section: str = "9.7.14.5.16"
+    shape: str = "m8n8"
+    type: str = "b16"
+    space: str = SHARED
+    only: Specific = ()
+
+    MOVES = "stmatrix stores"
+    BYTES = (_BYTES_ACROSS_8, _BYTES_ACROSS_8)
+
+    @cached_property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        trans = ".trans" if self.transpose else ""
+        return f"stmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}"
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"r": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (Slot("p", ADDRESS, self.space or "any"), registers("r", self.registers))
+
+
+@dataclass(frozen=True)
+class MoveMatrix(Form):
+    """`movmatrix`: transposes an 8x8 matrix of 16-bit elements from register to register."""
+
+    ptx: Version = (7, 8)
+    sm: int = 75
+    section: str = "9.7.14.5.17"
+    only: Specific = ()
+
+    @cached_property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        return "movmatrix.sync.aligned.m8n8.trans.b16"
+
+    @property
+    def source(self) -> Layout:
+        """Where the elements of the matrix are before."""
+        return _PAIRS
+
+    @property
+    def layout(self) -> Layout:
+        """Where the elements of the matrix are after, by their rows and columns before."""
+        return _PAIRS_ACROSS
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        return {"a": self.source, "d": self.layout}
+
+    @cached_property
+    def operands(self) -> tuple[Slot, ...]:
+        return (word("d", written=True), word("a"))
+
+
+LDMATRIX: tuple[LoadMatrix, ...] = tuple(LoadMatrix(n, t) for t in (False, True) for n in (1, 2, 4))
+"""The forms that the passes load fragments with. `load_rows()` has all of the instruction."""
+
+_SPACES = (GENERIC, SHARED, SHARED_CTA)
+
+
+def _since(space: str, ptx: Version) -> Version:
+    return max(ptx, CTA) if space == SHARED_CTA else ptx
+
+
+@cache
+def load_rows() -> tuple[LoadMatrix, ...]:
+    """Every form of `ldmatrix`, those of `LDMATRIX` first."""
+    section, ptx = "9.7.14.5.15", (8, 6)
+    return (
+        *LDMATRIX,
+        # 8x8, 16-bit elements
+        *(
+            LoadMatrix(n, t, _since(space, (6, 5)), space=space)
+            for space, t, n in product((GENERIC, SHARED_CTA), (False, True), (1, 2, 4))
+        ),
+        # 16x16, bytes
+        *(
+            LoadMatrix(n, True, ptx, 100, section, "m16n16", "b8", space=space, only=BYTES)
+            for space, n in product(_SPACES, (1, 2))
+        ),
+        # 16x16 and 8x16, elements of 6 and 4 bits, each delivered in a byte
+        *(
+            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", source, space, BYTES)
+            for source, space, (shape, counts) in product(
+                ("b6x16_p32", "b4x16_p64"), _SPACES, (("m16n16", (1, 2)), ("m8n16", (1, 2, 4)))
+            )
+            for n in counts
+        ),
+        # 8x16, integers of 4 bits, each delivered in a byte
+        *(
+            LoadMatrix(n, False, (9, 4), 90, section, "m8n16", "s8", "s4", space, NIBBLES)
+            for space, n in product(_SPACES, (1, 2, 4))
+        ),
+    )
+
+
+@cache
+def store_rows() -> tuple[StoreMatrix, ...]:
+    """Every form of `stmatrix`."""
+    return (
+        # 8x8, 16-bit elements
+        *(
+            StoreMatrix(n, t, _since(space, (7, 8)), space=space)
+            for space, t, n in product(_SPACES, (False, True), (1, 2, 4))
+        ),
+        # 16x8, bytes
+        *(
+            StoreMatrix(n, True, (8, 6), 100, "9.7.14.5.16", "m16n8", "b8", space, BYTES)
+            for space, n in product(_SPACES, (1, 2, 4))
+        ),
+    )
+
+
+MOVMATRIX = MoveMatrix()
+
 
 # What the sections of PTX ISA 9.7.14 and 9.7.15 are about, for tables that are grouped as the manual is.
 
@@ -82,9 +338,9 @@ FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
     "wmma.mma": _wmma_products,
     # 9.7.14.5
     "mma": mma.rows,
-    "ldmatrix": moves.load_rows,
-    "stmatrix": moves.store_rows,
-    "movmatrix": lambda: (moves.MOVMATRIX,),
+    "ldmatrix": load_rows,
+    "stmatrix": store_rows,
+    "movmatrix": lambda: (MOVMATRIX,),
     # 9.7.14.6
     "mma.sp": mma.sparse_rows,
     # 9.7.15.5 and .6

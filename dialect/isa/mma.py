@@ -16,16 +16,17 @@ from .form import (
     KIND_MXF8F6F4,
     SM_120,
     BlockScale,
+    ElementType,
     Granularity,
     ProductForm,
     Shape,
+    element_type,
+    element_types,
     fragment_layout,
     register_type,
     word,
 )
-from .row import CONSTANT, Slot, choice
-from .targets import Specific, Version
-from .types import ElementType, element_type, element_types
+from .row import CONSTANT, Slot, Specific, Version, choice
 
 # Rows of the dense warp-level multiply-accumulate instruction, `mma.sync`.
 #

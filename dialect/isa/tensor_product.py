@@ -10,13 +10,55 @@ from typing import ClassVar, NoReturn
 
 from ..layouts.layout import Layout
 from ..layouts.tensor_memory import metadata, result
-from .form import BYTE_IDS, ONE_OF_TWO_CODES, ORDERED_CODES, BlockScale, Granularity, ProductForm, Shape
+from .form import (
+    BYTE_IDS,
+    FP8,
+    ONE_OF_TWO_CODES,
+    ORDERED_CODES,
+    BlockScale,
+    ElementType,
+    Granularity,
+    ProductForm,
+    Shape,
+    element_type,
+)
 from .mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
-from .row import Bindings, choice
-from .targets import Specific, Target, Version
-from .tcgen05 import INTEGERS, TENSOR_MEMORY
-from .types import FP8, ElementType, element_type
+from .row import Bindings, Specific, Target, Version, choice
 from .wgmma import UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
+
+# The fifth generation's tensor cores: which targets have what, and what moves data. PTX ISA 9.7.16.
+
+
+# Which targets have what. Source: PTX ISA 9.7.16, Target ISA Notes; ptxas 13.5.37 where they differ.
+
+TENSOR_MEMORY: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0)),
+)  # fmt: skip
+"""Where there is tensor memory."""
+
+EACH_ALONE: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_103a", (8, 8)), ("sm_110a", (9, 0)), ("sm_107a", (9, 4)),
+)  # fmt: skip
+"""The architecture-specific targets of these, for what no family has."""
+
+INTEGERS: Specific = (("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_110a", (9, 0)))
+"""Where there are products of integers."""
+
+SCALED_INPUT: Specific = (("sm_100a", (8, 6)), ("sm_100f", (8, 8)))
+"""Where D can be scaled before a product is added to it."""
+
+REDUCING: Specific = (("sm_101a", (8, 8)), ("sm_101f", (8, 8)), ("sm_103f", (8, 8)), ("sm_110f", (9, 0)))
+"""Where loads from tensor memory can reduce."""
+
+SM_107F: Specific = (("sm_107f", (9, 4)),)
+SM_107A: Specific = (("sm_107a", (9, 4)),)
+
+ALLOCATIONS = (32, 64, 128, 256, 512)
+"""The columns that an allocation may have."""
+
+LOAD_SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
+"""The shapes of `ld` and `st`, and the registers of one repetition."""
+
 
 # The descriptor of a matrix in shared memory. PTX ISA 9.7.16.4.1: that of `wgmma` with other codes of the swizzle.
 

@@ -9,11 +9,9 @@ from itertools import product
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..layouts.layout import Layout, accumulator, multiplicand, row
-from .form import Granularity, ProductForm, Shape, fragment, word
+from .form import FP8, ElementType, Granularity, ProductForm, Shape, element_type, fragment, word
 from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
-from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, choice
-from .targets import Specific, Version
-from .types import FP8, ElementType, element_type
+from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, Specific, Version, choice
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,10 +12,8 @@ from functools import cache, cached_property
 from itertools import product
 from typing import ClassVar
 
-from .form import Form, ProductForm, Shape, fragment
-from .row import ADDRESS, Slot
-from .targets import Gone, Specific, Version
-from .types import ElementType, element_types
+from .form import ElementType, Form, ProductForm, Shape, element_types, fragment
+from .row import ADDRESS, Gone, Slot, Specific, Version
 
 GENERIC, GLOBAL, SHARED, SHARED_CTA = "", "global", "shared", "shared::cta"
 SPACES = (GENERIC, GLOBAL, SHARED, SHARED_CTA)

@@ -34,8 +34,18 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .affine import is_plain, loops_of
-from .bodies import Factor, product_body, weighted
-from .generic import GenericOp, SoftmaxOp, TypeFn, TypeFnAttr, parse_operands, parse_results, print_operands
+from .generic import (
+    Factor,
+    GenericOp,
+    SoftmaxOp,
+    TypeFn,
+    TypeFnAttr,
+    parse_operands,
+    parse_results,
+    print_operands,
+    product_body,
+    weighted,
+)
 from .packs import PackOp, UnPackOp
 from .pointwise import NAMED, ElementwiseKindAttr, ElementwiseOp, MapOp, ReduceOp
 

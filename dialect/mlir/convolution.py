@@ -21,8 +21,8 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .bodies import product_body
 from .contraction import LINALG_BASE
+from .generic import product_body
 
 SPACE = "dhw"
 """The dimensions of space, by letter; in capitals, in the names of loops, those of the kernel."""

@@ -48,8 +48,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.str_enum import StrEnum
 
-from .bodies import ARITHMETIC, converted
-from .generic import parse_operands, parse_results, print_operands
+from .generic import ARITHMETIC, converted, parse_operands, parse_results, print_operands
 
 
 class ElementwiseKind(StrEnum):

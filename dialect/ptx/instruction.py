@@ -16,8 +16,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
-from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row
-from ..isa.targets import Target, Version
+from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row, Target, Version
 from .instructions import find
 from .text.operands import OperandError, OperandReader
 from .text.syntax import Operand, Register, is_call, members

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from ..isa.targets import exists
+from ..isa.row import exists
 from .text.operands import IDENTIFIER, OperandError, OperandReader
 from .text.syntax import (
     WARP_SIZE,

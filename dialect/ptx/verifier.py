@@ -17,6 +17,7 @@ from ..isa.row import (
     ANYTHING,
     CONSTANT,
     DISCARDED,
+    NAMED,
     PREDICATE,
     SCALAR,
     SELECTOR,
@@ -27,8 +28,9 @@ from ..isa.row import (
     Bindings,
     Row,
     Slot,
+    Target,
+    Version,
 )
-from ..isa.targets import NAMED, Target, Version
 from .instructions import family, find, nearest
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible

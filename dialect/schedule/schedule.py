@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
-from ..isa.form import Shape
-from ..isa.types import ELEMENT_TYPES
+from ..isa.form import ELEMENT_TYPES, Shape
 from ..isa.wgmma import WARPS as WARPGROUP
 from ..isa.wgmma import M as WARPGROUP_ROWS
 from .fields import ATTENTION, FRAGMENTS, PRODUCTS, WARPGROUPS, ScheduleError, ScheduleField, always, rare, text_of

@@ -35,8 +35,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.targets import Target, UnknownTargetError, target
-from ..isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
+from ..isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
+from ..isa.row import Target, UnknownTargetError, target
 from ..layouts.layout import AXES, Layout
 from ..schedule import SWIZZLES, Schedule, ScheduleError
 

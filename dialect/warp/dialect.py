@@ -5,7 +5,6 @@ from typing import TypeVar
 from xdsl.ir import Attribute, Dialect, Operation
 
 from . import (
-    assumptions,
     attention,
     attributes,
     cta,
@@ -19,7 +18,6 @@ from . import (
     mma,
     operands,
     paged,
-    ring,
     synchronisation,
     tensor_copies,
     tensor_maps,
@@ -38,16 +36,15 @@ _MODULES = (
         operands,
         views,
         paged,
-        assumptions,
-        groups,
         cta,
+        groups,
         tile_mma,
         epilogue,
         elements,
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, ring, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
 )
 """In the order of the reference."""
 

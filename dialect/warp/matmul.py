@@ -43,9 +43,8 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import KIND_F8F6F4
+from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4
 from ..isa.mma import Variant
-from ..isa.types import ELEMENT_TYPES
 from ..mlir.affine import loops_of
 from .attributes import BYTE, in_place_of, memory_of
 from .elements import (

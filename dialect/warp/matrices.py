@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa import moves
+from ..isa import families
+from ..isa.families import LoadMatrix, StoreMatrix
 from ..isa.form import having
-from ..isa.moves import LoadMatrix, StoreMatrix
 from ..layouts.layout import LANES, Bit, Layout, column, multiplicand
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, memory_space
 
@@ -172,7 +172,7 @@ def load_rows(bits: int, transpose: bool, count: int, source: str) -> tuple[Load
         VerifyException: if there is none of `count` matrices.
     """
     type = "b8x16" if source else _type("ldmatrix", bits, transpose)
-    rows = having(moves.load_rows, space=moves.SHARED, type=type, source=source, transpose=transpose)
+    rows = having(families.load_rows, space=families.SHARED, type=type, source=source, transpose=transpose)
     return _up_to("ldmatrix loads", count, rows)
 
 
@@ -183,7 +183,7 @@ def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...
         VerifyException: if there is none of `count` matrices.
     """
     type = _type("stmatrix", bits, transpose)
-    rows = having(moves.store_rows, space=moves.SHARED, type=type, transpose=transpose)
+    rows = having(families.store_rows, space=families.SHARED, type=type, transpose=transpose)
     return _up_to("stmatrix stores", count, rows)
 
 

@@ -24,8 +24,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant, blocks
-from ..isa.types import ELEMENT_TYPES, ElementType
 from ..layouts.layout import LANES
 from .attributes import SCALES, Memory, element_row, memory_of
 from .elements import PointwiseOp

@@ -34,8 +34,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.wgmma import UNIT
 from .attributes import Memory, memory_of, same_words
+from .cta import RingType
 from .op_shapes import flag
-from .ring import RingType
 from .synchronisation import BarriersType
 from .tensor_maps import TensorMapType, moved_as
 from .warpgroup import panel_of, verify_tile

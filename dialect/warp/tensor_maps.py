@@ -36,8 +36,8 @@ from xdsl.printer import Printer
 from xdsl.traits import NoMemoryEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..isa.form import ElementType
 from ..isa.tensor_map import ELEMENTS, MOST_RANK, PixelBox, TensorMapError, TensorMapFields
-from ..isa.types import ElementType
 from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .op_shapes import flag

@@ -34,7 +34,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.types import ELEMENT_TYPES
+from ..isa.form import ELEMENT_TYPES
 from .attributes import (
     BYTE,
     SHARED_SPACE,

@@ -41,8 +41,8 @@ from xdsl.printer import Printer
 from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
+from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant
-from ..isa.types import ELEMENT_TYPES, ElementType
 from ..mlir.affine import passed, steps_of, windows
 from .attributes import Memory, element_row, memory_of
 from .op_shapes import BareWord, TypeOfOptional

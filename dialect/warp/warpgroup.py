@@ -26,8 +26,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import having
-from ..isa.types import ELEMENT_TYPES, ElementType
+from ..isa.form import ELEMENT_TYPES, ElementType, having
 from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, rows
 from ..layouts.layout import Layout, permuted
 from .attributes import (

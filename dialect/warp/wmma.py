@@ -22,8 +22,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import wmma
-from ..isa.form import Shape, having
-from ..isa.types import ElementType
+from ..isa.form import ElementType, Shape, having
 from .attributes import SHARED_SPACE, Memory, known_element, memory_space
 from .mma import Key, nearest
 from .op_shapes import parse_words, verify_target, word_of, word_properties

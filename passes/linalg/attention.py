@@ -39,9 +39,9 @@ from .element_expressions import (
     read_product,
     region_of,
 )
+from .elementwise import check_attention
 from .fuse_epilogue import Replacement
 from .operand import FoldDimension, KernelArgument, VectorOperand, each_once, root
-from .overlap import check_attention
 from .product import Product, read
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 

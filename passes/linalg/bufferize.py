@@ -7,17 +7,40 @@ what is on the way to it, being needed nowhere else, into the same memory. Every
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar, TypeAlias, TypeGuard
 
+from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute
+from xdsl.dialects import arith, func, memref, scf, tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseIntOrFPElementsAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    TensorType,
+    UnregisteredOp,
+)
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..patterns import apply_patterns
-from .generalize import GENERALIZED, generalize
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.views import strides_of
+from ..diagnostics import fail
+from ..patterns import apply_patterns, constant_value
+from .constants import global_of
+from .generalize import COVERED, GENERALIZED, generalize
+from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
+from .pages import gather_of
 
 
 def bufferize(module: ModuleOp) -> None:
@@ -27,8 +50,6 @@ def bufferize(module: ModuleOp) -> None:
     """
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
-            from .tensor_function import TensorFunction  # 6 ms, with xDSL's dialect of tensors
-
             if len(function.body.blocks) == 1:
                 _simplify(function)
             TensorFunction(function).rewrite()
@@ -36,11 +57,11 @@ def bufferize(module: ModuleOp) -> None:
 
 def _simplify(function: func.FuncOp) -> None:
     """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import diamonds, moved_operands, several_results, unit_dimensions
+    from . import moved_operands, several_results
 
     apply_patterns((several_results.OneResultEach(),), function)
     several_results.drop_unused(function.body.block)
-    for pattern in (*unit_dimensions.PATTERNS, *moved_operands.PATTERNS, diamonds.FuseDiamond()):
+    for pattern in (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond()):
         apply_patterns((pattern,), function)
     several_results.drop_unused(function.body.block)
 
@@ -64,3 +85,396 @@ class BufferizePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         generalize(op)
         bufferize(op)
+
+
+# One function on tensors made one on memory, operation by operation.
+
+
+Tensor = TensorType[Attribute]
+
+Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp
+SHAPED = (tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
+"""Operations whose result is a view of their operand's memory."""
+
+RESULT = "result"
+"""The name of an argument that a function's result goes into, where the value returned has none."""
+
+
+def _is_tensor(kind: Attribute) -> TypeGuard[Tensor]:
+    return isinstance(kind, TensorType)
+
+
+def _memory(kind: Attribute) -> MemRefType[Attribute]:
+    if not _is_tensor(kind):
+        raise ValueError(f"{kind} is no tensor")
+    return MemRefType(kind.element_type, kind.get_shape(), NoneAttr(), NoneAttr())
+
+
+@dataclass
+class TensorFunction:
+    """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
+    the argument that each returned one goes into, `copied` those that an argument or a value returned before is copied
+    to, `done` the operations on tensors that others stand for, `turned` the memory of the operand of a reshape whose
+    result is returned, or of what is put into a part of another tensor."""
+
+    function: func.FuncOp
+    buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    returned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    copied: list[tuple[SSAValue, SSAValue]] = field(default_factory=list[tuple[SSAValue, SSAValue]])
+    done: list[Operation] = field(default_factory=list[Operation])
+    turned: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+
+    def rewrite(self) -> None:
+        block = self.function.body.block
+        if len(self.function.body.blocks) != 1:
+            fail(self.function, "expected a function on tensors to be one block")
+        for argument in list(block.args):
+            if _is_tensor(argument.type):
+                memory = Rewriter.replace_value_with_new_type(argument, _memory(argument.type))
+                self.buffers[memory] = memory
+        last = block.last_op
+        if not isinstance(last, func.ReturnOp):
+            fail(self.function, "expected a function on tensors to end with a return")
+        self._add_results(last)
+        for op in list(block.ops):
+            self._rewrite(op)
+        for op in reversed(self.done):
+            Rewriter.erase_op(op)
+        self.function.update_function_type()
+
+    def _add_results(self, last: func.ReturnOp) -> None:
+        """An argument for each value that is returned."""
+        block = self.function.body.block
+        for value in last.operands:
+            kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
+            if kind is None and not _is_tensor(value.type):
+                fail(last, f"expected the function to return tensors alone, got {value.type}")
+            argument = block.insert_arg(_memory(value.type) if kind is None else kind, len(block.args))
+            argument.name_hint = value.name_hint or RESULT
+            if kind is None and value not in self.returned:
+                self.returned[value] = argument
+            else:
+                self.copied.append((value, argument))
+
+    def _rewrite(self, op: Operation) -> None:
+        if isinstance(op, func.ReturnOp):
+            for value, argument in self.copied:
+                copy = CopyOp([self._read(op, value)], [argument], [])
+                copy.location = op.location
+                Rewriter.insert_op(copy, InsertPoint.before(op))
+            Rewriter.replace_op(op, func.ReturnOp(), [])
+        elif isinstance(op, tensor.EmptyOp):
+            self.done.append(op)
+        elif isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr):
+            self._constant(op, op.value)
+        elif isinstance(op, arith.ConstantOp) and _is_tensor(op.result.type):
+            fail(
+                op,
+                f"expected the elements of a constant as dense<...>, or as a resource of the text; {op.value} has no "
+                f"contents: pass the tensor as an argument",
+            )
+        elif isinstance(op, tensor.DimOp):
+            self._size(op)
+        elif isinstance(op, SHAPED):
+            self._view(op)
+        elif isinstance(op, tensor.InsertSliceOp):
+            self._insert(op)
+        elif isinstance(op, LinalgStructuredOperation):
+            self._structured(op)
+        elif isinstance(op, tensor.ExtractOp):
+            Rewriter.replace_op(op, memref.LoadOp.get(self._read(op, op.tensor), op.indices))
+        elif isinstance(op, scf.ForOp) and any(_is_tensor(result.type) for result in op.results):
+            self._loop(op)
+        elif isinstance(op, scf.ForOp):
+            for inner in list(op.body.block.ops):
+                self._rewrite(inner)
+        elif isinstance(op, UnregisteredOp):
+            self._unknown(op)
+        elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
+            fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
+
+    def _constant(self, op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
+        """A tensor whose elements are known: memory of the module, copied if it is returned."""
+        module, builder = self.function.parent_op(), Builder(InsertPoint.before(op))
+        if not isinstance(module, ModuleOp):
+            fail(op, "expected the function in a module")
+        memory = builder.insert(global_of(op, value, module)).memref
+        if (found := self.returned.get(op.result)) is not None:
+            builder.insert(CopyOp([memory], [found], [])).location = op.location
+        self.buffers[op.result] = memory
+        self.done.append(op)
+
+    def _unknown(self, op: UnregisteredOp) -> None:
+        """An operation of an unknown dialect stays on tensors: of memory as it is there, and its results become
+        memory."""
+        from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
+
+        before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
+        for number, value in enumerate(op.operands):
+            if value in self.buffers:
+                op.operands[number] = before.insert(ToTensorOp(self.buffers[value], restrict=True)).tensor
+            elif isinstance(value.owner, tensor.EmptyOp):
+                op.operands[number] = before.insert(value.owner.clone()).tensor
+        for result in op.results:
+            if _is_tensor(result.type):
+                made = ToBufferOp.create(operands=[result], result_types=[_memory(result.type)])
+                self.buffers[result] = behind.insert(made).results[0]
+                if (argument := self.returned.get(result)) is not None:
+                    behind.insert(CopyOp([made.results[0]], [argument], [])).location = op.location
+
+    def _size(self, op: tensor.DimOp) -> None:
+        source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
+        if source is not None:
+            Rewriter.replace_op(op, memref.DimOp(source, op.index))
+        elif isinstance(empty, tensor.EmptyOp) and number is not None:
+            shape = empty.tensor.type.get_shape()
+            unknown = [d for d, size in enumerate(shape) if size < 0]
+            if number in unknown:
+                Rewriter.replace_op(op, [], [empty.dynamic_sizes[unknown.index(number)]])
+            else:
+                Rewriter.replace_op(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))
+        else:
+            fail(op, "expected the size of a tensor whose contents are defined")
+
+    def _view(self, op: Shaped) -> None:
+        """A tensor of another shape, or a part of one: a view of its memory, copied if it is returned. Of one that
+        nothing has been written to there is nothing to see: what is written to the result has memory of its own."""
+        if op.operands[0] not in self.buffers and -1 not in _memory(op.results[0].type).get_shape():
+            self.done.append(op)
+            return
+        source = self._read(op, op.operands[0])
+        found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
+        if isinstance(op, tensor.CollapseShapeOp) and not is_collapsible(source, groups_of(op)):
+            kind = memory_of(source)
+            copied = builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))).memref
+            builder.insert(CopyOp([source], [copied], [])).location = op.location
+            source = copied
+        returned = found is not None and isinstance(source.owner, Operation) and found in source.owner.operands
+        if found is not None and (
+            returned or (isinstance(op, tensor.ExtractSliceOp) and found in self.turned.values())
+        ):
+            # The source was put where its other shape is returned, or is the memory that the part is put back into.
+            self.buffers[op.results[0]] = found
+        else:
+            view = builder.insert(_viewed(op, source)).results[0]
+            if found is not None:
+                builder.insert(CopyOp([view], [found], [])).location = op.location
+            self.buffers[op.results[0]] = view if found is None else found
+        self.done.append(op)
+
+    def _structured(self, op: LinalgStructuredOperation) -> None:
+        if not op.results:
+            return
+        if len(op.results) != 1 or len(op.outputs) != 1:
+            fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
+        if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
+            view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
+            self.buffers[op.results[0]] = Builder(InsertPoint.before(op)).insert(view).result
+            self.done.append(op)
+            return
+        for inner in (o for region in op.regions for o in region.walk()):
+            if isinstance(inner, tensor.ExtractOp | tensor.DimOp):
+                fail(inner, f"{inner.name} in {op.name} reads a tensor at a place that is computed; not lowered")
+        (init,), (result,) = op.outputs, op.results
+        held = self.buffers.get(init)
+        target = self._target(result, init, op)
+        builder = Builder(InsertPoint.before(op))
+        if held is not None and held != target and _reads_output(op):
+            copy = builder.insert(CopyOp([held], [target], []))
+            copy.location = op.location
+        if held is None and _reads_output(op):
+            fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
+        operands = [*(self._read(op, v) for v in op.inputs), target]
+        regions = [region.clone() for region in op.regions]
+        rewritten = type(op).create(
+            operands=operands, properties=op.properties, attributes=op.attributes, regions=regions
+        )
+        rewritten.location = op.location
+        builder.insert(rewritten)
+        self.buffers[result] = target
+        self.done.append(op)
+
+    def _insert(self, op: tensor.InsertSliceOp) -> None:
+        """A tensor put into a part of another: copied into that part of its memory."""
+        source, held = self._read(op, op.source), self.buffers.get(op.dest)
+        if held is not None and self.turned.get(op) is source:
+            self.buffers[op.result] = held
+            self.done.append(op)
+            return
+        if held is None and COVERED not in op.attributes:
+            fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
+        target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
+        if held is not None and held != target:
+            builder.insert(CopyOp([held], [target], [])).location = op.location
+        part = builder.insert(_part(op, target, memory_of(source).get_shape()))
+        builder.insert(CopyOp([source], [part.result], [])).location = op.location
+        self.buffers[op.result] = target
+        self.done.append(op)
+
+    def _loop(self, op: scf.ForOp) -> None:
+        """A loop that hands on tensors: each is memory that every turn writes to."""
+        body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
+        handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
+        for number in handed:
+            init, held = op.iter_args[number], self.buffers.get(op.iter_args[number])
+            target = self._target(op.results[number], init, op)
+            if held is not None and held != target:
+                builder.insert(CopyOp([held], [target], [])).location = op.location
+            self.buffers[body.args[1 + number]] = self.buffers[op.results[number]] = target
+        for inner in list(body.ops):
+            if inner is not last:
+                self._rewrite(inner)
+        others = [number for number in range(len(op.iter_args)) if number not in handed]
+        values = [] if last is None else list(last.operands)
+        for number in handed:
+            made, target = self._read(op, values[number]), self.buffers[op.results[number]]
+            if made != target:
+                Builder(InsertPoint.at_end(body)).insert(CopyOp([made], [target], [])).location = op.location
+        block = Block(arg_types=[IndexType(), *(op.iter_args[number].type for number in others)])
+        for number, argument in zip((-1, *others), block.args, strict=True):
+            body.args[1 + number].replace_all_uses_with(argument)
+        for inner in [inner for inner in body.ops if inner is not last]:
+            inner.detach()
+            block.add_op(inner)
+        block.add_op(scf.YieldOp(*(values[number] for number in others)))
+        made = builder.insert(scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block))
+        made.location = op.location
+        for number, result in zip(others, made.results, strict=True):
+            op.results[number].replace_all_uses_with(result)
+        self.done.append(op)
+
+    def _read(self, op: Operation, value: SSAValue) -> SSAValue:
+        if value in self.buffers:
+            return self.buffers[value]
+        if not _is_tensor(value.type):
+            return value
+        fail(op, f"{op.name} reads a tensor that nothing has been written to")
+
+    def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
+        """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""
+        found, held = self._destination(result, op), self.buffers.get(init)
+        if found is not None:
+            return found
+        if held is not None and isinstance(held.owner, memref.AllocOp) and len(list(init.uses)) == 1:
+            return held
+        kind, builder = _memory(result.type), Builder(InsertPoint.before(op))
+        return builder.insert(memref.AllocOp(self._sizes(kind, init, held, op, builder), [], kind)).memref
+
+    def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
+        """The part of memory that a tensor is put into, where nothing else reads the tensor before: another use of it
+        has taken the same part, to write to."""
+        others = [use.operation for use in insert.dest.uses if use.operation is not insert]
+        part = others[0] if len(others) == 1 else None
+        if not isinstance(part, tensor.ExtractSliceOp) or list(part.operands)[1:] != list(insert.operands)[2:]:
+            return None
+        names = ("static_offsets", "static_sizes", "static_strides")
+        written = all(isinstance(u.operation, FillOp) and u.index == 1 for u in part.result.uses)
+        if not written or any(part.properties[name] != insert.properties[name] for name in names):
+            return None
+        if insert not in self.turned:
+            view = _part(insert, memory, _memory(insert.source.type).get_shape())
+            self.turned[insert] = Builder(InsertPoint.before(op)).insert(view).result
+        return self.turned[insert]
+
+    @staticmethod
+    def _sizes(
+        kind: MemRefType[Attribute], init: SSAValue, held: SSAValue | None, op: Operation, builder: Builder
+    ) -> list[SSAValue]:
+        """The sizes of memory that are not known while compiling: those of what a result starts from."""
+        unknown = [d for d, size in enumerate(kind.get_shape()) if size < 0]
+        if isinstance(init.owner, tensor.EmptyOp):
+            return list(init.owner.dynamic_sizes)
+        if unknown and held is None:
+            fail(op, f"nothing tells the sizes of {kind}")
+        numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in unknown]
+        return [builder.insert(memref.DimOp(held, number)).result for number in numbers if held is not None]
+
+    def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
+        """The argument that a value, or what alone is made of it in place, is returned in; as it is before `op`."""
+        if value in self.returned:
+            return self.returned[value]
+        uses = list(value.uses)
+        user = uses[0].operation if len(uses) == 1 else None
+        if isinstance(user, LinalgStructuredOperation) and len(user.results) == 1 and value in user.outputs:
+            return self._destination(user.results[0], op)
+        if isinstance(user, tensor.InsertSliceOp) and value is user.dest:
+            return self._destination(user.result, op)
+        if isinstance(user, tensor.InsertSliceOp) and (memory := self.buffers.get(user.dest)) is not None:
+            return self._place(user, memory, op)
+        if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
+            kind, found = _memory(value.type), self._destination(user.results[0], op)
+            if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
+                if user not in self.turned:
+                    view = Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind))
+                    self.turned[user] = view.results[0]
+                return self.turned[user]
+        return None
+
+
+def _viewed(op: Shaped, source: SSAValue) -> Operation:
+    """What an operation makes of a tensor, made of its memory."""
+    match op:
+        case tensor.CollapseShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            return collapse(source, groups_of(op))
+        case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
+            shape = op.result.type.get_shape()
+            return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
+        case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
+            return _reshaped(op, source, _memory(op.result.type), back=False)
+        case tensor.CastOp():
+            return memref.CastOp.get(source, _memory(op.dest.type))
+        case tensor.ExtractSliceOp():
+            return _part(op, source, op.result.type.get_shape())
+
+
+def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
+    """The part of memory that an operation takes, or fills, with as many dimensions as a shape."""
+    kind = memory_of(source)
+    steps, offset = strides_of(kind), kind.get_offset()
+    starts, sizes, by = (
+        [None if number == DYNAMIC_INDEX else number for number in static.iter_values()]
+        for static in (op.static_offsets, op.static_sizes, op.static_strides)
+    )
+    if steps is None:
+        fail(op, f"expected a part of strided memory, got one of {kind}")
+    for start, step in zip(starts, steps, strict=True):
+        offset = None if offset is None or start is None or step is None else offset + start * step
+    kept = kept_dimensions([-1 if size is None else size for size in sizes], shape)
+    strides = [None if (s := steps[d]) is None or (b := by[d]) is None else s * b for d in kept]
+    result = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, offset), kind.memory_space)
+    return memref.SubviewOp(
+        source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
+    )
+
+
+def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether elements of memory lie so that the dimensions of each group can be one."""
+    kind = memory_of(source)
+    strides, shape = strides_of(kind), kind.get_shape()
+    if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
+        return True
+    several = ([d for d in group if shape[d] != 1] for group in groups)
+    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
+    return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
+
+
+def _reshaped(
+    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp,
+    source: SSAValue,
+    kind: MemRefType[Attribute],
+    *,
+    back: bool = True,
+) -> Operation:
+    """The memory of one side of an operation that only reshapes, as that of the other side: with `back`, the memory of
+    its result as that of its source."""
+    groups = groups_of(op)
+    if isinstance(op, tensor.CollapseShapeOp) != back:
+        return collapsed(source, kind, groups)
+    return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
+
+
+def _reads_output(op: LinalgStructuredOperation) -> bool:
+    """Whether the operation uses what its output held before."""
+    if isinstance(op, FillOp | CopyOp):
+        return False
+    return bool(op.regions) and bool(op.regions[0].blocks) and bool(op.regions[0].block.args[-1].uses)

@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.memref import GlobalOp
+from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.nest import Nest
 from ...dialect.warp.attributes import in_place_of
 from ..diagnostics import fail

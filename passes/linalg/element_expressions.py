@@ -31,7 +31,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
-from ...dialect.mlir.bodies import contracted, weighted
+from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.nest import Nest
 from ...dialect.warp.attention import AcrossOp
 from ...dialect.warp.attributes import element_row

@@ -19,7 +19,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
-from ...dialect.isa.types import FP8
+from ...dialect.isa.form import FP8
 from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.elements import K

@@ -20,9 +20,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
-from ...dialect.warp.assumptions import DisjointOp
 from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import element_row
+from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
@@ -30,9 +30,8 @@ from ...dialect.warp.operands import drop_forms
 from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
 from .element_expressions import NotFusedError, decline
-from .elementwise import Elementwise, read_elementwise
+from .elementwise import Elementwise, may_share, read_elementwise
 from .operand import VIEWS, drop_unused, root, users_of
-from .overlap import may_share
 from .raise_matmul import raise_products
 
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.

@@ -18,7 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attributes import BYTE, memory_of, target_of

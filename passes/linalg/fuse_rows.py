@@ -45,9 +45,9 @@ from .element_expressions import (
     region_of_several,
     writer_before,
 )
+from .elementwise import check_rows
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import FoldDimension, collapse, expand, groups_of, root, users_of
-from .overlap import check_rows
 
 ALONG = "n"
 """The name of the loop along a row; those over rows are numbers."""

@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.bodies import arithmetic, converted
+from ...dialect.mlir.generic import arithmetic, converted
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp

@@ -9,23 +9,39 @@ another shape.
 
 from __future__ import annotations
 
-from xdsl.builder import Builder
-from xdsl.dialects import arith, func, memref
+from collections.abc import Callable, Sequence
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, func, math, memref, tensor
+from xdsl.dialects.bufferization import AllocTensorOp
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    AnyFloat,
+    ArrayAttr,
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     StringAttr,
     TensorType,
+    UnitAttr,
+    f32,
+    i64,
 )
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, YieldOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, ReduceOp, TransposeOp, YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import map_along
-from ...dialect.mlir.generic import SoftmaxOp
+from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, converted
+from ...dialect.mlir.packs import PackOp, UnPackOp
 from ...dialect.nest import generic
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
@@ -33,7 +49,7 @@ from ..patterns import apply_patterns
 from .constants import contents, is_splat, spread_number
 
 TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
-"""What `tensors.py` replaces."""
+"""Operations on tensors that become others here."""
 
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp, memref.CopyOp, memref.GetGlobalOp)),
@@ -56,16 +72,12 @@ def generalize(module: ModuleOp) -> None:
     patterns: list[RewritePattern] = [Broadcast(), Reduce(), CopyMemory(), CheckGlobal(), SpreadConstant()]
     names = {op.name for op in module.walk()}
     if SoftmaxOp.name in names:
-        from .decompose_softmax import DecomposeSoftmax
-
         patterns.append(DecomposeSoftmax())
     if "tensor.concat" in names:
         from .concatenations import compute_parts
 
         compute_parts(module)
     if not names.isdisjoint(TENSORS):
-        from .tensors import PATTERNS
-
         patterns += PATTERNS
     apply_patterns(patterns, module)
 
@@ -155,3 +167,289 @@ class SpreadConstant(RewritePattern):
         if isinstance(op.value, DenseIntOrFPElementsAttr) and is_splat(op.value):
             spread_number(op, op.value)
             rewriter.has_done_action = True
+
+
+# Tensors that begin otherwise than as `tensor.empty`: allocated with contents, padded, and in tiles.
+
+
+class FillAllocated(RewritePattern):
+    """Replaces an allocated tensor by one whose elements are not known yet, or a copy of another one."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AllocTensorOp, rewriter: PatternRewriter) -> None:
+        kind = op.tensor.type
+        if not isa(kind, TensorType[Attribute]):
+            fail(op, f"expected a tensor of known rank, got {kind}")
+        sizes = list(op.dynamic_sizes)
+        if op.copy is not None:
+            sizes = [_dim(rewriter, op.copy, d) for d, size in enumerate(kind.get_shape()) if size < 0]
+        made: Operation = rewriter.insert(tensor.EmptyOp(sizes, kind))
+        if op.copy is not None:
+            made = rewriter.insert(CopyOp([op.copy], [made.results[0]], [kind]))
+            made.location = op.location
+        rewriter.replace(op, [], [made.results[0]])
+
+
+class FillPadded(RewritePattern):
+    """Replaces a padded tensor by a larger one, filled with a value, into which the source is put.
+
+    Raises a located diagnostic for a value that depends on where it is.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.PadOp, rewriter: PatternRewriter) -> None:
+        value, source = _padding(op, rewriter), op.source.type
+        if not isa(source, TensorType[Attribute]):
+            fail(op, f"expected a tensor of known rank, got {source}")
+        shape = source.get_shape()
+        low, high = (_amounts(static, given) for static, given in ((op.static_low, op.low), (op.static_high, op.high)))
+        sizes: list[SSAValue] = []
+        for dimension, size in enumerate(op.result.type.get_shape()):
+            if size < 0:
+                inner = shape[dimension]
+                total = _index(rewriter, inner) if inner >= 0 else _dim(rewriter, op.source, dimension)
+                for amount in (low[dimension], high[dimension]):
+                    more = _index(rewriter, amount) if isinstance(amount, int) else amount
+                    total = rewriter.insert(arith.AddiOp(total, more)).result
+                sizes.append(total)
+        padded = _padded(op, value, op.source, sizes, low, rewriter)
+        rewriter.replace(op, [], [padded])
+
+
+def _padded(
+    op: tensor.PadOp | PackOp,
+    value: SSAValue,
+    source: SSAValue,
+    sizes: Sequence[SSAValue],
+    low: Sequence[int | SSAValue],
+    rewriter: PatternRewriter,
+    shape: Sequence[int] | None = None,
+) -> SSAValue:
+    """A tensor filled with a value, and a source put into it behind so many elements along each dimension. It has the
+    type of the result, or else a shape."""
+    kind = op.result.type if shape is None else TensorType(op.result.type.element_type, shape)
+    empty = rewriter.insert(tensor.EmptyOp(sizes, kind)).tensor
+    filled = rewriter.insert(FillOp([value], [empty], [kind]))
+    inner = source.type.get_shape() if isa(source.type, TensorType[Attribute]) else ()
+    unknown = [_dim(rewriter, source, d) for d, size in enumerate(inner) if size < 0]
+    put = tensor.InsertSliceOp.build(
+        operands=[source, filled.results[0], [a for a in low if not isinstance(a, int)], unknown, []],
+        properties={
+            "static_offsets": _static([a if isinstance(a, int) else DYNAMIC_INDEX for a in low]),
+            "static_sizes": _static([size if size >= 0 else DYNAMIC_INDEX for size in inner]),
+            "static_strides": _static([1] * len(inner)),
+        },
+        result_types=[kind],
+    )
+    filled.location = put.location = op.location
+    return rewriter.insert(put).result
+
+
+def _static(numbers: Sequence[int]) -> DenseArrayBase[IntegerType]:
+    return DenseArrayBase.from_list(i64, numbers)
+
+
+def _padding(op: tensor.PadOp, rewriter: PatternRewriter) -> SSAValue:
+    """The value around the source: one from outside of the region, or a constant of it."""
+    last = op.region.block.last_op
+    if isinstance(last, tensor.YieldOp) and len(last.operands) == 1:
+        value = last.operands[0]
+        inside = value.owner
+        if inside is op.region.block or (isinstance(inside, Operation) and inside.parent is op.region.block):
+            if isinstance(inside, arith.ConstantOp):
+                return rewriter.insert(inside.clone()).result
+        else:
+            return value
+    fail(op, "expected tensor.pad with one value, the same everywhere; another is not lowered")
+
+
+def _amounts(static: DenseArrayBase[IntegerType], given: Sequence[SSAValue]) -> list[int | SSAValue]:
+    values = iter(given)
+    return [next(values) if amount == DYNAMIC_INDEX else amount for amount in static.get_values()]
+
+
+def _index(builder: Builder, number: int) -> SSAValue:
+    return builder.insert(arith.ConstantOp(IntegerAttr(number, IndexType()))).result
+
+
+def _dim(builder: Builder, value: SSAValue, dimension: int) -> SSAValue:
+    return builder.insert(tensor.DimOp(value, _index(builder, dimension))).result
+
+
+# Tiles that lie one after another: padding, another shape, and a transposition.
+
+
+class TiledShape:
+    """The shape in which the tiles and what they have of a dimension stand side by side.
+
+    `groups` says which of its dimensions are one of the tensor's, `whole` is the shape of the tensor with whole tiles,
+    `order` which dimension of that shape each dimension of the tiles is. Raises a located diagnostic for sizes that are
+    not known.
+    """
+
+    def __init__(self, op: PackOp | UnPackOp) -> None:
+        if min(*op.plain.get_shape(), *op.tiled.get_shape(), *op.tiles.values()) < 0:
+            fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
+        self.whole = [
+            -(-size // op.tiles.get(d, 1)) * op.tiles.get(d, 1) for d, size in enumerate(op.plain.get_shape())
+        ]
+        parts = [[size // op.tiles[d], op.tiles[d]] if d in op.tiles else [size] for d, size in enumerate(self.whole)]
+        self.shape = [size for part in parts for size in part]
+        first = [sum(map(len, parts[:d])) for d in range(len(parts))]
+        self.order = [*(first[d] for d in op.order), *(first[d] + 1 for d in op.tiles)]
+        self.groups = ArrayAttr(
+            ArrayAttr(IntegerAttr(at + n, i64) for n in range(len(part))) for at, part in zip(first, parts, strict=True)
+        )
+
+
+class Pack(RewritePattern):
+    """Replaces a tensor in tiles by padding, another shape, and a transposition."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: PackOp, rewriter: PatternRewriter) -> None:
+        tiling, value = TiledShape(op), op.source
+        if tiling.whole != list(op.plain.get_shape()) and op.padding_value is not None:
+            value = _padded(op, op.padding_value, value, [], [0] * len(tiling.whole), rewriter, tiling.whole)
+        kind = TensorType(op.plain.element_type, tiling.shape)
+        cut = rewriter.insert(tensor.ExpandShapeOp(value, [], tiling.groups, tiling.shape, kind))
+        made = TransposeOp(cut.result, op.dest, _static(tiling.order))
+        made.location = op.location
+        rewriter.replace(op, made)
+
+
+class Unpack(RewritePattern):
+    """Replaces the tensor that lies in tiles by a transposition, another shape, and a part of it."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: UnPackOp, rewriter: PatternRewriter) -> None:
+        tiling, element, shape = TiledShape(op), op.plain.element_type, op.plain.get_shape()
+        empty = rewriter.insert(tensor.EmptyOp([], TensorType(element, tiling.shape))).tensor
+        back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
+        turned = rewriter.insert(TransposeOp(op.source, empty, back))
+        turned.location = op.location
+        whole: SSAValue = rewriter.insert(
+            tensor.CollapseShapeOp.build(
+                operands=[turned.results[0]],
+                properties={"reassociation": tiling.groups},
+                result_types=[TensorType(element, tiling.whole)],
+            )
+        ).result
+        if tiling.whole != list(shape):
+            part = tensor.ExtractSliceOp.from_static_parameters(whole, [0] * len(shape), list(shape))
+            whole = rewriter.insert(part).result
+        rewriter.replace(op, [], [whole])
+
+
+COVERED = "warp.covered"
+"""On a part that is put into a tensor: others are put into the rest of it."""
+
+
+class Concatenate(RewritePattern):
+    """Replaces tensors behind one another by a tensor that each is put into.
+
+    Raises a located diagnostic for sizes along their dimension that are not known.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
+        kind, along, start = op.result.type, op.dim.value.data, 0
+        shapes = [shape_of(value) for value in op.inputs]
+        if min(kind.get_shape(), default=0) < 0 or any(min(shape, default=0) < 0 for shape in shapes):
+            fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
+        value = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        for source, shape in zip(op.inputs, shapes, strict=True):
+            offsets = [start if d == along else 0 for d in range(len(shape))]
+            put = tensor.InsertSliceOp.from_static_parameters(source, value, offsets, shape)
+            put.location = op.location
+            put.attributes[COVERED] = UnitAttr()
+            value, start = rewriter.insert(put).result, start + shape[along]
+        rewriter.replace(op, [], [value])
+
+
+PATTERNS: tuple[RewritePattern, ...] = (FillAllocated(), FillPadded(), Pack(), Unpack(), Concatenate())
+
+
+# `linalg.softmax` as four `linalg.generic`: the largest of each row, the exponentials, their sum, the quotients.
+#
+# What the operation computes between its input and its result has no type in the IR. It is f32 for elements of 16 bits,
+# so that a result is rounded once.
+
+
+class DecomposeSoftmax(RewritePattern):
+    """Replaces one softmax, as MLIR's `softmax` decomposes by its own interface; of 16 bits in f32."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SoftmaxOp, rewriter: PatternRewriter) -> None:
+        rows = _Rows(op, rewriter)
+        wide, element = rows.wide, rows.element
+        largest = rows.reduced(float("-inf"), op.input, lambda x, m: arith.MaximumfOp(converted(x, wide), m).result)
+        powers = rows.elementwise(
+            (op.input, largest),
+            rows.temporary(range(rows.rank)),
+            lambda x, m: math.ExpOp(arith.SubfOp(converted(x, wide), m)).result,
+        )
+        sums = rows.reduced(0.0, powers, lambda x, s: arith.AddfOp(x, s).result)
+        quotients = rows.elementwise(
+            (powers, sums), op.output, lambda x, s: converted(arith.DivfOp(x, s).result, element)
+        )
+        rewriter.replace(op, [], [quotients] if op.results else [])
+
+
+class _Rows:
+    """Builds operations on the rows of a softmax, before it; `wide` is the type that they compute with."""
+
+    def __init__(self, op: SoftmaxOp, rewriter: PatternRewriter) -> None:
+        kind = op.input.type
+        if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):
+            fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
+        self.op, self.rewriter, self.element, self.shape = op, rewriter, kind.element_type, kind.get_shape()
+        self.wide: AnyFloat = f32 if self.element.bitwidth < f32.bitwidth else self.element
+        self.on_tensors, self.rank, self.along = isinstance(kind, TensorType), len(self.shape), op.dimension.value.data
+        self.kept = [d for d in range(self.rank) if d != self.along]
+        self.every, self.row = AffineMap.identity(self.rank), map_along(self.rank, self.kept)
+
+    def temporary(self, dimensions: Sequence[int]) -> SSAValue:
+        """A tensor to write, or memory, of these dimensions of the input."""
+        insert, shape = self.rewriter.insert, [self.shape[d] for d in dimensions]
+        sizes: list[SSAValue] = []
+        for d in dimensions:
+            if self.shape[d] == DYNAMIC_INDEX:
+                number = insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result
+                sizes.append(insert((tensor.DimOp if self.on_tensors else memref.DimOp)(self.op.input, number)).result)
+        if self.on_tensors:
+            return insert(tensor.EmptyOp(sizes, TensorType(self.wide, shape))).tensor
+        return insert(memref.AllocOp(sizes, [], MemRefType(self.wide, shape))).memref
+
+    def reduced(self, start: float, value: SSAValue, combine: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
+        """What becomes of each row, from a number on."""
+        first = self.rewriter.insert(arith.ConstantOp(FloatAttr(start, self.wide))).result
+        into = self.temporary(self.kept)
+        filled = FillOp([first], [into], self._results(into))
+        filled.location = self.op.location
+        self.rewriter.insert(filled)
+        into = filled.results[0] if filled.results else into
+        return self._generic((value,), into, (self.every, self.row), [self.along], combine)
+
+    def elementwise(
+        self, inputs: Sequence[SSAValue], into: SSAValue, compute: Callable[[SSAValue, SSAValue], SSAValue]
+    ) -> SSAValue:
+        """Each element, from one of the first input and one of a row."""
+        return self._generic(inputs, into, (self.every, self.row, self.every), (), compute)
+
+    def _generic(
+        self,
+        inputs: Sequence[SSAValue],
+        into: SSAValue,
+        maps: Sequence[AffineMap],
+        summed: Sequence[int],
+        compute: Callable[[SSAValue, SSAValue], SSAValue],
+    ) -> SSAValue:
+        kinds = [value.type for value in (*inputs, into)]
+        block = Block(arg_types=[kind.element_type for kind in kinds if isa(kind, TensorOrMemory)])
+        with ImplicitBuilder(block):
+            YieldOp(compute(block.args[0], block.args[1]))
+        made = self.rewriter.insert(generic(self.op, inputs, [into], Region(block), maps, summed, self._results(into)))
+        return made.results[0] if made.results else into
+
+    def _results(self, into: SSAValue) -> list[Attribute]:
+        return [into.type] if self.on_tensors else []

@@ -18,17 +18,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.warp.assumptions import DisjointOp
 from ...dialect.warp.attributes import in_place_of, memory_of
+from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, PointwiseOp, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
-from ..builder import constant_value
 from ..diagnostics import chose, remark
-from ..patterns import PatternPass
+from ..patterns import PatternPass, constant_value
 from .element_expressions import NotFusedError, decline
+from .elementwise import check_product
 from .operand import kept_dimensions
-from .overlap import check_product
 
 BESIDE = (memref.LoadOp, memref.SubviewOp, PointwiseOp, scf.YieldOp, DisjointOp)
 """What may stand beside the product of a group, and values that are computed."""

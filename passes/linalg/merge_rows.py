@@ -12,9 +12,9 @@ from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attention import AcrossOp, RowsOp
 from ...dialect.warp.elements import LoopSizes, YieldOp, all_yielded
 from ..diagnostics import chose
+from .elementwise import known_view, may_share
 from .fuse_epilogue import touched
 from .operand import root
-from .overlap import known_view, may_share
 
 PASS = "warp-fuse-rows"
 

@@ -26,17 +26,17 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.form import ElementType
 from ...dialect.mlir.affine import loops_of, passed, steps_of
-from ...dialect.warp.assumptions import AssumeDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
+from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
-from ..builder import constant_value
 from ..diagnostics import fail
+from ..patterns import constant_value
 
 if TYPE_CHECKING:
     from xdsl.dialects import tensor

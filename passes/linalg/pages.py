@@ -15,7 +15,7 @@ from ...dialect.nest import Nest
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.views import MatrixOp
-from ..builder import constant_value
+from ..patterns import constant_value
 
 if TYPE_CHECKING:
     from xdsl.dialects.tensor import ExtractOp

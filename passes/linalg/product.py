@@ -13,9 +13,8 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa import mma
-from ...dialect.isa.form import IN_BYTES
+from ...dialect.isa.form import ELEMENT_TYPES, IN_BYTES, ElementType
 from ...dialect.isa.mma import Variant
-from ...dialect.isa.types import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside

@@ -36,10 +36,10 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.isa.form import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.bodies import Weighted, arithmetic, converted, weighted
 from ...dialect.mlir.contraction import METADATA, ContractionOp
+from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
@@ -50,10 +50,9 @@ from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from . import contraction
-from .contraction import along_loops, length
+from .contraction import SplitLoops, along_loops, length
+from .elementwise import check_product
 from .operand import expanded, lie_in_memory
-from .overlap import check_product
-from .split_loops import SplitLoops
 
 # Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
 # from zero, with an epilogue that weighs it and adds C.

@@ -16,13 +16,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
-from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
-from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import remark
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copied_once, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.

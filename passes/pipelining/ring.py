@@ -20,11 +20,10 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.ring import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp, PipelineOp
 from ...dialect.warp.synchronisation import (
     BARRIER_BYTES,
     CP_ASYNC,
@@ -36,9 +35,8 @@ from ...dialect.warp.synchronisation import (
     WaitOp,
 )
 from ..allocate import OFFSET, offset_of
-from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 
 # A K loop that copies tiles to shared memory and computes with them.
 

@@ -17,13 +17,13 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import SubgroupIdOp
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
+from ...dialect.warp.cta import ACQUIRE, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..builder import Index, IndexBuilder, constant_value
+from ..patterns import Index, IndexBuilder, constant_value
 from .ring import Ring, decline, is_load
 from .tensor_copies import Placed, StagedLoads, TensorCopy
 

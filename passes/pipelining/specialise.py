@@ -30,10 +30,9 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attributes import target_of
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import RELEASE, WAIT, CopyOp, MakeRingOp
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.ring import RELEASE, WAIT, MakeRingOp
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
     BULK,
@@ -49,9 +48,8 @@ from ...dialect.warp.synchronisation import (
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
-from ..builder import Index, IndexBuilder
 from ..diagnostics import remark
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import CtaCluster, DeclinedError, Ring, Share, copies_of, decline, is_load, with_stages
 from .roles import ConsumerLoop, Once, OwnTiles, Producer

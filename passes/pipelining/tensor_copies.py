@@ -25,11 +25,10 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import ACQUIRE, RELEASE, WAIT, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.ring import ACQUIRE, RELEASE, WAIT
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
     BULK,
@@ -43,8 +42,8 @@ from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
-from ..builder import Index, IndexBuilder
 from ..linalg import operand
+from ..patterns import Index, IndexBuilder
 from ..schedule.needs import BUFFERS
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.operands import batch_index

@@ -31,9 +31,8 @@ from ...dialect.warp.synchronisation import (
     WaitOp,
 )
 from ...dialect.warp.warpgroup import TensorMmaOp, WgmmaOp
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass
 
 
 class AddUp(RewritePattern):

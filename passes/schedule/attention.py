@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from xdsl.dialects.builtin import MemRefType, f32
 
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION

@@ -14,13 +14,13 @@ from xdsl.ir import Operation
 from ...dialect.isa import mma
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from . import model, needs, warpgroup
-from .arrangement import LANES as LANES_LOAD
+from .defaults import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
 from .model import Tile
 from .validity import check, unsplit

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from ...dialect.isa.form import FP8
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
-from ...dialect.isa.targets import KIB, Target
-from ...dialect.isa.types import FP8
+from ...dialect.isa.row import KIB, Target
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 

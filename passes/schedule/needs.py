@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import gcd, prod
 
 from ...dialect.isa import mma, wgmma
+from ...dialect.isa.form import FP8, having
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.form import having
-from ...dialect.isa.targets import KIB, Target
+from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.isa.types import FP8
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
@@ -20,8 +19,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
-from .arrangement import Arrangement, arrange, arrange_stored
-from .defaults import matrices, strip_bytes
+from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 

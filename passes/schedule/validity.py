@@ -11,10 +11,9 @@ from math import prod
 from pathlib import Path
 from typing import TypedDict, cast
 
-from ...dialect.isa.form import SCALES_OF_WORD, Shape
+from ...dialect.isa.form import FP8, SCALES_OF_WORD, Shape
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.targets import KIB, Target
-from ...dialect.isa.types import FP8
+from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES

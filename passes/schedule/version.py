@@ -29,19 +29,19 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.mlir.affine import loops_of
 from ...dialect.schedule import ScheduleError
-from ...dialect.warp.assumptions import AssumeDivisibleOp, IsDivisibleOp
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of
+from ...dialect.warp.cta import AssumeDivisibleOp, IsDivisibleOp
 from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import strides_of
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
+from ..patterns import Index, IndexBuilder
 from .candidates import default_schedule, products
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
 from .needs import by_warpgroups, key_of, warpgroup_rows

@@ -7,7 +7,7 @@ from itertools import product as combinations
 from math import prod
 from typing import Any
 
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma

@@ -11,7 +11,7 @@ from itertools import product as combinations
 from math import gcd, prod
 from typing import NamedTuple
 
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k

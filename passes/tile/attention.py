@@ -38,10 +38,10 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
 from ...dialect.warp.views import MatrixOp
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import Attention, padded
 from ..linalg.product import Product
+from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
 from .operands import OperandTiles, copies_done, warp_origin

@@ -25,9 +25,8 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.matrices import AXES
 from ..diagnostics import fail
-from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
+from ..linalg.elementwise import Elementwise, check_elementwise, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
-from ..linalg.overlap import check_elementwise
 from .tiling import Outliner
 from .traversal import (
     LANE_BITS,

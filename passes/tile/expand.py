@@ -21,9 +21,8 @@ from ...dialect.warp.matrices import fragment_bytes, together
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
-from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 from .tiling import kernel_of
 
 # What sums over warps and over CTAs have in common.

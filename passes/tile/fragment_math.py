@@ -15,17 +15,16 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from ...dialect.isa.targets import Target
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.form import ElementType
+from ...dialect.isa.row import Target
 from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attention import BroadcastOp, StepOp
 from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
-from ..builder import Index, IndexBuilder
 from ..linalg.product import Product
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.

@@ -36,12 +36,11 @@ from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block
-from ..patterns import PatternPass
-from ..schedule.arrangement import LANES as BY_LANES
+from ..patterns import Index, IndexBuilder, PatternPass
+from ..schedule.defaults import LANES as BY_LANES
 from .fragment_math import constant, mapped
 from .operands import DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
 from .store_epilogue import held_type

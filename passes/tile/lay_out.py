@@ -17,8 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.isa.form import Shape
-from ...dialect.isa.types import FP8
+from ...dialect.isa.form import FP8, Shape
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
@@ -30,10 +29,9 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..builder import IndexBuilder
 from ..diagnostics import remark
 from ..linalg.operand import VectorOperand
-from ..patterns import PatternPass, apply_patterns
+from ..patterns import IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
 from .tiling import LaunchedKernel, LaunchPattern

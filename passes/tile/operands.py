@@ -30,12 +30,12 @@ from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceO
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
-from ..schedule.arrangement import LANES as BY_LANES
-from ..schedule.arrangement import PIECES, Delivery
+from ..patterns import Index, IndexBuilder
+from ..schedule.defaults import LANES as BY_LANES
+from ..schedule.defaults import PIECES, Delivery
 from ..schedule.warpgroup_model import held_columns
 from .tiling import ProductT, Tiling, schedule_of
 

@@ -26,15 +26,14 @@ from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
+from ..linalg.elementwise import check_product
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
-from ..linalg.overlap import check_product
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.attention import part_types
 from .operands import batch_index
 from .tiling import Outliner, Tiling, schedule_of

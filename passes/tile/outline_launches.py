@@ -32,10 +32,9 @@ from ...dialect.mlir.gpu import (
     ModuleOp as KernelModuleOp,
 )
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
-from ..builder import constant_value
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
-from ..patterns import PatternPass
+from ..patterns import PatternPass, constant_value
 
 NUMBERS = (BlockIdOp, ThreadIdOp, GridDimOp, BlockDimOp)
 """What the arguments of a body are, three of each."""

@@ -20,7 +20,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, Kind
-from ..builder import Index, IndexBuilder
+from ..patterns import Index, IndexBuilder
 from .fragment_math import constant, mapped, number, power, until
 
 # The region of `warp.rows` on fragments: `warp.across` becomes `warp.reduce`, what is between them `warp.map`.

@@ -22,10 +22,10 @@ from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ClusterRankOp, ScopedBarrierOp
 from ...dialect.warp.views import strides_of
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
+from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import may_flatten, over_elements, power_of_two
 from .row_region import RowRegion
 from .tiling import Outliner

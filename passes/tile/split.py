@@ -20,10 +20,9 @@ from ...dialect.warp.groups import FindGroupOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
-from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail, remark
 from ..linalg.operand import SIZE_LIMIT, expand
-from ..patterns import PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 from .fragment_math import number_of
 from .tiling import LaunchedKernel, LaunchPattern
 

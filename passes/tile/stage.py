@@ -31,13 +31,11 @@ from ...dialect.warp.operands import BlockScaledOp, PairedOp, SparseOp, drop_for
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
-from ..patterns import PatternPass
-from ..schedule.arrangement import stored
-from ..schedule.defaults import adds_last
+from ..patterns import Index, IndexBuilder, PatternPass
+from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile
 from .fragment_math import constant, in_layout, number_of
 from .fragment_products import MetadataTiles, ScaleTiles

@@ -30,11 +30,9 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import strides_of
-from ..builder import Index, IndexBuilder
 from ..linalg.operand import KernelArgument, VectorOperand
-from ..patterns import apply_patterns
-from ..schedule.arrangement import stored
-from ..schedule.defaults import changes_lanes_first, exchanged_rows
+from ..patterns import Index, IndexBuilder, apply_patterns
+from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.warpgroup_model import panel_columns
 from .fragment_math import in_layout
 from .tiling import schedule_of

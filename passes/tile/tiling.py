@@ -41,11 +41,11 @@ from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, TensorMapType
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
-from ..builder import Index, IndexBuilder, constant_value
 from ..diagnostics import fail
 from ..linalg.operand import KernelArgument, divisor_of
 from ..linalg.product import Multiplied, Product, along_k, fresh_name
-from ..schedule.arrangement import Arrangement, arrange_in_registers, arrange_warpgroup
+from ..patterns import Index, IndexBuilder, constant_value
+from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
 from ..schedule.model import roles
 from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours

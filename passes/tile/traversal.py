@@ -30,10 +30,10 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.synchronisation import CLUSTER_SIZE
 from ...dialect.warp.views import MatrixOp, strides_of
-from ..builder import Index, IndexBuilder
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed
+from ..patterns import Index, IndexBuilder
 from .tiling import Outliner
 
 # How an elementwise operation goes through one of its memories.

@@ -17,8 +17,7 @@ from ...dialect.ptx.text.operands import operand_text
 from ...dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Symbol, Vector
 from ...dialect.ptx.types import bits_of
 from ..diagnostics import fail
-from .instruction import PtxInstruction
-from .values import FLOATS, register_type, value_type, width
+from .instruction import FLOATS, PtxInstruction, register_type, value_type, width
 
 Converter = Callable[[PtxInstruction], bool]
 

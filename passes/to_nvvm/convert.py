@@ -46,9 +46,8 @@ from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
 from .arithmetic import CONVERTERS
 from .blocks import Node, Registers, flattened, split
-from .instruction import PtxInstruction, Symbols
+from .instruction import POINTERS, SPACES, Builder, PtxInstruction, Symbols, declared_type, integer, register_type
 from .nvvm_operations import convert as to_nvvm
-from .values import POINTERS, SPACES, Builder, declared_type, integer, register_type
 
 
 def convert(instruction: PtxInstruction) -> str:

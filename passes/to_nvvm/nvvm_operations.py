@@ -13,33 +13,29 @@ from xdsl.irdl import IRDLOperation, OptOperandDef, VarOperandDef
 
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.mlir.nvvm import OPERATIONS
-from ...dialect.mlir.nvvm_matrices import MmaOp, WgmmaMmaAsyncOp
-from ...dialect.mlir.nvvm_text import (
+from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm_types import (
     COUNT,
+    MMA_BIT_OP,
+    MMA_LAYOUT,
+    MMA_OVERFLOW,
+    MMA_TYPE,
     PRESENT,
     TYPED,
+    WGMMA_SCALE_IN,
+    WGMMA_SCALE_OUT,
+    WGMMA_TYPE,
     WORD,
+    ShapeAttr,
     Template,
     TextPlace,
     property_of,
     templates,
 )
-from ...dialect.mlir.nvvm_types import (
-    MMA_BIT_OP,
-    MMA_LAYOUT,
-    MMA_OVERFLOW,
-    MMA_TYPE,
-    WGMMA_SCALE_IN,
-    WGMMA_SCALE_OUT,
-    WGMMA_TYPE,
-    ShapeAttr,
-)
 from ...dialect.ptx.instructions import canonical
 from ...dialect.ptx.text.operands import operand_text
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Pair, Register, Vector
-from .instruction import PtxInstruction
-from .values import POINTERS, register_type, struct, value_type, width
+from .instruction import POINTERS, PtxInstruction, register_type, struct, value_type, width
 
 
 @cache

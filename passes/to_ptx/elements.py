@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorTyp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
-from ...dialect.isa.targets import Target
-from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.isa.form import ELEMENT_TYPES
+from ...dialect.isa.row import Target
 from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa.targets import Target, Version
+from ...dialect.isa.row import Target, Version
 from ...dialect.ptx.instruction import (
     InstOp,
     InstructionError,

@@ -9,8 +9,8 @@ from functools import cached_property
 from xdsl.ir import Operation
 
 from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
-from ...dialect.isa.moves import MOVMATRIX
-from ...dialect.isa.types import FP8, ElementType
+from ...dialect.isa.families import MOVMATRIX
+from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of

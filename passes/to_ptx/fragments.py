@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.fragments import Kind

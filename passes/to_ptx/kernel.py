@@ -16,8 +16,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialect.index import LOWERINGS
-from ...dialect.isa.targets import KIB, Target, Version
-from ...dialect.isa.targets import target as target_named
+from ...dialect.isa.row import KIB, Target, Version
+from ...dialect.isa.row import target as target_named
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
@@ -32,14 +32,14 @@ from ...dialect.warp.attributes import (
     memory_space,
     target_of,
 )
+from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.ring import MakeRingOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
 from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate, allocate_all
-from ..builder import constant_value
 from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
+from ..patterns import constant_value
 from .addressing import (
     CHUNK,
     Addressing,

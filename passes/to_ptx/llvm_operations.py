@@ -11,13 +11,13 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorTyp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from ...dialect.isa.targets import Target
+from ...dialect.isa.row import Target
 from ...dialect.mlir.llvm import ARITHMETIC
 from ...dialect.mlir.nvvm_ops import NvvmOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
-from . import nvvm_operations
+from . import llvm_kernel
 from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
 
 HandlerT = TypeVar("HandlerT", bound=Callable[[LlvmKernel, Any], None])
@@ -39,7 +39,7 @@ def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
     """Adds the instructions of an operation; `following` is the block behind its own."""
     if isinstance(op, NvvmOp):
-        return nvvm_operations.lower(kernel, op)
+        return llvm_kernel.lower(kernel, op)
     if isinstance(op, llvm.CondBrOp):
         return _conditional(kernel, op, following)
     if op.name in _JUMPS:

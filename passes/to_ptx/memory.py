@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialect.isa.moves import LoadMatrix
+from ...dialect.isa.families import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType

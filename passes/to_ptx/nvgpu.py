@@ -22,8 +22,7 @@ from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualReg
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .tensor_copies import COMPLETES
-from .thread_code import AnyVector, is_vector, vector_registers
-from .thread_memory import place_of
+from .thread_code import AnyVector, is_vector, place_of, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 """What PTX calls element types of products; others have the same name."""

@@ -9,8 +9,7 @@ from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.isa import wmma
-from ...dialect.isa.form import Shape
-from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import subgroup
 from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
@@ -21,8 +20,7 @@ from .emitter import Both, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .thread_code import give, number_of
-from .thread_memory import place_of
+from .thread_code import give, number_of, place_of
 
 # Exchanges and reductions.
 

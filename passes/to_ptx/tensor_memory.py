@@ -9,8 +9,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa.tcgen05 import ALLOCATIONS
-from ...dialect.isa.tensor_product import SharedDescriptor
+from ...dialect.isa.tensor_product import ALLOCATIONS, SharedDescriptor
 from ...dialect.isa.wgmma import WARPS, MatrixDescriptor
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.tensor_memory import MOVES
@@ -24,8 +23,7 @@ from .addressing import TensorTile
 from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .products import check_warpgroups, descriptors
-from .synchronisation import one_thread
+from .synchronisation import check_warpgroups, descriptors, one_thread
 
 SHAPE = "16x256b"
 """What moves eight columns of 16 rows of a warp, in registers that lie as those of a product of fragments do."""

@@ -14,10 +14,9 @@ import numpy as np
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT, SIZE, TensorMapFields
 from ...dialect.ptx.text.syntax import Function, Variable
 from ..base.errors import ArgumentError
-from ..numerics.array import Array
-from .arrays import Argument, borrow, is_array
+from ..numerics.floats import Array
+from .arrays import Argument, EncodedMap, TensorMap, borrow, is_array
 from .dtypes import DTYPES, DType
-from .tensor_map import EncodedMap, TensorMap
 
 # Values with fields: their bytes, and which of them are pointers to arrays, or tensor maps.
 #

@@ -14,12 +14,12 @@ from typing import cast
 
 import numpy as np
 
-from ...dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
+from ...dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ...dialect.sparsity import matrix
 from ...dialect.sparsity.matrix import metadata_codes, metadata_words, validate_words
 from ...dialect.sparsity.patterns import NIBBLES, ROWS, PatternError, SparseOperand, pattern_of
 from ..base.errors import ArgumentError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from .dtypes import element_of
 
 MMA_SP, WGMMA_SP = "mma.sp", "wgmma.mma_async.sp"

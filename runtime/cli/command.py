@@ -13,8 +13,7 @@ from typing import NoReturn
 from ...passes.start import INTERRUPTED, versions
 from ..base.cache import unused
 from ..base.errors import WarploomError
-from ..base.launch import DEVICES
-from ..base.sources import STDIN, is_ptx, read_source
+from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile
 from .judge import add_judge
 from .lookups import add_explain, add_isa, add_layout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..base.cache import unused
 from ..base.errors import ArgumentError, WarploomError
-from ..base.sources import STDIN, read_mlir
+from ..base.launch import STDIN, read_mlir
 from .options import add_compilation, add_no_cache, add_target, filled, schedule_options
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ..arguments.arrays import TensorMap
 from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
 from ..arguments.launch_values import POINTER, Scalar, Struct
 from ..arguments.signature import Parameter, Signature, describe, extents, position_of
-from ..arguments.tensor_map import TensorMap
 from ..base.errors import ArgumentError, WarploomError
 from ..kernel.binding import laid_out
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..reference.functions import poison
 
 WORDS = ("random", "zeros", "ones", "nan")

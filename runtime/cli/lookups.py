@@ -139,7 +139,7 @@ def _picture(args: argparse.Namespace) -> Picture:
 
         return shared_picture(find_shared(args.instruction, args.operand, args.swizzle, args.mn_major))
     if args.instruction.startswith("tcgen05"):
-        from ..lookup.tensor_memory import tensor_picture
+        from ..lookup.pictures import tensor_picture
 
         return tensor_picture(args.instruction, args.operand)
     from ..lookup.fragments import find

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import ArgumentError
-from ..base.launch import dim3
-from ..base.sources import STDIN, is_ptx, read_source
+from ..base.launch import STDIN, dim3, is_ptx, read_source
 from .options import add_compilation, add_seed, add_target, filled, natural, schedule_options
 
 if TYPE_CHECKING:
     from .. import KernelLaunch, Order, Proof
     from ..kernel.kernel import Kernel
     from ..kernel.module import PtxModule
-    from ..numerics.array import Array
+    from ..numerics.floats import Array
 
 PROVE_TEXT = """\
 Prove that a kernel computes what a function of linalg says, for all inputs of the sizes given; or say what is wrong.

@@ -14,15 +14,14 @@ from typing import cast
 import numpy as np
 from xdsl.dialects import func
 
-from ...dialect.isa.targets import NAMED
+from ...dialect.isa.row import NAMED
 from ...passes.pipeline import DEFAULT_TARGET
 from ...passes.start import versions
 from ..arguments.dtypes import element_of
 from ..arguments.launch_values import values as check_values
 from ..arguments.signature import Parameter
 from ..base.errors import ArgumentError, AssemblerError
-from ..base.launch import Launch, Problem, dim3
-from ..base.sources import is_ptx, known_target
+from ..base.launch import Launch, Problem, dim3, is_ptx, known_target
 from ..cuda import ptxas
 from ..interp.machine.memory import InterpreterError, WarpOrder
 from ..interp.watch.checks import ALL_ORDERS
@@ -33,7 +32,7 @@ from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import parse, without_tensors
 from ..kernel.module import LaunchPlace, PtxModule, choose_place
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..plan import host
 from ..reference import functions as reference
 from . import inputs

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from ...dialect.isa.targets import target as target_row
+from ...dialect.isa.row import target as target_row
 from ...dialect.schedule import Schedule
 from ...passes.linalg.product import read
 from ...passes.pipeline import lower, standard_pipeline
@@ -26,13 +26,13 @@ from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
 from ..arguments.signature import Signature, describe
 from ..base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from ..base.sources import read_mlir
+from ..base.launch import read_mlir
 from ..cuda.driver import Gpu, gpu
 from ..cuda.launch import Prepared, copy_in, copy_out, timer
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import as_compile_errors, parse, target_name
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from . import inputs
 from .options import target_asked
 

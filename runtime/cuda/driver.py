@@ -15,8 +15,8 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
-from ...dialect.isa.targets import TARGETS, UnknownTargetError
-from ...dialect.isa.targets import target as target_row
+from ...dialect.isa.row import TARGETS, UnknownTargetError
+from ...dialect.isa.row import target as target_row
 from ...dialect.isa.tensor_map import SIZE, PixelBox, TensorMapFields
 from ..base.errors import CudaError, DeviceUnavailableError
 

@@ -16,7 +16,7 @@ from ..arguments.elements import ELEMENT_NAMES
 from ..arguments.launch_values import LaunchValue, Scalar
 from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 
 # Outputs that a caller did not bring: made by the library whose arrays were given, numpy where there are none.
 

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...dialect.isa.targets import UnknownTargetError, named
+from ...dialect.isa.row import UnknownTargetError, named
 from ...dialect.ptx.check.module import Checker, Diagnostic
 from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.parser import read_ptx
 from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, instructions
 from ...dialect.ptx.verifier import TargetContext
 from ..base.errors import WarploomError
-from ..base.sources import text_or_file
+from ..base.launch import text_or_file
 
 # Sums of products that ptxas may turn into one multiply-add: neither instruction says how it rounds.
 #

@@ -18,8 +18,7 @@ from ...passes.source import read_once, read_text
 from ..arguments.signature import Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError
-from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3
-from ..base.sources import text_or_file
+from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3, text_or_file
 from .kernel import Kernel, OnPhase, ScheduleOption
 
 if TYPE_CHECKING:

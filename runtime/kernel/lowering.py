@@ -11,8 +11,8 @@ from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from ...dialect.isa.targets import UnknownTargetError, named
-from ...dialect.isa.targets import target as target_row
+from ...dialect.isa.row import UnknownTargetError, named
+from ...dialect.isa.row import target as target_row
 from ...dialect.ptx.ops import FuncOp as PtxFuncOp
 from ...dialect.ptx.ops import ModuleOp as PtxModuleOp
 from ...dialect.ptx.printer import print_ptx, ptx_module

@@ -22,12 +22,22 @@ from ...dialect.ptx.text.syntax import (
     instructions,
     members,
 )
-from ..arguments.arrays import Argument, borrow
+from ..arguments.arrays import Argument, EncodedMap, borrow
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
-from ..arguments.tensor_map import EncodedMap
 from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
-from ..base.launch import DEVICES, Launch, Mapped, Passed, Plan, Progress, Shifted, Word, dim3
-from ..base.sources import known_target, text_or_file
+from ..base.launch import (
+    DEVICES,
+    Launch,
+    Mapped,
+    Passed,
+    Plan,
+    Progress,
+    Shifted,
+    Word,
+    dim3,
+    known_target,
+    text_or_file,
+)
 
 if TYPE_CHECKING:
     from ..cuda.driver import Gpu

@@ -11,10 +11,9 @@ from rich.text import Text
 
 from ...dialect.conversions.algebra import Conversion, LayoutMismatchError, convert, tiled
 from ...dialect.isa import families
-from ...dialect.isa.form import Form
+from ...dialect.isa.families import LoadMatrix, StoreMatrix
+from ...dialect.isa.form import ELEMENT_TYPES, Form
 from ...dialect.isa.mma import Mma
-from ...dialect.isa.moves import LoadMatrix, StoreMatrix
-from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ...dialect.layouts.pictures import Panel, Picture, colour, span

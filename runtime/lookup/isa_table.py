@@ -15,11 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ...dialect.isa.families import FAMILIES, SECTIONS, order
-from ...dialect.isa.form import Form, Shape
-from ...dialect.isa.row import Row
-from ...dialect.isa.targets import NEWEST, TARGETS, Target, UnknownTargetError, Version
-from ...dialect.isa.targets import target as target_row
-from ...dialect.isa.types import ELEMENT_TYPES, ElementType
+from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Form, Shape
+from ...dialect.isa.row import NEWEST, TARGETS, Row, Target, UnknownTargetError, Version
+from ...dialect.isa.row import target as target_row
 from ...dialect.layouts.layout import Layout
 from ...dialect.ptx.instructions import ROWS
 from ...dialect.ptx.rows.grammar import PatternRow, pieces

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from . import floats
-from .array import Array
 from .coefficients import EX2, LG2, RCP, RSQRT, RSQRT_ODD, SIN, SQRT, SQRT_ODD, TANH, TANH_BITS, Segments
+from .floats import Array
 
 Approximation: TypeAlias = Callable[[Array], Array]
 """From words to words of f32."""

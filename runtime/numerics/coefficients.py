@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .array import Array
+from .floats import Array
 
 
 class Segments(NamedTuple):

@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from . import floats
-from .array import Array
-from .floats import two_sum
+from .floats import Array, two_sum
 
 # Directed rounding of f64, and results of division and roots rounded to odd.
 #

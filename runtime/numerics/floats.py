@@ -10,8 +10,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .array import Array
+# Arrays of whatever numpy has.
+
+
+Array: TypeAlias = NDArray[Any]
+
 
 ArrayFunction: TypeAlias = (
     Callable[[Array], Any]

@@ -7,10 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from ...dialect.isa.form import IN_BYTES, BlockScale
-from ...dialect.isa.types import ElementType
+from ...dialect.isa.form import IN_BYTES, BlockScale, ElementType
 from . import floats
-from .array import Array
+from .floats import Array
 from .parameters import Arithmetic
 
 # The operands of a fused sum, decoded: values, unnormalised exponents, and which are no numbers.

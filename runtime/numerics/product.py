@@ -8,13 +8,12 @@ from functools import cache
 
 import numpy as np
 
-from ...dialect.isa.form import Granularity, ProductForm
-from ...dialect.isa.types import ElementType, element_type
+from ...dialect.isa.form import ElementType, Granularity, ProductForm, element_type
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.layouts.layout import Layout
 from . import f64 as numerics_f64
 from . import floats
-from .array import Array
+from .floats import Array
 from .fused_sum import (
     Multiplicand,
     decoded,

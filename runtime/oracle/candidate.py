@@ -25,7 +25,7 @@ from .tensors import flat, tensors
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..numerics.array import Array
+    from ..numerics.floats import Array
     from ..proof.prove import KernelLaunch
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..arguments.dtypes import element_of
 from ..arguments.signature import describe
 from ..base.errors import ArgumentError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..reference.functions import poison
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note

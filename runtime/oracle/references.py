@@ -23,7 +23,7 @@ import numpy as np
 
 from ..arguments.dtypes import DType, element_of
 from ..base.errors import ArgumentError, WarploomError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from .candidate import Made, chosen, framework_of, load_module, number, split_name
 from .service import Forbidden
 from .tensors import flat, is_float, is_ndarray, tensors, to_arrays

@@ -25,7 +25,7 @@ from .tensors import is_ndarray, overwrite, to_arrays
 from .worker import Watch
 
 if TYPE_CHECKING:
-    from ..numerics.array import Array
+    from ..numerics.floats import Array
 
 
 MOVES = ("view", "empty", "copy", "detach", "transpose", "permute", "reshape", "aten.t.", "expand", "slice", "select")

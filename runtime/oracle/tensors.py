@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from ..arguments.dtypes import DTYPES, DType, element_of
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..proof.question import KINDS
 
 WORDS = {"bf16": ("int16", "bfloat16"), "f8E4M3FN": ("uint8", "float8_e4m3fn"), "f8E5M2": ("uint8", "float8_e5m2")}

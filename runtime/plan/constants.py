@@ -14,7 +14,7 @@ from ..arguments.arrays import borrow
 from ..arguments.dtypes import DTYPES
 from ..arguments.elements import memory_bytes
 from ..base.errors import HostError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 
 
 def elements_of(op: memref.GetGlobalOp) -> Array:

@@ -17,8 +17,8 @@ from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.nest import Nest
 from ...dialect.schedule import Schedule
-from ...dialect.warp.assumptions import IsDivisibleOp
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.cta import IsDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root

@@ -18,13 +18,13 @@ from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
 from ...dialect.isa.wgmma import UNIT
-from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
+from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
 from ...dialect.warp.views import dynamic_parts, strides_of
 from ...passes.diagnostics import name_of, place_of
+from ...passes.linalg.elementwise import overlap
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
-from ...passes.linalg.overlap import overlap
 from ..arguments.elements import ELEMENT_NAMES, map_element, memory_bytes
 from ..base.errors import ArgumentError, HostError
 from ..base.launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word

@@ -11,12 +11,11 @@ import numpy as np
 from ...dialect.ptx.text.syntax import Immediate
 from ..interp.machine.events import Selection
 from ..interp.machine.state import RegisterSlot
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from . import field
 from .field import Residues
 from .mirror import action_of, context_of
-from .values import PLANES, codes_of, planes_of
-from .words import indices, signature
+from .values import PLANES, codes_of, indices, planes_of, signature
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded

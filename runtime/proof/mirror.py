@@ -29,7 +29,7 @@ from ..interp.machine.memory import (
 )
 from ..interp.machine.names import NameScope
 from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from .values import PLANES
 
 

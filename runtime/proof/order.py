@@ -16,7 +16,7 @@ import numpy as np
 
 from ..base.errors import ArgumentError
 from ..kernel.kernel import Kernel
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from .prove import KernelLaunch, run_of
 from .question import Trial, followed
 

@@ -12,14 +12,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..arguments.launch_values import values
 from ..base.errors import ArgumentError
-from ..base.launch import Launch, Plan, dim3
-from ..base.sources import text_or_file
+from ..base.launch import Launch, Plan, dim3, text_or_file
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import parse, without_tensors
 from ..kernel.module import LaunchPlace, Options, PtxModule, may_write
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..plan import host
 from .question import KernelCall, Proof, Question, of_function, of_launches
 

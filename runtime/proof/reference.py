@@ -18,8 +18,8 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.mma import blocks
-from ...dialect.isa.types import ELEMENT_TYPES
 from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.nest import Combination, Nest
@@ -28,15 +28,14 @@ from ...dialect.warp.matmul import MatmulOp
 from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, rounded
 from ..base.errors import HostError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..plan.constants import elements_of
 from ..reference import elements
 from ..reference.functions import Evaluation, epilogue_nest, evaluate_product, read_multiplied
 from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, sizes_of
 from ..reference.product import ACCUMULATORS, Reference, expanded
 from . import field
-from .field import FUNCTIONS, Residues
-from .functions import FieldFunctions
+from .field import FUNCTIONS, FieldFunctions, Residues
 from .values import Table
 
 CHUNK = 1 << 19

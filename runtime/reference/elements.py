@@ -23,7 +23,7 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialect.mlir.bodies import contracted
+from ...dialect.mlir.generic import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
 from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded

@@ -14,13 +14,13 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
+from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.mma import blocks
-from ...dialect.isa.targets import target as target_row
-from ...dialect.isa.types import ELEMENT_TYPES
+from ...dialect.isa.row import target as target_row
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest, NestAccess
 from ...dialect.schedule import Schedule
-from ...dialect.warp.assumptions import DisjointOp, IsDivisibleOp
+from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
@@ -28,7 +28,7 @@ from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
-from ..numerics.array import Array
+from ..numerics.floats import Array
 from ..plan.constants import elements_of
 from ..plan.plan import index_result
 from .nests import elementwise, evaluate_nest, letters

@@ -16,8 +16,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ...dialect.mlir.affine import FIXED, is_plain, steps_of, windows
-from ...dialect.mlir.bodies import Factor, Weighted, weighted
 from ...dialect.mlir.contraction import METADATA
+from ...dialect.mlir.generic import Factor, Weighted, weighted
 from ...dialect.nest import Combination, Nest, NestAccess
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError

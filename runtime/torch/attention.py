@@ -14,8 +14,8 @@ from xdsl.dialects.linalg.ops import IndexOp
 
 from ...dialect.mlir.contraction import ContractOp
 from .builder import FunctionBuilder
+from .options import aten
 from .scalars import RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
-from .torch_api import aten
 from .views import expanded, reordered
 
 HEADS = 1

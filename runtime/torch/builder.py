@@ -31,6 +31,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.generic import GenericOp
+from .options import aten, decompositions, flatten, is_operator, leaves, prims, sympy, traced, unflatten
 from .scalars import (
     RULES,
     Body,
@@ -43,7 +44,6 @@ from .scalars import (
     element_of,
     scalar_of,
 )
-from .torch_api import aten, decompositions, flatten, is_operator, leaves, prims, sympy, traced, unflatten
 
 # A function on tensors, built operation by operation.
 

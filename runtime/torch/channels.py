@@ -15,8 +15,8 @@ import torch
 from torch.fx import Graph, Node
 
 from .builder import is_pointwise
+from .options import aten
 from .scalars import shape_of
-from .torch_api import aten
 from .views import RESHAPES, called, is_row_major, is_tensor, sink_view
 
 LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]

@@ -21,9 +21,9 @@ from torch.fx.node import map_arg
 from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
+from .options import aten
 from .products import warploom
 from .region import Region
-from .torch_api import aten
 from .views import VIEWS, hint, is_tensor
 
 MARGIN = 0.97

@@ -11,9 +11,9 @@ from torch.fx import Graph, Node
 
 from .attention import FORMS, is_attention
 from .builder import CONVERSIONS, is_pointwise, obstacle
+from .options import aten
 from .products import PRODUCTS
 from .scalars import ELEMENTS, shape_of
-from .torch_api import aten
 from .views import SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor
 
 # Which nodes of a graph are compiled together: a product, pointwise operations on its result alone, and before it the

@@ -21,7 +21,7 @@ from xdsl.ir import SSAValue
 from ..base.errors import ArgumentError, CompileError
 from .attention import FORMS, argument, attend, is_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
-from .options import place_of
+from .options import aten, decompositions, leaves, place_of, prims
 from .products import PRODUCTS
 from .scalars import (
     RULES,
@@ -33,7 +33,6 @@ from .scalars import (
     element_of,
     shape_of,
 )
-from .torch_api import aten, decompositions, leaves, prims
 from .views import SPLITS, VIEWS, part_of_split
 
 # Reductions along dimensions, and tensors of one number.

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from .options import library
 from .products import LIBRARY, warploom
 from .region import Region
-from .torch_api import library
 from .views import MemoryOrder
 
 LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))

@@ -28,9 +28,8 @@ from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .attention import is_attention
 from .importer import Importer
-from .options import BackendOptions
+from .options import SPARSE_ELEMENTS, BackendOptions, aten, from_numpy, metadata_shape
 from .scalars import TYPE_NAMES, Size, UnsupportedError, shape_of
-from .torch_api import SPARSE_ELEMENTS, aten, from_numpy, metadata_shape
 from .views import MemoryOrder, order_of, reordered, row_major
 
 if TYPE_CHECKING:

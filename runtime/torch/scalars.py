@@ -33,8 +33,8 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.arith import ExtFOp, TruncFOp
-from .torch_api import expression
+from ...dialect.mlir.upstream import ExtFOp, TruncFOp
+from .options import expression
 
 # Element types and sizes of tensors, as torch and MLIR have them.
 

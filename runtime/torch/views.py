@@ -12,8 +12,8 @@ from torch.fx import Graph, Node
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, plain, tensor_type
+from .options import aten, prims, sympy
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
-from .torch_api import aten, prims, sympy
 
 # How the elements of a tensor lie in memory, as far as a kernel takes them: without gaps, in some order of the
 # dimensions, and the same ones again along dimensions of stride 0.

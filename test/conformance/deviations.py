@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from warploom.dialect.isa.targets import Target
+from warploom.dialect.isa.row import Target
 
 
 @dataclass(frozen=True, slots=True)

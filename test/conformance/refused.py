@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deviations import explanation
 
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.ptx.instructions import canonical
 
 

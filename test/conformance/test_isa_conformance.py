@@ -24,8 +24,7 @@ from samples import FULL, every
 from warploom.dialect.isa import families
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.row import SCALAR, VECTOR, Slot
-from warploom.dialect.isa.targets import NEWEST, TARGETS, Target, Version
+from warploom.dialect.isa.row import NEWEST, SCALAR, TARGETS, VECTOR, Slot, Target, Version
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.isa.wmma import former_rows
 

@@ -13,7 +13,7 @@ from ptx_rows import held
 from samples import FULL
 from test_ptx_rows import PTXAS, check_line, rejected
 
-from warploom.dialect.isa.targets import NEWEST, TARGETS
+from warploom.dialect.isa.row import NEWEST, TARGETS
 from warploom.dialect.ptx.instructions import find
 from warploom.dialect.ptx.verifier import TargetContext
 

@@ -18,8 +18,7 @@ import pytest
 from ptx_rows import DECLARATIONS, SYMBOLS, WIDE, instructions, is_type, shuffled
 from samples import FULL, every
 
-from warploom.dialect.isa.row import DISCARDED
-from warploom.dialect.isa.targets import NEWEST, TARGETS, Target, Version
+from warploom.dialect.isa.row import DISCARDED, NEWEST, TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS, find
 from warploom.dialect.ptx.rows.grammar import PatternRow, pieces
 from warploom.dialect.ptx.text.operands import OperandReader

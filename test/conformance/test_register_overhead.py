@@ -11,7 +11,7 @@ import pytest
 from products import LIES, Product, Types
 from samples import FULL
 
-from warploom.dialect.isa.types import BY_MLIR_NAME
+from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.passes.schedule import needs
 from warploom.passes.schedule.needs import OVERHEADS
 from warploom.runtime import Kernel, compile

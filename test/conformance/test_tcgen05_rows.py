@@ -11,8 +11,7 @@ from mutations import split
 from ptx_rows import shuffled
 from samples import FULL
 
-from warploom.dialect.isa.row import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot
-from warploom.dialect.isa.targets import TARGETS, Target, Version
+from warploom.dialect.isa.row import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, TARGETS, VECTOR, Slot, Target, Version
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.text.operands import OperandError, OperandReader

@@ -12,8 +12,7 @@ import pytest
 from assembler import PTXAS
 
 from warploom.dialect.isa import wgmma
-from warploom.dialect.isa.row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot
-from warploom.dialect.isa.targets import NEWEST, TARGETS, Version
+from warploom.dialect.isa.row import CONSTANT, DESCRIPTOR, NEWEST, PREDICATE, TARGETS, VECTOR, Slot, Version
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check

@@ -52,7 +52,7 @@ from captured_pixels import MapCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 
-from warploom.dialect.isa.targets import target as target_row
+from warploom.dialect.isa.row import target as target_row
 from warploom.runtime import WarploomError, load_ptx
 from warploom.runtime.cuda.driver import gpu
 

@@ -1,7 +1,7 @@
 """Products of f64, launched many times: each launch gives the interpreter's words.
 
 The sums of one product are read by the first of the next turn of the K loop: a wait that is missing there shows in some
-launches only (`_await_sums` in `passes/to_ptx/products.py`).
+launches only (`_await_sums` in `passes/to_ptx/synchronisation.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, HostError, compile, load_kernels
 from warploom.runtime.cli.command import main
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 
 PRODUCT = """\
 func.func @product(%A: memref<40x48xf16>, %B: memref<48x24xf16>, %C: memref<40x24xf32>) {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checked import expect, messages
 
-from warploom.dialect.isa.targets import NEWEST, TARGETS, UnknownTargetError, named
+from warploom.dialect.isa.row import NEWEST, TARGETS, UnknownTargetError, named
 from warploom.passes import opt
 from warploom.runtime import WarploomError, check_ptx, load_ptx
 from warploom.runtime.cli import command

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa.families import FAMILIES, SECTIONS, order
-from warploom.dialect.isa.targets import NEWEST, TARGETS, target
+from warploom.dialect.isa.row import NEWEST, TARGETS, target
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.runtime.cli.command import main
 from warploom.runtime.lookup.isa_table import Query, by_section, expanded, forms, lines, patterns

@@ -12,7 +12,7 @@ from statements import keep, name
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.dialect.ptx.instruction import InstOp, InstructionError
 from warploom.dialect.ptx.instructions import find
 from warploom.dialect.ptx.ops import CommentOp, LabelOp

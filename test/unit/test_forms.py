@@ -11,7 +11,7 @@ from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, HostError, Kernel, compile
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
 

@@ -86,7 +86,7 @@ def test_different_values_at_one_address_are_found(body: str, line: int, message
 @pytest.mark.parametrize("in_flight", [None, 1])
 def test_batches_of_ctas_are_followed(in_flight: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_flight:
-        monkeypatch.setattr("warploom.runtime.interp.batches.IN_FLIGHT_WARPS", 2 * in_flight)
+        monkeypatch.setattr("warploom.runtime.interp.program.IN_FLIGHT_WARPS", 2 * in_flight)
     found = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r2;", grid=5)
     check_found(found, "races", FIRST + 1, "another value than CTA")
     (note,) = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r1;", grid=5)
@@ -257,7 +257,7 @@ TAKE = "@%p2 atom.global.add.u32 %r5, [%rd3], 1;"
 )
 def test_the_last_cta_may_read_what_others_wrote(publish: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the samples' reduction, with the fence of each thread or of the one that counts."""
-    monkeypatch.setattr("warploom.runtime.interp.batches.IN_FLIGHT_WARPS", 2 * at_once)
+    monkeypatch.setattr("warploom.runtime.interp.program.IN_FLIGHT_WARPS", 2 * at_once)
     assert run(LAST.format(publish=publish)) == ()
 
 
@@ -278,7 +278,7 @@ def test_the_last_cta_may_read_what_others_wrote(publish: str, at_once: int, mon
 def test_counters_that_do_not_tell_all(
     publish: str, writer: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warploom.runtime.interp.batches.IN_FLIGHT_WARPS", 2 * at_once)
+    monkeypatch.setattr("warploom.runtime.interp.program.IN_FLIGHT_WARPS", 2 * at_once)
     found = run(LAST.format(publish=publish))
     one = check_found(found, "races", FIRST + 3, f"reads what CTA (0, 0, 0), warp {writer}")
     assert "no membar.gl, fence or .release covers it before the word is written that tells of it" in one.message

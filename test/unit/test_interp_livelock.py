@@ -80,7 +80,7 @@ COUNT += "W: ld.acquire.gpu.global.u32 %r5, [%rd1+8]; setp.lt.u32 %p1, %r5, %r6;
 
 def test_a_grid_of_which_not_all_ctas_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the first CTAs wait for those that begin when they end."""
-    monkeypatch.setattr("warploom.runtime.interp.batches.IN_FLIGHT_WARPS", 8)
+    monkeypatch.setattr("warploom.runtime.interp.program.IN_FLIGHT_WARPS", 8)
     assert run(COUNT.format(late=""), 4) == ()
     (one,) = run(COUNT.format(late=""), 9)
     assert "where 4 is, at line 9" in one.message

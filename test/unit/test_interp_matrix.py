@@ -12,9 +12,9 @@ import pytest
 from interpreted import outputs, program
 from numpy.typing import NDArray
 
+from warploom.dialect.isa.families import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.mma import ROWS, Mma
-from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.numerics.product import MatrixProduct

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.form import Form, having
+from warploom.dialect.isa.form import Form, element_type, having
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.types import element_type
 from warploom.dialect.ptx.text.syntax import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.numerics.fused_sum import scales

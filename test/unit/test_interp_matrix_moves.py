@@ -11,8 +11,8 @@ from captured_memory import TILE, MemoryCase, inputs, kernel, output_words
 from interpreted import program
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.moves import MOVMATRIX, LoadMatrix, StoreMatrix, load_rows, store_rows
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.families import MOVMATRIX, LoadMatrix, StoreMatrix, load_rows, store_rows
+from warploom.dialect.isa.row import target
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 

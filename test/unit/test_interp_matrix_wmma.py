@@ -10,7 +10,7 @@ from interpreted import outputs, program
 from numpy.typing import NDArray
 
 from warploom.dialect.isa import wmma
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.isa.wmma import WmmaMma
 from warploom.runtime.interp import InterpreterError
 

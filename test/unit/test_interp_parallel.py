@@ -15,7 +15,7 @@ from interpreted import program
 
 from warploom.runtime import compile
 from warploom.runtime.interp import InterpreterError, parallel
-from warploom.runtime.interp import batches as batching
+from warploom.runtime.interp import program as batching
 from warploom.runtime.interp.cores import CORES, cores
 from warploom.runtime.interp.machine.memory import Buffer, GlobalBuffers
 

@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from tensor_cores import Floats, Kernel, close, halved, padded, put, value
 
-from warploom.dialect.isa.form import BlockScale, Shape
+from warploom.dialect.isa.form import BlockScale, Shape, element_type
 from warploom.dialect.isa.tensor_product import Opcode, SharedDescriptor, TensorProduct
-from warploom.dialect.isa.types import element_type
 from warploom.runtime import check_ptx
 
 

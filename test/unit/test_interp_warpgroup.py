@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.dialect.isa.wgmma import DescriptorError, MatrixDescriptor, rows
 from warploom.runtime import WarploomError, load_ptx
 

@@ -10,13 +10,11 @@ from itertools import product
 import pytest
 from ptx_rows import BY_SPELLING
 
-from warploom.dialect.isa import families, mma, moves, wmma
-from warploom.dialect.isa.form import BlockScale, Form, Shape
+from warploom.dialect.isa import families, mma, wmma
+from warploom.dialect.isa.families import LoadMatrix, StoreMatrix
+from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, BlockScale, Form, Shape, element_type
 from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_LANE, ONE_OF_TWO, TWO_OF_FOUR, Mma
-from warploom.dialect.isa.moves import LoadMatrix, StoreMatrix
-from warploom.dialect.isa.row import Slot
-from warploom.dialect.isa.targets import TARGETS, target
-from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, element_type
+from warploom.dialect.isa.row import TARGETS, Slot, target
 from warploom.dialect.layouts.layout import LANES, Layout
 
 Formula = Callable[[int, int, int], tuple[int, int]]
@@ -283,7 +281,7 @@ def test_moves_by_the_figures() -> None:
         ("stmatrix", "m8n8", True): lambda lane, r, i: (2 * (lane % 4) + i, lane // 4),
         ("stmatrix", "m16n8", True): lambda lane, r, i: (2 * (lane % 4) + (i & 1), lane // 4 + 8 * (i >> 1)),
     }
-    for row in (*moves.load_rows(), *moves.store_rows()):
+    for row in (*families.load_rows(), *families.store_rows()):
         formula = moved[row.spelling.split(".")[0], row.shape, row.transpose]
         per_register = 32 // row.element_bits
         for lane, element in product(range(LANES), range(row.layout.elements)):
@@ -291,8 +289,8 @@ def test_moves_by_the_figures() -> None:
         assert len(set(places(row.layout))) == row.layout.rows * row.layout.columns
         assert row.registers == row.count * (2 if row.shape == "m16n16" else 1)
         assert row.addresses == row.count * (16 if row.shape == "m16n16" else 8) <= LANES
-    assert moves.MOVMATRIX.layout == moves.MOVMATRIX.source.transposed()
-    assert {(r.source, r.memory_bits) for r in moves.load_rows() if r.type == "b8x16"} == {
+    assert families.MOVMATRIX.layout == families.MOVMATRIX.source.transposed()
+    assert {(r.source, r.memory_bits) for r in families.load_rows() if r.type == "b8x16"} == {
         ("b6x16_p32", 6),
         ("b4x16_p64", 4),
     }
@@ -451,8 +449,8 @@ def test_rows_are_made_quickly() -> None:
     makers = [
         mma.rows,
         mma.sparse_rows,
-        moves.load_rows,
-        moves.store_rows,
+        families.load_rows,
+        families.store_rows,
         wmma.load_rows,
         wmma.store_rows,
         wmma.mma_rows,

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.form import Shape
+from warploom.dialect.isa.families import LDMATRIX, LoadMatrix
+from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, Shape, element_type
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.moves import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.targets import KIB, TARGETS, UnknownTargetError, target
-from warploom.dialect.isa.types import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, element_type
+from warploom.dialect.isa.row import KIB, TARGETS, UnknownTargetError, target
 from warploom.dialect.ptx.instructions import find
 from warploom.dialect.warp.mma import Key, MmaOp, nearest
 

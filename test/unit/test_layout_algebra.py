@@ -38,7 +38,7 @@ from warploom.dialect.conversions.steps import (
     Way,
 )
 from warploom.dialect.isa import mma
-from warploom.dialect.isa.moves import MOVMATRIX
+from warploom.dialect.isa.families import MOVMATRIX
 from warploom.dialect.layouts.layout import (
     AXES,
     LANES,

@@ -13,9 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import DiagnosticException
 
-from warploom.dialect.ptx.importer import import_ptx
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.printer import print_ptx, ptx_module
+from warploom.dialect.ptx.printer import import_ptx, print_ptx, ptx_module
 from warploom.passes.pipeline import lower
 from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass
 from warploom.passes.universe import make_context, parse_mlir

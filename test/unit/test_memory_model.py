@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from warploom.runtime.interp.watch.memory_model import MemoryEvent, MemoryModel, ThreadPlace
+from warploom.runtime.interp.watch.order_graph import MemoryEvent, MemoryModel, ThreadPlace
 
 SEMANTICS = {"acquire": (True, False), "release": (False, True), "acq_rel": (True, True), "sc": (True, True)}
 

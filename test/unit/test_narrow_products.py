@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.dialect.isa.types import BY_MLIR_NAME
+from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.runtime import CompileError, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main

@@ -14,10 +14,10 @@ from samples import FULL
 from scalar_models import block, decode, encode_f32, multiply
 
 from warploom.dialect.isa import wmma
+from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import ROWS as KERNEL_ROWS
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.mma import rows as all_rows
-from warploom.dialect.isa.types import ElementType
 from warploom.runtime.numerics.parameters import Arithmetic, arithmetic
 from warploom.runtime.numerics.product import MatrixProduct
 

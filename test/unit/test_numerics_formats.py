@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scalar_models import Value, block, decode, multiply, rounded
 
 from warploom.dialect.isa import mma
+from warploom.dialect.isa.form import ElementType, element_type
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.types import ElementType, element_type
 from warploom.dialect.sparsity.patterns import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
 from warploom.runtime.numerics.fused_sum import scales

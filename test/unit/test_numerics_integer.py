@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.dialect.isa import mma
+from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.types import ElementType
 from warploom.runtime.numerics.product import MatrixProduct, SideOperands, columns
 
 Array = NDArray[Any]

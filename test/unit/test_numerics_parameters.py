@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from warploom.dialect.isa import mma, tensor_product, wgmma, wmma
-from warploom.dialect.isa.form import having
-from warploom.dialect.isa.targets import TARGETS
-from warploom.dialect.isa.types import element_type
+from warploom.dialect.isa.form import element_type, having
+from warploom.dialect.isa.row import TARGETS
 from warploom.runtime.interp import Arithmetic, arithmetic
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS, family
 

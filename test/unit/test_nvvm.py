@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import DiagnosticException
 
-from warploom.dialect.ptx.importer import import_ptx
 from warploom.dialect.ptx.parser import parse_ptx
+from warploom.dialect.ptx.printer import import_ptx
 from warploom.passes.diagnostics import remarks
 from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass, NvvmTarget
 from warploom.passes.universe import make_context, parse_mlir

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from warploom.passes.linalg.elementwise import overlap
 from warploom.passes.linalg.operand import View
-from warploom.passes.linalg.overlap import overlap
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, compile
 from warploom.runtime.plan import host

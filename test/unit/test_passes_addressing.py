@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statements import Lanes, keep, run
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.dialect.layouts.layout import LANES, Layout, column, row
 from warploom.dialect.schedule import SHARED_ALIGNMENT, SWIZZLES
 from warploom.passes.to_ptx.addressing import Addressing, GlobalMatrix, Position, SharedTile

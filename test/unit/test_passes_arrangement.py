@@ -12,7 +12,7 @@ from warploom.dialect.layouts.layout import column, labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.matrices import load_rows, matrices, unit
-from warploom.passes.schedule.arrangement import LANES, PIECES, Delivery, arrange, stored
+from warploom.passes.schedule.defaults import LANES, PIECES, Delivery, arrange, stored
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
 BANKS = 8

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa.targets import target
-from warploom.dialect.isa.types import element_type
+from warploom.dialect.isa.form import element_type
+from warploom.dialect.isa.row import target
 from warploom.dialect.layouts.layout import accumulator
 from warploom.dialect.ptx.instruction import InstOp
 from warploom.dialect.warp.attributes import FragmentType, float_type

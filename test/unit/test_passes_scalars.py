@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statements import Lanes, instructions, keep, name, run
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.dialect.ptx.text.syntax import Symbol
 from warploom.passes.to_ptx.emitter import Emitter, IndexValue, VirtualRegister
 from warploom.passes.to_ptx.scalars import WIDE_OFFSET, Scalars

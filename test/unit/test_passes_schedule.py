@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa.targets import KIB, TARGETS, Target, target
+from warploom.dialect.isa.row import KIB, TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
 from warploom.dialect.warp.attributes import ScheduleAttr
 from warploom.passes.linalg.product import Product, read

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from single_warp import ELEMENTS, run
 
-from warploom.dialect.isa.types import BY_MLIR_NAME
+from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
 from warploom.dialect.warp.fragments import in_lines

@@ -17,7 +17,7 @@ import warploom.runtime
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, Kernel, WarploomError, compile
 from warploom.runtime.kernel.module import LaunchPlace
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 
 
 def matmul(m: str, n: str, k: str, *, fill: bool = True, c: str = "f32", layout: str = "") -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warploom.dialect.isa.row import ANYTHING, LABEL, Row
-from warploom.dialect.isa.targets import TARGETS, target
+from warploom.dialect.isa.row import ANYTHING, LABEL, TARGETS, Row, target
 from warploom.dialect.ptx.instruction import InstructionError, UnavailableError, facts_of, has, result_type, storage
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.rows.grammar import PatternRow

@@ -15,12 +15,21 @@ from warploom.dialect.isa import mma
 from warploom.dialect.isa.families import FAMILIES, ROOTS
 from warploom.dialect.isa.form import Form
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.isa.row import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, SCALAR, SELECTOR, Slot
-from warploom.dialect.isa.targets import TARGETS, Target, Version
-from warploom.dialect.ptx.importer import import_ptx
+from warploom.dialect.isa.row import (
+    ADDRESS,
+    CONSTANT,
+    DESCRIPTOR,
+    PREDICATE,
+    SCALAR,
+    SELECTOR,
+    TARGETS,
+    Slot,
+    Target,
+    Version,
+)
 from warploom.dialect.ptx.instructions import find, nearest
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.printer import print_ptx
+from warploom.dialect.ptx.printer import import_ptx, print_ptx
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.syntax import Register
 from warploom.dialect.ptx.verifier import TargetContext, check

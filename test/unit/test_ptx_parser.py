@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.ptx.importer import import_ptx
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.dialect.ptx.printer import print_ptx
+from warploom.dialect.ptx.printer import import_ptx, print_ptx
 from warploom.dialect.ptx.text.syntax import (
     Address,
     Comment,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warploom.dialect.ptx.importer import import_ptx
 from warploom.dialect.ptx.parser import parse_ptx, read_ptx
-from warploom.dialect.ptx.printer import print_ptx
+from warploom.dialect.ptx.printer import import_ptx, print_ptx
 from warploom.dialect.ptx.text.operands import operand_text
 from warploom.dialect.ptx.text.syntax import Immediate, Indexed, Instruction, Register, Symbol, Vector
 from warploom.runtime import check_ptx

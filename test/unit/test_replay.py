@@ -27,7 +27,7 @@ from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
 from replayed import POISON, interpreted, warpgroup_answers
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import arithmetic
 from warploom.runtime.numerics.parameters import ROWS, Row

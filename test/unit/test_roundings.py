@@ -12,7 +12,7 @@ from attentions import Attention
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.dialect.isa.types import ELEMENT_TYPES
+from warploom.dialect.isa.form import ELEMENT_TYPES
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.bufferize import BufferizePass
 from warploom.passes.universe import make_context, parse_mlir

@@ -21,7 +21,7 @@ from warploom.runtime import (
     compile,
     load_ptx,
 )
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 
 MATMUL = """\
 func.func @product(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>) {

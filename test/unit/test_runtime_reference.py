@@ -14,7 +14,7 @@ from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime.arguments.dtypes import DTYPES, integer_limits
 from warploom.runtime.base.errors import HostError
 from warploom.runtime.cli.command import main
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate, poison
 from warploom.runtime.reference.product import ACCUMULATORS

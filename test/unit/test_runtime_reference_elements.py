@@ -12,7 +12,7 @@ from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.base.errors import HostError
-from warploom.runtime.numerics.array import Array
+from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate
 

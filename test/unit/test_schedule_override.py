@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read

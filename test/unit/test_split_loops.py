@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.linalg.split_loops import SplitLoops
+from warploom.passes.linalg.contraction import SplitLoops
 from warploom.passes.patterns import apply_patterns
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile

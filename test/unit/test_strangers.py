@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from warploom.dialect.isa.targets import TARGETS
+from warploom.dialect.isa.row import TARGETS
 from warploom.runtime import (
     ArgumentError,
     CompileError,

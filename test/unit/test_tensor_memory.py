@@ -11,7 +11,7 @@ from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.layouts.tensor_memory import COPIES, MOVES, metadata, multiplicand, result, scales
 from warploom.runtime import WarploomError
 from warploom.runtime.lookup.explain import explain
-from warploom.runtime.lookup.tensor_memory import tensor_picture
+from warploom.runtime.lookup.pictures import tensor_picture
 
 LOADS: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "32x32b": lambda t, j: (t, j),

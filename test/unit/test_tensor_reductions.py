@@ -18,7 +18,7 @@ from captured_warpgroups import OffsetCase
 from numpy.typing import NDArray
 from replayed import TARGET, interpreted, warpgroup_answers
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.runtime import TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
 

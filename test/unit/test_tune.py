@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from warploom.dialect.isa.targets import target
+from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
 from warploom.passes.schedule.candidates import candidates, default_schedule, spread

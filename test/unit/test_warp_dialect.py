@@ -23,10 +23,9 @@ from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from warploom.dialect.isa.form import Shape
+from warploom.dialect.isa.form import Shape, element_type
 from warploom.dialect.isa.mma import ROWS, Mma
-from warploom.dialect.isa.targets import TARGETS, target
-from warploom.dialect.isa.types import element_type
+from warploom.dialect.isa.row import TARGETS, target
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.schedule import SWIZZLES
 from warploom.dialect.warp.attributes import (

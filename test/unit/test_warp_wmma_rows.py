@@ -14,8 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.isa import wmma
-from warploom.dialect.isa.form import Shape
-from warploom.dialect.isa.types import element_type
+from warploom.dialect.isa.form import Shape, element_type
 from warploom.dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import SHARED_SPACE, FragmentType, type_of_element

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...isa.targets import NEWEST, UnknownTargetError, Version, named
+from ...isa.row import NEWEST, UnknownTargetError, Version, named
 from ..text.operands import IDENTIFIER, ConstantError, evaluate
 from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS

@@ -9,8 +9,8 @@ from itertools import starmap
 from math import gcd
 
 from ...isa import wmma
+from ...isa.families import LoadMatrix, StoreMatrix
 from ...isa.form import Form, ProductForm
-from ...isa.moves import LoadMatrix, StoreMatrix
 from ...isa.wmma import WmmaLoad, WmmaStore
 from ..instructions import Traits, family, traits
 from ..text.syntax import (

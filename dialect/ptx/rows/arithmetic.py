@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...isa.targets import Specific, Version
+from ...isa.row import Specific, Version
 from .grammar import PatternRow, pure, row
 
 # Integer arithmetic, logic and shifts. Source: PTX ISA 9.7.1, 9.7.2, 9.7.8.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...isa.targets import Specific
+from ...isa.row import Specific
 from .arithmetic import RUBIN
 from .grammar import PatternRow, pure, row
 

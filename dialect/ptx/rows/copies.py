@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...isa.targets import Specific, Version
+from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
 from .data import HINT, HINTED
 from .grammar import Need, PatternRow, row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...isa.targets import Version
+from ...isa.row import Version
 from .grammar import Need, Needs, PatternRow, pure, row
 
 # Moves. Source: PTX ISA 9.7.9.

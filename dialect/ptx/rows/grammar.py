@@ -50,10 +50,12 @@ from ...isa.row import (
     TENSOR,
     VECTOR,
     Bindings,
+    Gone,
     Row,
     Slot,
+    Specific,
+    Version,
 )
-from ...isa.targets import Gone, Specific, Version
 
 _PARTS = {
     **dict.fromkeys(("mul", "mad"), "lo hi wide"),

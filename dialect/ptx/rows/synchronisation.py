@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...isa.targets import Specific, Version
+from ...isa.row import Specific, Version
 from ...isa.wgmma import SM_90A
 from .arithmetic import RUBIN
 from .data import HINT, HINTED, SHARED_WINDOWS

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...isa.row import choice
-from ...isa.targets import Specific, Version
-from ...isa.tcgen05 import (
+from ...isa.row import Specific, Version, choice
+from ...isa.tensor_product import (
     ALLOCATIONS,
     EACH_ALONE,
     INTEGERS,

@@ -17,7 +17,7 @@ import numpy as np
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .decode import Context, describe, meaning
 from .events import LEFT, BoundStep, Selection
 from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word

@@ -26,7 +26,7 @@ from ....dialect.ptx.text.syntax import (
 )
 from ....dialect.ptx.types import bits_of
 from ....dialect.ptx.verifier import resolve
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .events import BoundStep, Selection
 from .flow import CLOCKS
 from .memory import RANK_BITS, DecodeError

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ...base.launch import Dim3
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .memory import Buffer, Part
 
 # Threads in flight: which of them execute a step, and where they are in their CTAs.

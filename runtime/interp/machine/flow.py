@@ -10,7 +10,7 @@ import numpy as np
 
 from ....dialect.isa.row import Row
 from ....dialect.isa.wgmma import WARPS
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .events import LANES, LEFT, Events, Geometry, Selection
 from .memory import FaultError
 

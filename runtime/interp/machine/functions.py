@@ -28,7 +28,7 @@ from ....dialect.ptx.text.syntax import (
     members,
     statements,
 )
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .decode import Context
 from .events import Selection
 from .memory import DecodeError, FaultError, rows

@@ -14,7 +14,7 @@ from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Address, Symbol
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
 from .events import LEFT, BoundStep, Geometry, Look, Selection
 from .flow import Flow, apart, parted, together
@@ -38,7 +38,7 @@ from .replay import Replay
 from .state import RESERVED_BYTES, Prints, Sink, State
 
 if TYPE_CHECKING:
-    from .tensor_memory import TensorMemory
+    from .copies import TensorMemory
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #
@@ -219,7 +219,7 @@ class Machine:
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         self.tensor: TensorMemory | None = None
         if self.kernel.has_tensor_memory:
-            from .tensor_memory import TensorMemory
+            from .copies import TensorMemory
 
             self.tensor = state.tensor = TensorMemory(geometry, self.flow)
         if launch.observer is not None:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .copies import CopyQueue
 from .events import LEFT, Selection
 from .flow import Flow

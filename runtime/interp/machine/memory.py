@@ -12,7 +12,7 @@ import numpy as np
 from ....dialect.ptx.text.operands import ConstantError, evaluate
 from ....dialect.ptx.text.syntax import Variable, integer
 from ...base.errors import WarploomError
-from ...numerics.array import Array
+from ...numerics.floats import Array
 
 # What the interpreter raises.
 

@@ -10,7 +10,7 @@ import numpy as np
 from ....dialect.isa.row import VECTORS
 from ....dialect.ptx.text.syntax import Variable
 from ....dialect.ptx.types import PACKED_BITS, bits_of
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .events import LANES, Geometry, unravel
 from .flow import CLOCKS
 from .state import RESERVED_BYTES, WORKSPACE, RegisterSlot, StackFrame, State

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .events import LANES
 from .flow import Flow
 from .memory import WarpOrder

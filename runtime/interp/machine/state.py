@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Variable
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups
 from .events import BoundStep, Events, Geometry, Selection
 from .flow import Clock, Flow
@@ -19,7 +19,7 @@ from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
 
 if TYPE_CHECKING:
-    from .tensor_memory import TensorMemory
+    from .copies import TensorMemory
 
 # What a kernel needs of registers and memory.
 

@@ -10,15 +10,14 @@ import numpy as np
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Not, Operand, Register
 from ....dialect.ptx.types import bits_of
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable
 from ..machine.names import DTYPES
 from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
-from .access import Locate, locate, seen_as, space_of, updates, vector_of
-from .actions import elementwise, identity
+from .access import Locate, elementwise, identity, locate, seen_as, space_of, updates, vector_of
 from .synchronisation import Find, in_shared, objects
 
 # Asynchronous copies to shared memory: PTX ISA 9.7.9.25.3.

@@ -7,16 +7,15 @@ from functools import cache
 
 import numpy as np
 
+from ....dialect.isa.form import ELEMENT_TYPES, ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.types import ELEMENT_TYPES, ElementType
 from ....dialect.ptx.types import bits_of
 from ...numerics import f64, floats
-from ...numerics.array import Array
-from ...numerics.floats import ArrayFunction
+from ...numerics.floats import Array, ArrayFunction
 from ...numerics.fused_sum import small_values
 from ..machine.decode import Context
 from ..machine.names import DTYPES, integer_range
-from .actions import computes, identity
+from .access import computes, identity
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
 

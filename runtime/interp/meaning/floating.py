@@ -13,12 +13,11 @@ from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
 from ....dialect.ptx.types import bits_of
 from ...numerics import approximate as approximations
 from ...numerics import f64, floats
-from ...numerics.array import Array
-from ...numerics.floats import ArrayFunction
+from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
 from ..machine.names import DTYPES
 from ..machine.state import Action, Source
-from .actions import computes, elementwise, several
+from .access import computes, elementwise, several
 
 # Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
 #

@@ -11,12 +11,11 @@ import numpy as np
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
 from ....dialect.ptx.types import bits_of
-from ...numerics.array import Array
-from ...numerics.floats import ArrayFunction
+from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
 from ..machine.names import DTYPES, integer_range
 from ..machine.state import Action, Source
-from .actions import computes, elementwise, operands, several
+from .access import computes, elementwise, operands, several
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

@@ -9,17 +9,16 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from ....dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
 from ....dialect.isa.form import Form
 from ....dialect.isa.mma import Mma
-from ....dialect.isa.moves import LoadMatrix, MoveMatrix, StoreMatrix
-from ....dialect.isa.row import Bindings, Slot
-from ....dialect.isa.targets import TARGETS
+from ....dialect.isa.row import TARGETS, Bindings, Slot
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
 from ....dialect.layouts.layout import Layout
 from ....dialect.ptx.text.syntax import Immediate, Operand
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ...numerics.fused_sum import scales
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 from ..machine.decode import Context, Multiply, meaning

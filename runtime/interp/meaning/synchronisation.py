@@ -10,8 +10,7 @@ import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Symbol
-from ...numerics.array import Array
-from ...numerics.floats import ArrayFunction
+from ...numerics.floats import Array, ArrayFunction
 from ..machine import mbarriers
 from ..machine.calls import return_
 from ..machine.decode import Context, meaning
@@ -19,8 +18,7 @@ from ..machine.events import LANES, LEFT, AccessKind, Selection
 from ..machine.flow import Complete
 from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part
 from ..machine.state import Action, Source, State, absent, acting
-from .access import locate, space_of
-from .actions import computes
+from .access import computes, locate, space_of
 
 # Barriers of a CTA, a warp and a cluster: PTX ISA 9.7.13.1 to .3.
 

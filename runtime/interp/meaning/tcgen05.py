@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ....dialect.isa.form import IN_BYTES
+from ....dialect.isa.form import IN_BYTES, ElementType
 from ....dialect.isa.row import Bindings
 from ....dialect.isa.tensor_product import (
     InstructionDescriptorError,
@@ -21,16 +21,15 @@ from ....dialect.isa.tensor_product import (
     TensorProduct,
     opcode_of,
 )
-from ....dialect.isa.types import ElementType
 from ....dialect.layouts.tensor_memory import LANES
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ..machine.copies import address
 from ..machine.decode import Context, meaning
 from ..machine.events import Selection
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from ..machine.tensor_memory import address
 from .bulk import one_by_one
 from .tensor_operands import (
     PackedMatrix,

@@ -24,7 +24,7 @@ from ....dialect.isa.tensor_map import (
 )
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy

@@ -16,11 +16,11 @@ from ....dialect.isa.tensor_product import (
 from ....dialect.isa.wgmma import UNIT, DescriptorError
 from ....dialect.layouts.layout import Layout
 from ....dialect.layouts.tensor_memory import LANES, multiplicand, scales
-from ...numerics.array import Array
+from ...numerics.floats import Array
+from ..machine.copies import TensorMemory, address
 from ..machine.events import AccessKind, MemoryAccess
 from ..machine.memory import FaultError
 from ..machine.state import State
-from ..machine.tensor_memory import TensorMemory, address
 
 
 def cta_of(state: State, thread: int) -> int:

@@ -10,12 +10,11 @@ import numpy as np
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS
 from ....dialect.ptx.text.syntax import Operand, Register
-from ...numerics.array import Array
-from ...numerics.floats import ArrayFunction
+from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
 from ..machine.names import integer_range
 from ..machine.state import Action
-from .actions import computes, elementwise
+from .access import computes, elementwise
 
 _PERMUTATIONS: dict[str, Callable[[int, int], int]] = {
     "f4e": lambda n, i: n + i,

@@ -16,7 +16,7 @@ from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.text.syntax import Immediate, Vector
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ...numerics.product import SideOperands
 from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, MemoryAccess, Selection

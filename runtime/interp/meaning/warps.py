@@ -14,7 +14,7 @@ import numpy as np
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics import floats
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, Selection
 from ..machine.names import integer_range

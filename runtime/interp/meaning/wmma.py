@@ -18,10 +18,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.form import ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.types import ElementType
 from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection, tell
 from ..machine.memory import FaultError, Part, check_writable

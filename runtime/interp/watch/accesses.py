@@ -18,7 +18,7 @@ from .findings import Check
 from .shared import WRITING, SharedCheck
 
 if TYPE_CHECKING:
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State

@@ -16,7 +16,7 @@ from .findings import Check
 from .shared import SharedCheck
 
 if TYPE_CHECKING:
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.flow import Barrier
     from ..machine.kernel import DecodedKernel

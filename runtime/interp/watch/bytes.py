@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....dialect.isa.families import LoadMatrix, StoreMatrix
 from ....dialect.isa.mma import Mma
-from ....dialect.isa.moves import LoadMatrix, StoreMatrix
 from ....dialect.ptx.instructions import Traits
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Vector
 from ....dialect.ptx.types import PACKED_BITS, REGISTER_BITS
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.events import LANES
 from ..machine.state import RegisterSlot
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES
 

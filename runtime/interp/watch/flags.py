@@ -16,11 +16,11 @@ import numpy as np
 
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from .findings import Check
-from .memory_model import MemoryEvent, MemoryModel, ThreadPlace
+from .order_graph import MemoryEvent, MemoryModel, ThreadPlace
 
 if TYPE_CHECKING:
     from ....dialect.ptx.instructions import Traits
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import DecodedKernel
     from ..machine.state import State

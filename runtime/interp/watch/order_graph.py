@@ -19,13 +19,15 @@ takes them the other way round: a `Deviation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations, product
+from math import factorial, prod
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...numerics.array import Array
+from ...numerics.floats import Array
 
 _SLOTS = 16
 
@@ -227,3 +229,248 @@ def merged(pasts: Iterable[Array]) -> Array:
             result = np.concatenate([result, np.zeros(past.size - result.size, np.int32)])
         np.maximum(result[: past.size], past, out=result[: past.size])
     return result
+
+
+# The memory model of PTX on executions of a few events: what loads may read. PTX ISA 8.
+#
+# The axioms and names are those of chapter 8 and of Lustig, Sahasrabuddhe and Giroux, A formal analysis of the NVIDIA
+# PTX memory consistency model (ASPLOS 2019). Every event is of one location, or of none; accesses of one location are
+# to the same bytes. A relation is a list of bit masks: bit j of row i stands for (i, j).
+
+
+Relation: TypeAlias = list[int]
+
+
+class ThreadPlace(NamedTuple):
+    """Where a thread runs."""
+
+    thread: int
+    cta: int
+    cluster: int
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """A read, a write, both of one atomic operation, or a fence.
+
+    `scope` is "" for a weak access, otherwise "cta", "cluster", "gpu" or "sys". `chosen` are the only events that a
+    read may read, None for any. `depends` are the reads of its thread on whose values it depends.
+    """
+
+    place: ThreadPlace
+    location: int | None = None
+    reads: bool = False
+    writes: bool = False
+    scope: str = ""
+    acquires: bool = False
+    releases: bool = False
+    sequential: bool = False
+    chosen: tuple[int, ...] | None = None
+    depends: frozenset[int] = frozenset()
+
+    @property
+    def is_fence(self) -> bool:
+        return self.location is None
+
+    def includes(self, other: ThreadPlace) -> bool:
+        """Whether the scope has a thread in it."""
+        if self.scope == "cta":
+            return self.place.cta == other.cta
+        return self.place.cluster == other.cluster if self.scope == "cluster" else bool(self.scope)
+
+
+class MemoryModel:
+    """The executions of some events, each thread's in program order; the first write to each location, of no thread, is
+    its value at the beginning. `barriers` are pairs of events that barriers order, `settled` the order of the writes to
+    locations of which not all orders are asked for."""
+
+    def __init__(
+        self,
+        events: Sequence[MemoryEvent],
+        barriers: Sequence[tuple[int, int]] = (),
+        settled: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        self.events = events
+        self.settled = settled or {}
+        self._causes: dict[tuple[tuple[int, ...], tuple[int, ...]], Relation] = {}
+        numbers = range(len(events))
+        self.writers: dict[int, list[int]] = {}
+        for i, event in enumerate(events):
+            if event.writes and event.location is not None:
+                self.writers.setdefault(event.location, []).append(i)
+        self.readers = [i for i in numbers if events[i].reads]
+        self.order = self._relation((i, j) for i in numbers for j in range(i + 1, len(events)) if self._threaded(i, j))
+        self.local = self._relation(
+            (i, j)
+            for i in numbers
+            for j in members(self.order[i])
+            if events[i].location == events[j].location is not None
+        )
+        self.strong = self._relation((i, j) for i in numbers for j in numbers if self._morally_strong(i, j))
+        self.barriers = self._relation(iter(barriers))
+        self.depends = self._relation((j, i) for i in numbers for j in events[i].depends)
+
+    def _relation(self, pairs: Iterator[tuple[int, int]]) -> Relation:
+        rows = [0] * len(self.events)
+        for i, j in pairs:
+            rows[i] |= 1 << j
+        return rows
+
+    def _threaded(self, i: int, j: int) -> bool:
+        return self.events[i].place.thread == self.events[j].place.thread >= 0
+
+    def _morally_strong(self, i: int, j: int) -> bool:
+        """Whether two operations are strong, and each of a scope that has the other's thread. PTX ISA 8.6."""
+        one, other = self.events[i], self.events[j]
+        if i == j or self._threaded(i, j) or self._threaded(j, i):
+            return True
+        return one.includes(other.place) and other.includes(one.place)
+
+    # Executions
+
+    @property
+    def candidates(self) -> int:
+        """How many executions there are to try, allowed ones and others."""
+        reads = prod(len(self._sources(r)) for r in self.readers)
+        orders = prod(factorial(len(w) - 1) for place, w in self.writers.items() if place not in self.settled)
+        return reads * orders * factorial(sum(e.sequential for e in self.events))
+
+    def _sources(self, read: int) -> list[int]:
+        event = self.events[read]
+        every = self.writers.get(-1 if event.location is None else event.location, [])
+        return [w for w in every if w != read and (event.chosen is None or w in event.chosen)]
+
+    def outcomes(self) -> Iterator[dict[int, int]]:
+        """Of each allowed execution, the write that each read reads; some come several times."""
+        sequential = [i for i, e in enumerate(self.events) if e.sequential]
+        orders = [list(self._orders(location)) for location in self.writers]
+        for sources in product(*(self._sources(r) for r in self.readers)):
+            reads = dict(zip(self.readers, sources, strict=True))
+            if any(
+                self._allowed(reads, coherence, fences)
+                for coherence in product(*orders)
+                for fences in permutations(sequential)
+            ):
+                yield reads
+
+    def _orders(self, location: int) -> Iterator[Sequence[int]]:
+        if location in self.settled:
+            yield self.settled[location]
+            return
+        first, *rest = self.writers[location]
+        yield from ((first, *later) for later in permutations(rest))
+
+    def _allowed(self, reads: dict[int, int], orders: Sequence[Sequence[int]], fences: Sequence[int]) -> bool:
+        """Whether an execution satisfies the axioms of PTX ISA 8.10. `orders` are those of the writes of each location,
+        of which the coherence order keeps what is morally strong or follows from causality."""
+        rf = self._relation((w, r) for r, w in reads.items())
+        if cyclic(union(rf, self.depends)):
+            return False
+        sc = intersection(self._relation((a, b) for n, a in enumerate(fences) for b in fences[n + 1 :]), self.strong)
+        cause = self._causality(tuple(intersection(rf, self.strong)), tuple(sc))
+        co = self._coherence(orders, cause)
+        fr = self._relation((r, x) for r, w in reads.items() for x in members(co[w]) if x != r)
+        if self._breaks_atomicity(reads, co):
+            return False
+        if cyclic(union(intersection(union(union(rf, co), fr), self.strong), self.local)):
+            return False
+        contradictions = compose(union(union(union(rf, fr), co), sc), cause)
+        return not any(row >> i & 1 for i, row in enumerate(contradictions))
+
+    def _causality(self, rf: tuple[int, ...], sc: tuple[int, ...]) -> Relation:
+        """What is before what, by the strong reads and the order of fences. PTX ISA 8.9.5."""
+        if (rf, sc) not in self._causes:
+            observed = self._observation(list(rf))
+            met = union(union(self._synchronises(observed), list(sc)), self.barriers)
+            base = closure(union(compose(compose(reflexive(self.order), met), reflexive(self.order)), self.order))
+            self._causes[rf, sc] = union(base, compose(observed, base))
+        return self._causes[rf, sc]
+
+    def _coherence(self, orders: Sequence[Sequence[int]], cause: Relation) -> Relation:
+        pairs = ((order[n], b) for order in orders for n in range(len(order)) for b in order[n + 1 :])
+        first = {order[0] for order in orders}
+        kept = ((a, b) for a, b in pairs if a in first or (self.strong[a] | cause[a]) >> b & 1 or cause[b] >> a & 1)
+        return closure(self._relation(kept))
+
+    def _breaks_atomicity(self, reads: dict[int, int], co: Relation) -> bool:
+        """Whether a write comes between what an atomic operation reads and what it writes."""
+        return any(
+            self.events[r].writes and any(co[x] >> r & self.strong[x] >> r & 1 for x in members(co[w]) if x != r)
+            for r, w in reads.items()
+        )
+
+    def _observation(self, rf: Relation) -> Relation:
+        """A write, and the reads that read it, or what atomic operations made of it."""
+        passing = [row if event.writes and event.reads else 0 for row, event in zip(rf, self.events, strict=True)]
+        return union(rf, compose(rf, closure(passing)))
+
+    def _synchronises(self, observed: Relation) -> Relation:
+        """Release patterns, and the acquire patterns that observe them. PTX ISA 8.7 and 8.9.4."""
+        releases, acquires = list(self._patterns(release=True)), list(self._patterns(release=False))
+        return self._relation(
+            (first, last)
+            for first, write in releases
+            for last, read in acquires
+            if observed[write] >> read & 1 and self.strong[first] >> last & 1
+        )
+
+    def _patterns(self, *, release: bool) -> Iterator[tuple[int, int]]:
+        """The operation that a pattern begins, or ends, with, and its strong write, or read."""
+        for i, one in enumerate(self.events):
+            if not (one.releases if release else one.acquires):
+                continue
+            if not one.is_fence and (one.writes if release else one.reads):
+                yield i, i
+            for j, other in enumerate(self.events):
+                ordered = self.order[i] >> j & 1 if release else self.order[j] >> i & 1
+                acts = other.writes if release else other.reads
+                if ordered and acts and other.scope and one.location in (None, other.location):
+                    yield i, j
+
+
+# Relations
+
+
+def members(row: int) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    while row:
+        low = row & -row
+        yield low.bit_length() - 1
+        row ^= low
+
+
+def union(one: Relation, other: Relation) -> Relation:
+    return [a | b for a, b in zip(one, other, strict=True)]
+
+
+def intersection(one: Relation, other: Relation) -> Relation:
+    return [a & b for a, b in zip(one, other, strict=True)]
+
+
+def reflexive(relation: Relation) -> Relation:
+    return [row | 1 << i for i, row in enumerate(relation)]
+
+
+def compose(one: Relation, other: Relation) -> Relation:
+    """Pairs that lead through one, then through the other."""
+    result: Relation = []
+    for row in one:
+        reached = 0
+        for j in members(row):
+            reached |= other[j]
+        result.append(reached)
+    return result
+
+
+def closure(relation: Relation) -> Relation:
+    """The pairs that one step or more lead to."""
+    rows = list(relation)
+    for k in range(len(rows)):
+        if further := rows[k]:
+            bit = 1 << k
+            rows = [row | further if row & bit else row for row in rows]
+    return rows
+
+
+def cyclic(relation: Relation) -> bool:
+    return any(row >> i & 1 for i, row in enumerate(closure(relation)))

@@ -27,7 +27,7 @@ from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, WarpS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import DecodedKernel
     from ..machine.memory import InterpreterError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.isa.moves import LoadMatrix
+from ....dialect.isa.families import LoadMatrix
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
 from ..machine.events import LANES
 from ..machine.state import RegisterSlot
@@ -24,7 +24,7 @@ from .bytes import lanes_read, passed, stored, whole
 from .findings import Check, Findings
 
 if TYPE_CHECKING:
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State

@@ -12,7 +12,7 @@ from ....dialect.isa.mma import Mma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.instructions import traits
 from ...base.launch import Dim3, Problem
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.calls import RETURN
 from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel, Observer

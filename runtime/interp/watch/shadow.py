@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ...numerics.array import Array
+from ...numerics.floats import Array
 
 if TYPE_CHECKING:
     from ..machine.memory import Buffer

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....dialect.isa.moves import LoadMatrix
+from ....dialect.isa.families import LoadMatrix
 from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.events import LANES
 from ..machine.mbarriers import phase
 from .bytes import MULTIPLYING, Exchanges

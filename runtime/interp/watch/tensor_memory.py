@@ -21,7 +21,7 @@ from .findings import Check, Findings
 from .shared import SharedCheck
 
 if TYPE_CHECKING:
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import RegisterSlot, State

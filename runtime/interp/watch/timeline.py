@@ -16,7 +16,7 @@ from ....dialect.ptx.instructions import Traits
 from ....dialect.ptx.text.syntax import Immediate
 from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine import mbarriers
 from ..machine.events import LANES, Look, Selection
 from ..machine.kernel import DecodedKernel, Observer

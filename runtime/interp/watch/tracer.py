@@ -15,7 +15,7 @@ from ....dialect.isa.mma import Mma
 from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.copies import BARRIER
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Observers

@@ -15,7 +15,7 @@ from ..machine.state import RegisterSlot
 from .findings import Check
 
 if TYPE_CHECKING:
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Geometry, Look, Selection
     from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State

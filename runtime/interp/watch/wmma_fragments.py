@@ -31,7 +31,7 @@ from ..machine.state import RegisterSlot
 from .findings import Check, Findings
 
 if TYPE_CHECKING:
-    from ...numerics.array import Array
+    from ...numerics.floats import Array
     from ..machine.events import Look, MemoryAccess, Selection
     from ..machine.kernel import Decoded, DecodedKernel
     from ..machine.state import State

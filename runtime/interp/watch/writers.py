@@ -9,7 +9,7 @@ import numpy as np
 
 from ....dialect.isa.tensor_map import SIZE
 from ....dialect.ptx.text.syntax import Address, Indexed, Operand, Symbol
-from ...numerics.array import Array
+from ...numerics.floats import Array
 from ..machine.events import LANES
 from ..machine.memory import PARAM_WINDOW, FaultError
 from .clocks import GridClocks

@@ -1,0 +1,318 @@
+"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref` and `arith`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import TypeVar, cast
+
+from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import (
+    AnyDenseElement,
+    AnyFloat,
+    ArrayAttr,
+    Builtin,
+    BytesAttr,
+    CallSiteLoc,
+    DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
+    FileLineColLoc,
+    FusedLoc,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NameLoc,
+    RankedStructure,
+    StringAttr,
+    SymbolNameConstraint,
+    TensorType,
+    UnitAttr,
+    UnrankedMemRefType,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Dialect
+from xdsl.irdl import base, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+from xdsl.utils.type import get_element_type_or_self
+
+# `builtin` as MLIR prints it: xDSL's dialect, with resources that belong to the text that they stand in.
+
+
+PREFIX = len("0x") + 2 * 4
+"""The digits before a blob's bytes: those of its alignment, a word of 32 bits (MLIR, AsmState.h, `AsmResourceBlob`)."""
+
+
+class ResourceBlobs(OpAsmDialectInterface):
+    """The blobs at the end of a text: `{-# dialect_resources: { builtin: { weights: "0x04000000..." } } #-}`.
+
+    A key names one blob of a text. xDSL's own storage is shared by all texts of a process, and renames the second.
+    """
+
+    def declare_resource(self, key: str) -> str:
+        self._blob_storage.setdefault(key, "")
+        return key
+
+    def take_all(self) -> dict[str, str]:
+        """The blobs with contents, by key, none of which stay here."""
+        blobs, self._blob_storage = self._blob_storage, {}
+        return {key: blob for key, blob in blobs.items() if blob}
+
+    def build_resources(self, keys: Iterable[str]) -> dict[str, str]:
+        """None: attributes have their contents in themselves (`embed`)."""
+        return {}
+
+
+def embed(module: ModuleOp, blobs: dict[str, str]) -> None:
+    """Gives the attributes of operations that name a blob its elements: `dense_resource<weights>` becomes `dense<...>`.
+
+    Raises:
+        ValueError: for a blob of another size than its type has.
+    """
+    for op in module.walk():
+        for attributes in (op.properties, op.attributes):
+            for name, value in attributes.items():
+                if isinstance(value, DenseResourceAttr) and value.resource_handle.data in blobs:
+                    attributes[name] = _elements(value, blobs[value.resource_handle.data])
+
+
+def _elements(resource: DenseResourceAttr, blob: str) -> DenseIntOrFPElementsAttr:
+    kind, name, data = resource.type, resource.resource_handle.data, bytes.fromhex(blob[PREFIX:])
+    if not isa(kind, RankedStructure[AnyDenseElement]):
+        raise ValueError(f"resource {name}: expected a shape of numbers, got {kind}")
+    size = prod(kind.get_shape()) * kind.element_type.compile_time_size
+    if len(data) != size:
+        raise ValueError(f"resource {name}: expected {size} bytes of {kind}, got {len(data)}")
+    return DenseIntOrFPElementsAttr(kind, BytesAttr(data))
+
+
+def builtin() -> Dialect:
+    """xDSL's `builtin` with resources of its own."""
+    return Dialect(Builtin.name, list(Builtin.operations), list(Builtin.attributes), [ResourceBlobs()])
+
+
+# Lines of files that locations name.
+
+
+def line_of(location: Attribute) -> FileLineColLoc | None:
+    """The line that a location names: of several that became one, the first; of a call, the line called."""
+    match location:
+        case FileLineColLoc():
+            return location
+        case NameLoc():
+            return line_of(location.location)
+        case CallSiteLoc():
+            return line_of(location.callee) or line_of(location.caller)
+        case FusedLoc():
+            return next((found for one in parts_of(location) if (found := line_of(one)) is not None), None)
+        case _:
+            return None
+
+
+def parts_of(location: FusedLoc) -> tuple[Attribute, ...]:
+    """The locations that became one."""
+    return cast("ArrayAttr[Attribute]", location.locations).data
+
+
+# `memref` as MLIR prints it: xDSL's dialect, with the text of the operations that it has none for.
+
+
+@irdl_op_definition
+class CopyOp(memref.CopyOp):
+    """Copies the elements of one memref to another of the same shape."""
+
+    name = "memref.copy"
+    assembly_format = "$source `,` $destination attr-dict `:` type($source) `to` type($destination)"
+
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+
+
+@irdl_op_definition
+class CastOp(memref.CastOp):
+    """The same memory, of which more or less is known."""
+
+    name = "memref.cast"
+    assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"
+
+    source = operand_def(base(MemRefType) | base(UnrankedMemRefType))
+    dest = result_def(base(MemRefType) | base(UnrankedMemRefType))
+
+
+@irdl_op_definition
+class GlobalOp(memref.GlobalOp):
+    """Memory of the module: `memref.global "private" constant @bias : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>`."""
+
+    name = "memref.global"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    sym_visibility = prop_def(StringAttr)
+    type = prop_def(MemRefType)
+    initial_value = prop_def(base(UnitAttr) | base(DenseIntOrFPElementsAttr))
+    constant = opt_prop_def(UnitAttr)
+    alignment = opt_prop_def(IntegerAttr[i64])
+
+    @classmethod
+    def parse(cls, parser: Parser) -> GlobalOp:
+        visibility = parser.parse_optional_str_literal() or "public"
+        constant = parser.parse_optional_keyword("constant") is not None
+        name = parser.parse_symbol_name()
+        parser.parse_punctuation(":")
+        position, kind = parser.pos, parser.parse_type()
+        if not isa(kind, MemRefType[Attribute]):
+            parser.raise_error(f"expected the type of memory, got {kind}", position)
+        value: Attribute = UnitAttr()
+        if parser.parse_optional_punctuation("=") and not parser.parse_optional_keyword("uninitialized"):
+            parser.parse_keyword("dense")
+            value = parser.parse_dense_int_or_fp_elements_attr(TensorType(kind.element_type, kind.get_shape()))  # pyright: ignore[reportArgumentType]
+        properties = {"sym_name": name, "type": kind, "initial_value": value, "sym_visibility": StringAttr(visibility)}
+        attributes = parser.parse_optional_attr_dict()
+        inherent = {name: attributes.pop(name) for name in ("alignment",) if name in attributes}
+        inherent |= {"constant": UnitAttr()} if constant else {}
+        return cls.create(properties=properties | inherent, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(self.sym_visibility.data)
+        printer.print_string(" constant " if self.constant is not None else " ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" : ")
+        printer.print_attribute(self.type)
+        printer.print_string(" = ")
+        if isinstance(self.initial_value, DenseIntOrFPElementsAttr):
+            self.initial_value.print_without_type(printer)
+        else:
+            printer.print_string("uninitialized")
+        aligned = {} if self.alignment is None else {"alignment": self.alignment}
+        printer.print_op_attributes(self.attributes | aligned)
+
+
+_MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp)
+
+MEMREF = Dialect(
+    "memref",
+    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp],
+    list(memref.MemRef.attributes),
+)
+"""xDSL's `memref` with these in place of its own; patterns written for xDSL's match them too."""
+
+
+# `arith` as MLIR prints it: xDSL's dialect, with what MLIR says beside a conversion between floating-point types.
+
+
+ROUNDING_MODES = ("to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away")
+"""What MLIR calls them, by number."""
+
+Conversion = TypeVar("Conversion", bound="arith.ExtFOp | arith.TruncFOp")
+
+
+@irdl_op_definition
+class ExtFOp(arith.ExtFOp):
+    """The same number in a wider type: `arith.extf %x fastmath<contract> : f16 to f32`."""
+
+    name = "arith.extf"
+    assembly_format = None
+
+    input = operand_def(arith.floatingPointLike)
+    result = result_def(arith.floatingPointLike)
+    fastmath = opt_prop_def(arith.FastMathFlagsAttr)
+
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ExtFOp:
+        return _parsed(cls, parser)
+
+    def print(self, printer: Printer) -> None:
+        _print(self, printer)
+
+    def verify_(self) -> None:
+        if _bits(self.result.type) <= _bits(self.input.type):
+            raise VerifyException(f"expected a type wider than {self.input.type}, got {self.result.type}")
+
+
+@irdl_op_definition
+class TruncFOp(arith.TruncFOp):
+    """A number rounded to a narrower type: `arith.truncf %x fastmath<contract> : f32 to f16`.
+
+    It is rounded to nearest even, which `to_nearest_even` before `fastmath` may say.
+    """
+
+    name = "arith.truncf"
+    assembly_format = None
+
+    input = operand_def(arith.floatingPointLike)
+    result = result_def(arith.floatingPointLike)
+    roundingmode = opt_prop_def(IntegerAttr)
+    fastmath = opt_prop_def(arith.FastMathFlagsAttr)
+
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> TruncFOp:
+        return _parsed(cls, parser)
+
+    def print(self, printer: Printer) -> None:
+        _print(self, printer)
+
+    def verify_(self) -> None:
+        if _bits(self.result.type) >= _bits(self.input.type):
+            raise VerifyException(f"expected a type narrower than {self.input.type}, got {self.result.type}")
+        number = 0 if self.roundingmode is None else self.roundingmode.value.data
+        if number not in range(len(ROUNDING_MODES)):
+            raise VerifyException(f"expected a rounding mode of 0 to {len(ROUNDING_MODES) - 1}, got {number}")
+        if number:
+            raise VerifyException(f"expected arith.truncf to round to_nearest_even, got {ROUNDING_MODES[number]}")
+
+
+def _bits(kind: Attribute) -> int:
+    element = get_element_type_or_self(kind)
+    return element.bitwidth if isinstance(element, AnyFloat) else 0
+
+
+def _parsed(kind: type[Conversion], parser: Parser) -> Conversion:
+    source = parser.parse_unresolved_operand()
+    properties: dict[str, Attribute] = {}
+    for number, mode in enumerate(ROUNDING_MODES if kind is TruncFOp else ()):
+        if parser.parse_optional_keyword(mode) is not None:
+            properties["roundingmode"] = IntegerAttr(number, i32)
+    if parser.parse_optional_keyword("fastmath") is not None:
+        properties["fastmath"] = arith.FastMathFlagsAttr(arith.FastMathFlagsAttr.parse_parameter(parser))
+    attributes = parser.parse_optional_attr_dict()
+    properties |= {name: attributes.pop(name) for name in ("roundingmode", "fastmath") if name in attributes}
+    parser.parse_punctuation(":")
+    operand = parser.resolve_operand(source, parser.parse_type())
+    parser.parse_keyword("to")
+    return kind.create(
+        operands=[operand], result_types=[parser.parse_type()], properties=properties, attributes=attributes
+    )
+
+
+def _print(op: ExtFOp | TruncFOp, printer: Printer) -> None:
+    printer.print_string(" ")
+    printer.print_ssa_value(op.input)
+    if isinstance(op, TruncFOp) and op.roundingmode is not None:
+        printer.print_string(f" {ROUNDING_MODES[op.roundingmode.value.data]}")
+    if op.fastmath is not None:
+        printer.print_string(" fastmath")
+        op.fastmath.print_parameter(printer)
+    printer.print_op_attributes(op.attributes)
+    printer.print_string(" : ")
+    printer.print_attribute(op.input.type)
+    printer.print_string(" to ")
+    printer.print_attribute(op.result.type)
+
+
+_ARITH = (arith.ExtFOp, arith.TruncFOp)
+
+ARITH = Dialect(
+    "arith",
+    [*(op for op in arith.Arith.operations if op not in _ARITH), ExtFOp, TruncFOp],
+    list(arith.Arith.attributes),
+)
+"""xDSL's `arith` with these in place of its own; patterns written for xDSL's match them too."""
