@@ -116,8 +116,7 @@ COMPUTED: Mapping[str, BodyOperation] = {
     "arith.select": _select,
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
-SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.index_cast")
-UNSIGNED = ("arith.extui", "arith.uitofp")
+SAME = ("arith.extf", "arith.truncf")
 
 
 ElementsOf: TypeAlias = Callable[[SSAValue], BodyElements]
@@ -190,6 +189,9 @@ class FieldEvaluation(Evaluation):
         known = self.scope[value].value
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
         return self._read(known) if argument else constants(known)
+
+    def integers(self, value: SSAValue) -> Array:
+        return self.table.shown(self.scope[value].value.astype(np.int64))
 
     def _read(self, index: Array) -> BodyElements:
         if not np.isfinite(index).all():
@@ -304,6 +306,8 @@ class FieldEvaluation(Evaluation):
         its first loop at a time."""
         sizes = sizes_of(nest, self.scope)
         inputs = self._inputs(op, nest, sizes)
+        if 0 in sizes:
+            return np.zeros([sizes[at] for at in order])
         loop = order[0] if order else None
         turns = sizes[loop] if loop is not None else 1
         each = max(1, CHUNK * turns // max(1, int(np.prod(sizes, dtype=np.int64))))
@@ -349,7 +353,7 @@ class FieldEvaluation(Evaluation):
         for op in nest.body.ops:
             if wanted in known:
                 break
-            if op.results and op.results[0] not in known:
+            if op.results and op.results[0] not in known and op.results[0].uses:
                 made = self._operation(op, known)
                 if op.name not in CHOICES:
                     made = _settled(made, [known[v] for v in op.operands if v in known])
@@ -379,22 +383,17 @@ class FieldEvaluation(Evaluation):
             return self._constant(op)
         operands = [known[v] if v in known else self._outside(v) for v in op.operands]
         name = op.name.removeprefix("math.")
+        if op.name == "arith.cmpf" or all(isinstance(v.type, IntegerType | IndexType) for v in op.operands):
+            made = elements.evaluate_one(op, [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands])
+            kind = str(op.results[0].type)
+            return constants(rounded(made, DTYPES[kind]) if kind in DTYPES else made)
         if op.name in COMPUTED:
             return COMPUTED[op.name](*operands)
         if op.name in SAME:
             kind = str(op.results[0].type)
             return _rounded(operands[0], DTYPES[kind]) if op.name == "arith.truncf" else operands[0]
-        if op.name in UNSIGNED:
-            kind = op.operands[0].type
-            bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
-            span = constants(np.array(2.0**bits))
-            return _pick(operands[0].shown < 0, _add(operands[0], span), operands[0])
         if op.name.startswith("math.") and name in FUNCTIONS and op.name in elements.FUNCTIONS:
             return BodyElements(FUNCTIONS[name](operands[0].numbers), elements.FUNCTIONS[op.name][0](operands[0].shown))
-        bounded = [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands]
-        if op.name in ("arith.cmpf", "arith.cmpi", "arith.divsi", "arith.remsi", "arith.trunci"):
-            made = elements.evaluate_one(op, bounded)
-            return constants(made)
         raise HostError(f"{place_of(op)}no proof for {op.name} in an elementwise operation")
 
     def _outside(self, value: SSAValue) -> BodyElements:
