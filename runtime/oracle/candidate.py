@@ -188,7 +188,7 @@ def dimensions(text: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def number(text: str, sizes: Mapping[str, int]) -> Any:
     """`i32:M`, `f32:0.5` or whatever else `--arg` takes."""
-    from ..cli.inputs import kernel_argument
+    from ..reference.inputs import kernel_argument
 
     kind, colon, expression = text.partition(":")
     if colon and kind[:1] in "iu" and not expression.lstrip("-").isdigit():

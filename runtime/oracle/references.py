@@ -105,7 +105,7 @@ class LinalgReference(JudgeReference):
         self.written = [self.names[i] for i in self.positions]
 
     def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
-        from ..cli.inputs import arrays
+        from ..reference.inputs import arrays
 
         drawn = arrays(self.signature, [text.format(**sizes) for text in self.inputs], seed)
         filled = self.signature.filled
@@ -288,7 +288,7 @@ def _of_get_inputs(get: Callable[[], Any]) -> Callable[[int, Mapping[str, int]],
 
 def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int, Mapping[str, int]], dict[str, Any]]:
     """Arguments as `--in NAME=random:TYPE:SIZES` describes them, in the order of the function."""
-    from ..cli.inputs import binding
+    from ..reference.inputs import binding
 
     texts = {bound.name: bound.value for bound in map(binding, inputs) if bound.name is not None}
     names = list(inspect.signature(function).parameters)
@@ -297,7 +297,7 @@ def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int
         raise ArgumentError(f"say what {', '.join(missing)} is, as in --in {missing[0]}=random:f32:64x48")
 
     def draw(seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
-        from ..cli.inputs import kernel_argument
+        from ..reference.inputs import kernel_argument
 
         return {
             n: number(texts[n], sizes) if texts[n].count(":") == 1 and texts[n][0] in "iu"

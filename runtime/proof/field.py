@@ -192,9 +192,7 @@ def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
         return _residues(plain)
     logarithm = _log2_e()
     for factor, by in ((LOG2_E, logarithm), (1 / LOG2_E, _inverse(logarithm))):
-        near = _near(value / factor) or next(
-            (Fraction(n) for n in named if abs(n * factor / value - 1) < UNIT), None
-        )
+        near = _near(value / factor) or next((Fraction(n) for n in named if abs(n * factor / value - 1) < UNIT), None)
         if near is not None:
             return tuple(r * b % int(m) for r, b, m in zip(_residues(near), by, MODULI, strict=True))
     return _residues(Fraction(value))

@@ -145,7 +145,7 @@ def run_of(
 
 def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> list[Array]:
     """The arguments of a function: those given, others drawn."""
-    from ..cli.inputs import arrays as drawn
+    from ..reference.inputs import arrays as drawn
 
     for name in arrays:
         if name not in [p.name for p in signature.parameters]:
