@@ -157,7 +157,9 @@ def matmul(a: Residues, b: Residues, c: Residues) -> Residues:
     rows: Array = np.logical_and.reduce(a.exact, axis=-1, keepdims=True)
     columns: Array = np.logical_and.reduce(b.exact, axis=-2, keepdims=True)
     exact = c.exact & rows & columns
-    bad = is_special(a).any(axis=-1)[..., None] | is_special(b).any(axis=-2)[..., None, :] | is_special(c)
+    row: Array = np.logical_or.reduce(is_special(a), axis=-1, keepdims=True)
+    column: Array = np.logical_or.reduce(is_special(b), axis=-2, keepdims=True)
+    bad: Array = row | column | is_special(c)
     if bad.any():
         found[:, bad] = SPECIAL[:, :1]
         exact = exact | bad
@@ -244,7 +246,10 @@ SPECIAL = embedded(np.array([np.nan, np.inf, -np.inf])).residues
 
 def is_special(a: Residues) -> Array:
     """Which numbers are NaN or infinities of the program."""
-    return (a.residues[0] == SPECIAL[0, 0]) | (a.residues[0] == SPECIAL[0, 1]) | (a.residues[0] == SPECIAL[0, 2])
+    found: Array = np.zeros(a.exact.shape, np.bool_)
+    for first, second, *_ in SPECIAL.T:
+        found = found | ((a.residues[0] == first) & (a.residues[1] == second))
+    return found
 
 
 def settled(shown: Array, operands: Sequence[Residues]) -> Array:
@@ -359,9 +364,10 @@ class FieldFunctions:
 
     def seen(self) -> tuple[Array, Array]:
         """All that was seen: keys in order, and values."""
-        keys, values = (np.concatenate(parts) for parts in zip(*self._seen, strict=True)) if self._seen else ((), ())
-        keys, first = np.unique(np.asarray(keys, np.uint64), return_index=True)
-        return keys, np.asarray(values, np.float64)[first]
+        keys = np.concatenate([np.zeros(0, np.uint64), *(keys for keys, _ in self._seen)])
+        values = np.concatenate([np.zeros(0), *(values for _, values in self._seen)])
+        keys, first = np.unique(keys, return_index=True)
+        return keys, values[first]
 
     def learn(self, arguments: Array, numbers: Residues, shown: Array, *, odd: bool = False) -> None:
         """A function by the keys of its arguments, its numbers and its values in the run. Of an `odd` one from -1 to 1,

@@ -429,7 +429,7 @@ class FieldEvaluation(Evaluation):
         name = how.by.name
         if name in (*SUMS, SUBTRACTED):
             made = BodyElements(field.total(rows.numbers), rows.shown.sum(axis=-1))
-            special = field.is_special(rows.numbers).any(axis=-1)
+            special: Array = np.logical_or.reduce(field.is_special(rows.numbers), axis=-1)
             return _pick(special, constants(made.shown), made) if special.any() else made
         if name in EXTREMES:
             chosen = rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1)

@@ -224,8 +224,8 @@ def test_what_is_not_followed_is_refused(body: str, text: str):
 
 
 ATTENTIONS = (
-    Attention((16, 24, 72, 16), causal=-3),  # a scale of which nothing is known, and rows that a mask hides
-    Attention((1, 64, 16, 16), lengths=True, pages=16),
+    Attention((8, 16, 72, 16), batch=(1,), causal=-3),  # a scale of which nothing is known, and rows that a mask hides
+    Attention((1, 48, 16, 16), lengths=True, pages=16),
 )
 
 
@@ -248,7 +248,7 @@ def test_nan_of_data_is_no_constant():
     one = launch(negative + "lg2.approx.f32 %f3, %f1;")
     other = launch(negative + "add.f32 %f1, %f1, %f1; lg2.approx.f32 %f3, %f1;")
     assert prove(one, one, ARRAYS)
-    assert prove(one, other, ARRAYS).outcome == "refuted"
+    assert prove(one, other, ARRAYS, explain=False).outcome == "refuted"
 
 
 ENDS = """memref.global constant @ends : memref<3xi32> = dense<[2, 2, {last}]>
@@ -276,6 +276,6 @@ def test_rows_by_ends_in_memory_are_proven():
     arrays = {"A": np.zeros((5, 6), np.float32), "D": np.ones((5, 6), np.float32)}
     kernel = replace(copied, block=30, args=["A", "A", "D"])
     assert prove(kernel, ENDS.format(last=5), arrays)
-    assert prove(kernel, ENDS.format(last=4), arrays).outcome == "refuted"
+    assert prove(kernel, ENDS.format(last=4), arrays, explain=False).outcome == "refuted"
     with pytest.raises(HostError, match="passes the end of its memory"):
         prove(kernel, ENDS.format(last=6), arrays)
