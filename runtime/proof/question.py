@@ -219,6 +219,7 @@ class Trial:
         self.checks: Sequence[str] = ()
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
+        self.unknown: set[int] = set()
         self.seen: tuple[Array, Array] | None = None
         self.arrays = [_copied(array) for array in arrays]
         self.table = Table(ordered=bool(names))
@@ -257,6 +258,7 @@ class Trial:
         except CheckError as error:  # The launches ran to their end.
             self.fault = error
         self.compared |= shadow.compared
+        self.unknown |= shadow.unknown
         self.left = []
         return [self._left(array, memory) for array in mine]
 
@@ -350,6 +352,10 @@ class Question:
                 index = tuple(int(n) for n in bad[0])
                 reason = "" if differences or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
+        if differences and trial.unknown and not differences[0].reason:
+            where = ", ".join(map(str, sorted(trial.unknown)[:4]))
+            text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
+            return Proof(UNDECIDED, text + "; ".join(map(str, differences)), tuple(differences), lines)
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
         if trial.fault is not None:
