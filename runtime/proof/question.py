@@ -260,9 +260,9 @@ class Trial:
         self.compared |= shadow.compared
         self.unknown |= shadow.unknown
         self.left = []
-        return [self._left(array, memory) for array in mine]
+        return [self._left(array, memory, shadow) for array in mine]
 
-    def _left(self, array: Array, memory: PlaneMemory) -> Array:
+    def _left(self, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
         if followed(array) is None:
             return fields.embedded(array.astype(np.float64)).key
         words = _gather(memory.of(borrow(array).array()), array)
@@ -270,7 +270,10 @@ class Trial:
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
         self.left.append((codes.value, shown.reshape(array.shape)))
-        key = self.table.numbers_or(codes.value, shown.reshape(array.shape)).key
+        numbers = self.table.numbers_or(codes.value, shown.reshape(array.shape))
+        if (bits := self.table.is_kind(codes.value, "bits") & (codes.value > 0)).any():
+            numbers = shadow.recognise(numbers, np.where(bits, self.table.root(codes.value), 0), self.left[-1][1])
+        key = numbers.key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 
     def of_function(self, function: func.FuncOp) -> list[Array]:

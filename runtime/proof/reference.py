@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, ShapedType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -38,6 +38,8 @@ from . import field
 from .field import FUNCTIONS, FieldFunctions, Residues
 from .values import Table
 
+FUNCTION = np.uint64(63)
+"""The bit of an origin that says that a function is on the way."""
 CHUNK = 1 << 19
 """Elements of a nest that are evaluated at once."""
 
@@ -188,7 +190,7 @@ class FieldEvaluation(Evaluation):
         """A number from outside: a constant, or an argument."""
         known = self.scope[value].value
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
-        return self._read(known) if argument else constants(known)
+        return self._read(known) if argument or isinstance(value.type, ShapedType) else constants(known)
 
     def integers(self, value: SSAValue) -> Array:
         return self.table.shown(self.scope[value].value.astype(np.int64))
@@ -198,7 +200,10 @@ class FieldEvaluation(Evaluation):
             raise HostError("no proof for a function that reads elements of which nothing is known")
         found = index.astype(np.int64)
         numbers = self.table.numbers(found)
-        return self._as_seen(BodyElements(numbers, self.table.shown(found), numbers.key))
+        origin = self.table.origin(found)
+        function = bool((origin >> FUNCTION == 1).all())
+        root = np.where(origin > 0, origin & ~(np.uint64(1) << FUNCTION), numbers.key)
+        return self._as_seen(BodyElements(numbers, self.table.shown(found), root, function))
 
     def _as_seen(self, made: BodyElements) -> BodyElements:
         """Elements with the values that their numbers have in the run of the kernel."""
@@ -318,7 +323,8 @@ class FieldEvaluation(Evaluation):
             mine = {value: _part(held, loop, some) for value, held in inputs.items()}
             made = make(partial(self._evaluated, nest, mine, own))
             kept = [own[at] if made.shown.shape[at] > 1 or own[at] == 1 else 1 for at in range(len(own))]
-            index = self.table.add(made.numbers, "bits", made.shown).reshape(kept)
+            origin = made.root if made.root is None else made.root | np.uint64(made.function) << FUNCTION
+            index = self.table.add(made.numbers, "bits", made.shown, origin=origin).reshape(kept)
             parts.append(index.transpose([*order, *(at for at in range(len(own)) if at not in order)]))
         found = np.concatenate(parts, axis=0) if order else parts[0]
         return found.reshape([sizes[at] for at in order]).astype(np.float64)
@@ -489,6 +495,6 @@ def _whole(made: BodyElements, sizes: Sequence[int]) -> BodyElements:
     residues = made.numbers.residues
     residues = residues.reshape(4, *[1] * (len(sizes) + 1 - residues.ndim), *residues.shape[1:])
     residues = np.broadcast_to(residues, (4, *sizes))
-    return BodyElements(
-        Residues(residues, np.broadcast_to(made.numbers.exact, sizes)), np.broadcast_to(made.shown, sizes)
-    )
+    root = None if made.root is None else np.broadcast_to(made.root, sizes)
+    numbers = Residues(residues, np.broadcast_to(made.numbers.exact, sizes))
+    return BodyElements(numbers, np.broadcast_to(made.shown, sizes), root, made.function)

@@ -358,9 +358,13 @@ class _Arithmetic:
 
     def _made(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
         table, bound = self.shadow.table, self.decoded.traits.bindings
-        numbers = [table.numbers_or(i, c) for i, c in operands]
-        for (i, c), n in zip(operands, numbers, strict=True):
+        numbers: list[Residues] = []
+        for i, c in operands:
             table.show(i, c)
+            n = table.numbers_or(i, c)
+            if (bits := table.is_kind(i, "bits") & (i > 0)).any():
+                n = self.shadow.recognise(n, np.where(bits, table.root(i), 0), c)
+            numbers.append(n)
             if self.means in CHOOSING:
                 self.shadow.functions.see(n.key, c)
         if self.means in ("min.float", "max.float") and not (bound.get("ABS") or bound.get("SIGN")):
