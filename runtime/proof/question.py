@@ -424,10 +424,11 @@ def of_function(function: func.FuncOp) -> Evaluator:
 
 
 def _small(array: Array) -> Array:
-    """Floating-point elements near 0, so that no sum leaves the range of its type."""
+    """Floating-point elements near 0, so that no sum leaves the range of its type, and finite ones: a proof is of all
+    values."""
     if element_of(array.dtype) not in KINDS or array.dtype.itemsize == 1 or not array.ndim:
         return array
     made = _copied(array)
-    values = np.nan_to_num(made.astype(np.float64), nan=0.5)
+    values = np.nan_to_num(made.astype(np.float64), nan=0.5, posinf=4.0, neginf=-4.0)
     made[...] = (values * 0.3).astype(made.dtype)
     return made
