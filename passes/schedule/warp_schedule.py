@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from ...dialect.isa.row import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
+from ...dialect.schedule.partial import PartialScheduleAttr
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
@@ -60,7 +61,8 @@ def read_tuned(op: ModuleOp, path: str | None) -> Tuned | None:
 
 @dataclass(frozen=True)
 class SchedulePass(ScheduleOptions):
-    """Attaches `warp.schedule` to every product that has none. Products still in `linalg` are raised first.
+    """Attaches `warp.schedule` to every product that has none. Products still in `linalg` are raised first. Where a
+    product has some fields of one, `#warp.schedule<cta = 128x128x32>`, the others are chosen.
 
     An option replaces one choice of the default schedule: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Other
     choices change only where they must, and `--remarks` lists them. `tuned` names a file that `warploom tune` wrote:
@@ -80,15 +82,26 @@ class SchedulePass(ScheduleOptions):
         tuned = read_tuned(op, self.tuned)
         raise_products(op)
         for matmul in list(products(op)):
-            if ScheduleAttr.name not in matmul.attributes:
+            if not isinstance(matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))
-        for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
-            attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
+        for attention in [each for each in op.walk() if isinstance(each, AttentionOp)]:
+            if not isinstance(attention.attributes.get(ScheduleAttr.name), ScheduleAttr):
+                attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
+
+    def _asked(self, op: Operation) -> dict[str, object]:
+        """The fields that are not to be chosen: those that the operation has, then those of the pass.
+
+        Raises:
+            ScheduleError: naming an option that cannot be read.
+        """
+        partial = op.attributes.get(ScheduleAttr.name)
+        own = partial.data.options() if isinstance(partial, PartialScheduleAttr) else {}
+        return parse_options(self.options()) | own
 
     def _of_attention(self, attention: AttentionOp) -> Schedule:
         try:
-            options = parse_options(self.options())
+            options = self._asked(attention)
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
         return attention_schedule(attention, target_for(attention), options)
@@ -96,7 +109,7 @@ class SchedulePass(ScheduleOptions):
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
         target, product = target_for(matmul), read(matmul)
         try:
-            options = parse_options(self.options())
+            options = self._asked(matmul)
             asked = [options.get(name) for name in ("promote", "fp8_as")]
             product = replace(product, short_sums="none" in asked or (not any(asked) and product.short_sums))
             if options.get("batch_invariant") == "True":
