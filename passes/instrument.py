@@ -29,6 +29,10 @@ PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
 
 OPTIONS: dict[str, dict[str, object]] = {
     "--pass-pipeline": {"metavar": "PIPELINE", "help": "Passes as 'builtin.module(a,b{option=1})', in place of -p"},
+    "--transform": {
+        "metavar": "FILE",
+        "help": "Apply the strategy of a file, written in the dialect transform: before the passes, or where they do",
+    },
     "--full-conversion": {
         "action": "store_true",
         "help": "With --allow-unregistered-dialect, make an operation that is not lowered an error, not a remark",
@@ -82,6 +86,16 @@ class PipelineStep(NamedTuple):
     @property
     def title(self) -> str:
         return f"{type(self.one).__name__} ({self.one.name})"
+
+
+def with_strategy(steps: list[PipelineStep], file: str) -> list[PipelineStep]:
+    """Steps that apply the strategy of a file: where a pipeline applies those of modules, or else first."""
+    from .strategy.transform import TransformPass
+
+    one = TransformPass(file=file)
+    if one.name not in (step.one.name for step in steps):
+        return [PipelineStep(one, ""), *steps]
+    return [step._replace(one=one) if step.one.name == one.name else step for step in steps]
 
 
 @dataclass(frozen=True)

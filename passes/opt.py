@@ -43,6 +43,7 @@ from .instrument import (
     formatted,
     passes_of,
     pipeline_in,
+    with_strategy,
 )
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
@@ -160,6 +161,8 @@ class WarploomOptMain(xDSLOptMain):
         _check_specs("target", [parse_spec(self.args.target)], known_universe().all_targets)
         super().setup_pipeline()
         steps = [step for one in self.pipeline.passes for step in _expanded(one)]
+        if self.args.transform is not None:
+            steps = with_strategy(steps, self.args.transform)
         names = {step.one.name for step in steps} | {step.of for step in steps}
         for option in PRINTED:
             for name in filter(None, (getattr(self.args, option) or "").split(",")):

@@ -150,6 +150,7 @@ def standard_pipeline(
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
+            "warp-transform",
             "gpu-kernel-outlining",
             "warp-bufferize",
             "warp-fuse-attention",
