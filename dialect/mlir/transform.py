@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 from xdsl.dialects import transform
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, SymbolRefAttr
-from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir import Block, Dialect, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
-    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -31,6 +30,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from ..schedule.partial import PartialScheduleAttr
+from ..warp.attributes import ScheduleAttr
 
 Handle = transform.TransformOpHandleType
 
@@ -57,21 +57,7 @@ class ForeachOp(IRDLOperation):
 
     traits = traits_def(NoTerminator())
 
-    @classmethod
-    def parse(cls, parser: Parser) -> ForeachOp:
-        target = parser.parse_unresolved_operand()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        region = _parse_region(parser)
-        return cls(operands=[parser.resolve_operand(target, kind)], regions=[region])
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.target)
-        printer.print_string(" : ")
-        printer.print_attribute(self.target.type)
-        printer.print_string(" ")
-        printer.print_region(self.body)
+    assembly_format = "$target attr-dict `:` type($target) $body"
 
     def verify_(self) -> None:
         if [argument.type for argument in self.body.block.args] != [self.target.type]:
@@ -117,31 +103,6 @@ class AlternativesOp(IRDLOperation):
 
 
 @irdl_op_definition
-class AnnotateOp(IRDLOperation):
-    """Sets an attribute of operations, to a parameter or to `unit`: `transform.annotate %h "name" = %p : ...`."""
-
-    name = "transform.annotate"
-
-    attribute_name = prop_def(StringAttr, prop_name="name")
-    target = operand_def(Handle)
-    param = opt_operand_def(transform.TransformParamHandleType)
-
-    assembly_format = "$target $name attr-dict (`=` $param^)? `:` type($target) (`,` type($param)^)?"
-
-
-@irdl_op_definition
-class ParamConstantOp(IRDLOperation):
-    """A parameter: `transform.param.constant 4 : i64 -> !transform.param<i64>`."""
-
-    name = "transform.param.constant"
-
-    value = prop_def(Attribute)
-    param = result_def(transform.TransformParamHandleType)
-
-    assembly_format = "$value attr-dict `->` type($param)"
-
-
-@irdl_op_definition
 class IncludeOp(IRDLOperation):
     """Applies another named sequence: `transform.include @name failures(propagate) (%h) : (!transform.any_op) -> ()`.
 
@@ -151,35 +112,13 @@ class IncludeOp(IRDLOperation):
     name = "transform.include"
 
     target = prop_def(SymbolRefAttr)
-    mode = opt_prop_def(StringAttr)
+    failures = prop_def(transform.FailurePropagationModeAttr)
     inputs = var_operand_def(transform.TransformHandleType)
     outputs = var_result_def(transform.TransformHandleType)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> IncludeOp:
-        target = parser.parse_symbol_name()
-        mode = "propagate"
-        if parser.parse_optional_keyword("failures"):
-            with parser.in_parens():
-                mode = parser.parse_identifier(" propagate or suppress")
-        inputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
-        parser.parse_punctuation(":")
-        kind = parser.parse_function_type()
-        operands = parser.resolve_operands(inputs, kind.inputs.data, parser.pos)
-        properties = {"target": SymbolRefAttr(target), "mode": StringAttr(mode)}
-        return cls(operands=[operands], result_types=[list(kind.outputs.data)], properties=properties)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_attribute(self.target)
-        printer.print_string(f" failures({'propagate' if self.mode is None else self.mode.data}) (")
-        printer.print_list(self.inputs, printer.print_operand)
-        printer.print_string(") : ")
-        printer.print_operation_type(self)
-
-    def verify_(self) -> None:
-        if self.mode is not None and self.mode.data not in ("propagate", "suppress"):
-            raise VerifyException(f"expected failures(propagate) or failures(suppress), got {self.mode.data}")
+    assembly_format = (
+        "$target `failures` `(` $failures `)` `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)"
+    )
 
 
 @irdl_op_definition
@@ -192,19 +131,6 @@ class SplitHandleOp(IRDLOperation):
     parts = var_result_def(Handle)
 
     assembly_format = "$handle attr-dict `:` functional-type(operands, results)"
-
-
-@irdl_op_definition
-class GetParentOp(IRDLOperation):
-    """What operations are in, each once: the next one around them, or the next of a name."""
-
-    name = "transform.get_parent_op"
-
-    op_name = opt_prop_def(StringAttr)
-    target = operand_def(Handle)
-    parent_result = result_def(Handle)
-
-    assembly_format = "$target (`of` $op_name^)? attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -231,7 +157,7 @@ class WhereOp(IRDLOperation):
 
     `m`, `n`, `k` and `batch` are sizes of a product, a number or a range `"64..256"` of which either end may be left
     out; `types` the element types of its operands, `in` the function or kernel that it is in, `name` a name of one of
-    its operands or results; `multiple_of = {k = 32}` says what divides sizes.
+    its operands or results.
     """
 
     name = "transform.warp.where"
@@ -245,27 +171,15 @@ class WhereOp(IRDLOperation):
 
 @irdl_op_definition
 class SetOp(IRDLOperation):
-    """Sets fields of the schedules of products: `transform.warp.set %h <cta = 128x128x32, stages = 3> :
+    """Sets fields of the schedules of products: `transform.warp.set %h to #warp.schedule<cta = 128x128x32> :
     !transform.any_op`. Fields that were set before stay; `warp-schedule` chooses the others."""
 
     name = "transform.warp.set"
 
-    fields = prop_def(PartialScheduleAttr)
+    fields = prop_def(PartialScheduleAttr | ScheduleAttr)
     target = operand_def(Handle)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> SetOp:
-        target = parser.parse_unresolved_operand()
-        fields = PartialScheduleAttr(PartialScheduleAttr.parse_parameter(parser))
-        parser.parse_punctuation(":")
-        operand = parser.resolve_operand(target, parser.parse_type())
-        return cls(operands=[operand], properties={"fields": fields})
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.target)
-        printer.print_string(f" <{self.fields.data}> : ")
-        printer.print_attribute(self.target.type)
+    assembly_format = "$target `to` $fields attr-dict `:` type($target)"
 
 
 @irdl_op_definition
@@ -296,11 +210,8 @@ class FuseProductsOp(IRDLOperation):
 OWN = (
     ForeachOp,
     AlternativesOp,
-    AnnotateOp,
-    ParamConstantOp,
     IncludeOp,
     SplitHandleOp,
-    GetParentOp,
     FuseIntoContainingOp,
     WhereOp,
     SetOp,

@@ -24,7 +24,7 @@ Elements = MemRefType[Attribute] | TensorType[Attribute]
 SIZES = ("m", "n", "k", "batch")
 """Loops of A and C alone, of B and C alone, of A and B alone, of all three."""
 
-FACTS = (*SIZES, "types", "in", "name", "multiple_of")
+FACTS = (*SIZES, "types", "in", "name")
 """What can be asked of an operation."""
 
 
@@ -33,7 +33,7 @@ class FactError(ValueError):
 
 
 def holds(op: Operation, facts: Mapping[str, object]) -> bool:
-    """Whether facts are true of an operation. A size that only a call says is in no range and no multiple; neither is
+    """Whether facts are true of an operation. A size that only a call says is in no range; neither is
     one of what is no product.
 
     Raises:
@@ -56,11 +56,6 @@ def _holds(op: Operation, sizes: Mapping[str, int], name: str, value: object) ->
             return value in [*_functions(op)]
         case "name":
             return value in {each.name_hint for each in (*op.operands, *op.results)}
-        case "multiple_of":
-            divisors = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": value}
-            if not divisors.keys() <= {*SIZES}:
-                raise FactError(f"multiple_of: expected numbers by {', '.join(SIZES)}, got {value}")
-            return all(sizes.get(axis, -1) >= 0 and sizes[axis] % int(str(by)) == 0 for axis, by in divisors.items())
         case _:
             low, high = _range(name, str(value))
             return low <= sizes.get(name, -1) <= high

@@ -81,14 +81,12 @@ def _part(producer: LinalgStructuredOperation, nest: Nest, of: Slice) -> Operati
         for access in nest.accesses
     ]
     kinds = [operands[-1].type] if producer.results else []
-    clone = producer.clone()
-    clone.operands = operands
     part = type(producer).create(
         operands=operands,
         result_types=kinds,
         properties=producer.properties,
         attributes=producer.attributes,
-        regions=[clone.detach_region(region) for region in list(clone.regions)],
+        regions=[region.clone() for region in producer.regions],
     )
     part.location = producer.location
     if producer.results:

@@ -17,7 +17,7 @@ from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects import func, gpu, scf
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.transforms.tiling import tile_structured_op
 from xdsl.ir import Attribute, Operation
@@ -32,15 +32,13 @@ from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, describe, location_of, remark, verify
 from ..patterns import PatternPass, apply_patterns
+from ..tile.fused_products import outline_together
 from ..universe import known_universe
 from .facts import FactError, holds
 from .fusion import fuse_into
 
 BY = "warp-transform"
 """What says what a strategy chose, in remarks."""
-
-KERNEL = "warp.kernel"
-"""On products: the name of the kernel that they share."""
 
 
 class StepError(DiagnosticException):
@@ -135,22 +133,6 @@ class Handle:
         except FactError as error:
             raise StepError("where", f"{error}") from None
 
-    def parent(self, name: str | None = None) -> Handle:
-        """What the operations are in, each once: the next one around them, or the next of a name.
-
-        Raises:
-            StepError: if there is none.
-        """
-        parents: dict[Operation, None] = {}
-        for op in self.needed("get_parent_op"):
-            around = op.parent_op()
-            while around is not None and name is not None and around.name != name:
-                around = around.parent_op()
-            if around is None:
-                raise StepError("get_parent_op", f"{op.name} is in no {name or 'other operation'}", op)
-            parents[around] = None
-        return self.of(*parents)
-
     # What becomes of them.
 
     def set(self, **fields: object) -> Handle:
@@ -172,17 +154,22 @@ class Handle:
             chose(op, BY, str(partial))
         return self
 
-    def annotate(self, name: str, value: Attribute | None = None) -> Handle:
-        """Sets an attribute."""
-        for op in self.needed("annotate"):
-            op.attributes[name] = UnitAttr() if value is None else value
-        return self
+    def fuse_products(self) -> None:
+        """Makes one kernel of products with a schedule, each of which reads what the one before made: a CTA computes
+        some rows of all of them, one after another.
 
-    def fuse_products(self, name: str = "fused") -> Handle:
-        """Makes one kernel of the products: each CTA computes some rows of all of them, one after another."""
-        for op in self.needed("fuse_products"):
-            op.attributes[KERNEL] = StringAttr(name)
-        return self
+        Raises:
+            StepError: for other operations, and products that cannot share a kernel.
+        """
+        ops = self.needed("fuse_products")
+        products = [op for op in ops if isinstance(op, MatmulOp)]
+        if len(products) < len(ops) or len({op.parent for op in ops}) > 1 or len(ops) == 1:
+            names = ", ".join(op.name for op in ops)
+            raise StepError("fuse_products", f"expected several warp.matmul of one block, got {names}", ops[0])
+        try:
+            outline_together(products)
+        except DiagnosticException as error:
+            raise StepError("fuse_products", describe(error)) from error
 
     def tile(self, *sizes: int) -> tuple[Handle, list[Handle]]:
         """Loops over tiles of operations of `linalg`, whose loops are cut into parts of so many steps (0: not at all).
@@ -278,7 +265,7 @@ class Handle:
             remark(self.ops[0], BY, f"apply_patterns: {names} changed no operation")
         return self.of(*(op for op in self.ops if op is self.strategy.module or op.parent is not None))
 
-    def alternatives(self, *attempts: Callable[[Handle], None]) -> None:
+    def alternatives(self, *attempts: Callable[[Handle], object]) -> None:
         """Makes the first of some attempts of which every step applies, each on the operation of this handle; what
         others did is undone. Handles of operations in it are no longer valid.
 
@@ -302,6 +289,7 @@ class Handle:
                 reasons.append(f"{number + 1}: {error}")
                 remark(scope, BY, f"alternative {number + 1} of {len(attempts)} does not apply: {error}")
             else:
+                saved.drop_all_references()
                 chose(scope, BY, f"alternative {number + 1} of {len(attempts)}")
                 return
         said = "; ".join(reasons) or f"there is no number {asked}"
@@ -343,3 +331,4 @@ def _restore(op: Operation, saved: Operation) -> None:
     for region in list(saved.regions):
         saved.detach_region(region)
         op.add_region(region)
+    saved.drop_all_references()

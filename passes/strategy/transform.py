@@ -23,14 +23,11 @@ from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from ...dialect.mlir.transform import (
     AlternativesOp,
-    AnnotateOp,
     ApplyPatternsOp,
     ForeachOp,
     FuseIntoContainingOp,
     FuseProductsOp,
-    GetParentOp,
     IncludeOp,
-    ParamConstantOp,
     SetOp,
     SplitHandleOp,
     WhereOp,
@@ -103,7 +100,7 @@ def _include(interpreter: Interpreter, op: IncludeOp, operands: Sequence[Value])
         raise StepError(op.name, f"there is no transform.named_sequence @{name}")
     if len(sequence.body.block.args) != len(operands):
         raise StepError(op.name, f"@{name} takes {len(sequence.body.block.args)} values, got {len(operands)}")
-    if op.mode is None or op.mode.data != "suppress":
+    if op.failures.data == transform.FailurePropagationModeType.PROPAGATE:
         return interpreter.call(sequence, operands)
     try:
         return interpreter.call(sequence, operands)
@@ -121,16 +118,12 @@ def _foreach(interpreter: Interpreter, op: ForeachOp, operands: Sequence[Handle]
 
 @step(AlternativesOp)
 def _alternatives(interpreter: Interpreter, op: AlternativesOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    def attempt(block: Block) -> Callable[[Handle], None]:
-        return lambda scope: void(interpreter.block(block, [scope][: len(block.args)]))
+    def attempt(block: Block) -> Callable[[Handle], object]:
+        return lambda scope: interpreter.block(block, [scope][: len(block.args)])
 
     scope = operands[0] if operands else interpreter.strategy.root
     scope.alternatives(*(attempt(region.block) for region in op.alternatives))
     return ()
-
-
-def void(_: object) -> None:
-    """Nothing, of what is computed for what it does."""
 
 
 # Handles and parameters.
@@ -180,11 +173,6 @@ def _plain(value: Attribute) -> object:
             return str(value) if isinstance(value, TypeAttribute) else value
 
 
-@step(GetParentOp)
-def _parent(interpreter: Interpreter, op: GetParentOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    return (operands[0].parent(None if op.op_name is None else op.op_name.data),)
-
-
 @step(SplitHandleOp)
 def _split(interpreter: Interpreter, op: SplitHandleOp, operands: Sequence[Handle]) -> Sequence[Value]:
     if len(operands[0]) != len(op.parts):
@@ -199,23 +187,12 @@ def _merge(interpreter: Interpreter, op: transform.MergeHandlesOp, operands: Seq
     return (interpreter.strategy.root.of(*dict.fromkeys(each for handle in operands for each in handle.ops)),)
 
 
-@step(ParamConstantOp)
-def _constant(interpreter: Interpreter, op: ParamConstantOp, operands: Sequence[Value]) -> Sequence[Value]:
-    return (op.value,)
-
-
 # What changes the program.
 
 
 @step(SetOp)
 def _set(interpreter: Interpreter, op: SetOp, operands: Sequence[Handle]) -> Sequence[Value]:
     operands[0].set(**op.fields.data.options())
-    return ()
-
-
-@step(AnnotateOp)
-def _annotate(interpreter: Interpreter, op: AnnotateOp, operands: Sequence[Any]) -> Sequence[Value]:
-    operands[0].annotate(op.attribute_name.data, *operands[1:])
     return ()
 
 
