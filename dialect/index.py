@@ -256,6 +256,7 @@ PUBLIC: Mapping[str, str] = {
     "compress": "runtime.arguments.sparse",
     "expand": "runtime.arguments.sparse",
     "explain": "runtime.lookup.explain",
+    "fastest": "runtime.kernel.compile",
     "judge": "runtime.oracle.judge",
     "load_kernels": "runtime.kernel.compile",
     "load_ptx": "runtime.kernel.module",

@@ -58,8 +58,8 @@ class Strategy:
     ctx: Context
     module: ModuleOp
     choices: Sequence[int] = ()
-    met: list[int] = field(default_factory=list[int])
-    """How many alternatives there were at each place."""
+    met: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Which alternative was applied at each place, and of how many."""
 
     @property
     def root(self) -> Handle:
@@ -185,6 +185,12 @@ class Handle:
             if len(sizes) > op.get_num_loops() or min(sizes, default=0) < 0:
                 loops_of = f"{op.name} has {op.get_num_loops()} loops"
                 raise StepError("tile", f"{loops_of}, got sizes {', '.join(map(str, sizes))}", op)
+            for loop, (size, count) in enumerate(zip(sizes, op.get_static_loop_ranges(), strict=False)):
+                if size and (count < 0 or count % size):
+                    known = "not known" if count < 0 else f"{count}, no multiple of {size}"
+                    raise StepError(
+                        "tile", f"loop {loop} of {op.name} is {known} long; the last tile is not cut off", op
+                    )
             try:
                 result = tile_structured_op(PatternRewriter(op), op, sizes)
             except (ValueError, NotImplementedError, PassFailedException) as error:
@@ -274,25 +280,23 @@ class Handle:
         """
         strategy, place = self.strategy, len(self.strategy.met)
         (scope,) = self.needed("alternatives")
-        strategy.met.append(len(attempts))
-        asked = strategy.choices[place] if place < len(strategy.choices) else None
+        asked = strategy.choices[place : place + 1] or range(len(attempts))
         reasons: list[str] = []
-        for number, attempt in enumerate(attempts):
-            if asked is not None and number != asked:
-                continue
-            saved, met = scope.clone(), len(strategy.met)
+        for number in (number for number in asked if number < len(attempts)):
+            saved = scope.clone()
+            strategy.met.append((number, len(attempts)))
             try:
-                attempt(self.of(scope))
+                attempts[number](self.of(scope))
             except DiagnosticException as error:
                 _restore(scope, saved)
-                del strategy.met[met:]
+                del strategy.met[place:]
                 reasons.append(f"{number + 1}: {error}")
                 remark(scope, BY, f"alternative {number + 1} of {len(attempts)} does not apply: {error}")
             else:
                 saved.drop_all_references()
                 chose(scope, BY, f"alternative {number + 1} of {len(attempts)}")
                 return
-        said = "; ".join(reasons) or f"there is no number {asked}"
+        said = "; ".join(reasons) or f"there is no number {asked[0]}"
         raise StepError("alternatives", f"none of {len(attempts)} applies ({said})", scope)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -259,6 +259,29 @@ def apply_strategy(
         fail(strategy, f"expected a transform.named_sequence @{MAIN} of one handle, the module; there is {names}")
     Interpreter(running, sequences).call(main, [running.root])
     return running
+
+
+def variants(
+    ctx: Context, module: ModuleOp, strategy: ModuleOp | Callable[[Handle], None]
+) -> Iterator[tuple[tuple[int, ...], ModuleOp]]:
+    """The module by every choice of alternatives that applies, with the choices; the module itself is not changed.
+
+    Raises a located diagnostic for a strategy that applies in no way.
+    """
+    wanted: list[tuple[int, ...]] = [()]
+    while wanted:
+        asked, variant = wanted.pop(0), module.clone()
+        try:
+            met = apply_strategy(ctx, variant, strategy, asked).met
+        except DiagnosticException:
+            if not asked:
+                raise
+            continue
+        taken = tuple(number for number, _ in met)
+        for place in range(len(asked), len(met)):
+            number, count = met[place]
+            wanted += [(*taken[:place], other) for other in range(number + 1, count)]
+        yield taken, variant
 
 
 def read_strategy(ctx: Context, text: str, name: str) -> ModuleOp:

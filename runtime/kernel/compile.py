@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
@@ -17,7 +17,7 @@ from ...passes.collector import paused
 from ...passes.source import read_once, read_text
 from ..arguments.signature import Parameter, Signature
 from ..base.cache import kept, key_of
-from ..base.errors import ArgumentError
+from ..base.errors import ArgumentError, CompileError
 from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3, text_or_file
 from .kernel import Kernel, OnPhase, ScheduleOption
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ...passes.strategy.handle import Handle
     from .lowering import StrategyText
     from .module import PtxModule
+
+    Strategies: TypeAlias = str | os.PathLike[str] | ModuleOp | Callable[[Handle], None]
 
 # A kernel as parts that a file can hold, JSON and text, and back.
 
@@ -151,7 +153,7 @@ def compile(
     on_phase: OnPhase | None = None,
     tf32: bool = False,
     tuned: str | Path | None = None,
-    strategy: str | os.PathLike[str] | ModuleOp | Callable[[Handle], None] | None = None,
+    strategy: Strategies | None = None,
     cache: bool = True,
     **schedule: ScheduleOption,
 ) -> Kernel:
@@ -185,8 +187,8 @@ def compile(
     text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
     file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
-        applied = _strategy(strategy)
-        store = kept() if cache and (applied is None or isinstance(applied, tuple)) else None
+        applied = None if strategy is None else _strategy(strategy)
+        store = kept() if cache and not callable(applied) else None
         key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
         start = time.perf_counter()
         if store is not None and key is not None and (parts := store.get(key)) is not None:
@@ -224,14 +226,41 @@ def _key(
     return key_of("kernel", {"text": text, "file": file, **asked})
 
 
-def _strategy(
-    given: str | os.PathLike[str] | ModuleOp | Callable[[Handle], None] | None,
-) -> StrategyText | Callable[[Handle], None] | None:
+def _strategy(given: Strategies) -> StrategyText | Callable[[Handle], None]:
     """A strategy as text with its name, or as a function."""
-    if given is None or callable(given):
+    if callable(given):
         return given
     written = isinstance(given, str | os.PathLike)
     return text_or_file(given, SUFFIX, "<strategy>") if written else (_printed(_module(given)), "<strategy>")
+
+
+def fastest(
+    mlir: str | os.PathLike[str] | ModuleOp,
+    strategy: Strategies,
+    measure: Callable[[Kernel], float],
+    target: str | None = None,
+    **options: Any,
+) -> tuple[Kernel, tuple[int, ...]]:
+    """The kernel of the alternatives of a strategy for which `measure` is least, with the numbers of these.
+
+    Other arguments and errors are those of `compile`; alternatives that do not compile are left out, unless none does.
+    """
+    from .lowering import strategy_variants
+
+    written = isinstance(mlir, str | os.PathLike)
+    text, file = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
+    timed: list[tuple[float, tuple[int, ...], Kernel]] = []
+    failed: list[CompileError] = []
+    for choices, module in strategy_variants(text, file, target, _strategy(strategy)):
+        try:
+            kernel = compile(module, target, file=file, cache=False, **options)
+            timed.append((measure(kernel), choices, kernel))
+        except CompileError as error:
+            failed.append(error)
+    if not timed:
+        raise failed[0]
+    _, choices, kernel = min(timed, key=lambda each: each[:2])
+    return kernel, choices
 
 
 def load_kernels(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -82,6 +82,22 @@ def _apply_strategies(module: ModuleOp, target: str, strategy: StrategyText | Ca
     lower(module, ctx, f"warp-set-target{{arch={target}}},{STRATEGY}")
     if strategy is not None:
         apply_strategy(ctx, module, strategy if callable(strategy) else read_strategy(ctx, *strategy))
+
+
+def strategy_variants(
+    text: str, file: str, target: str | None, strategy: StrategyText | Callable[[Handle], None]
+) -> Iterator[tuple[tuple[int, ...], ModuleOp]]:
+    """A module by each choice of a strategy's alternatives, with the choices.
+
+    Raises:
+        CompileError: for a strategy that applies in no way.
+    """
+    from ...passes.strategy.transform import read_strategy, variants
+
+    module, ctx = parse(text, file), make_context()
+    with as_compile_errors():
+        lower(module, ctx, f"warp-set-target{{arch={target or target_name(module)}}}")
+        yield from variants(ctx, module, strategy if callable(strategy) else read_strategy(ctx, *strategy))
 
 
 def to_fragments(
