@@ -165,7 +165,7 @@ def standard_pipeline(
             # Fields of a schedule are those of one kernel, but for what holds of all.
             *(
                 ()
-                if {*(schedule or ())} - {"batch_invariant"}
+                if {*(schedule or ())} - {"batch_invariant", "model"}
                 else (f"warp-version{{{file[0]}}}" if file else "warp-version",)
             ),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, make_dataclass, replace
+from typing import TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ...dialect import plugins
 from ...dialect.isa.row import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
@@ -40,6 +43,9 @@ ScheduleOptions: type[ModulePass] = make_dataclass(
 )
 """A pass with an option for each field of a schedule."""
 
+ScheduleModel: TypeAlias = Callable[[Operation, Target], Mapping[str, object]]
+"""A model of another package: the fields that it chooses for a product, or an attention, on a target."""
+
 
 def target_for(op: Operation) -> Target:
     """The target of the module. Raises a located diagnostic if it has none."""
@@ -66,12 +72,14 @@ class SchedulePass(ScheduleOptions):
 
     An option replaces one choice of the default schedule: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Other
     choices change only where they must, and `--remarks` lists them. `tuned` names a file that `warploom tune` wrote:
-    for products that the file knows, the default is the fastest measured schedule.
+    for products that the file knows, the default is the fastest measured schedule. `model` names a function of an
+    installed package, by its entry point in `warploom.models`, which chooses fields that no option gives.
     """
 
     name = "warp-schedule"
 
     tuned: str | None = None
+    model: str | None = None
 
     def options(self) -> dict[str, str | int | tuple[int, ...]]:
         """The options given, by name."""
@@ -96,8 +104,13 @@ class SchedulePass(ScheduleOptions):
             ScheduleError: naming an option that cannot be read.
         """
         partial = op.attributes.get(ScheduleAttr.name)
+        model = None if self.model is None else cast("ScheduleModel", plugins.loaded(plugins.MODELS, self.model))
+        if self.model is not None and model is None:
+            names = ", ".join(plugins.entries(plugins.MODELS)) or "none"
+            raise ScheduleError(f"no installed package has a model {self.model}; there is {names}")
+        chosen = {} if model is None else parse_options(model(op, target_for(op)))
         own = partial.data.options() if isinstance(partial, PartialScheduleAttr) else {}
-        return parse_options(self.options()) | own
+        return chosen | parse_options(self.options()) | own
 
     def _of_attention(self, attention: AttentionOp) -> Schedule:
         try:
@@ -150,7 +163,8 @@ class ChoosingPipeline(Pipeline, SchedulePass):
         return PARTS["schedule"].of(self._all())
 
     def _all(self) -> str:
-        return standard_pipeline(self.target, self.options(), tf32=self.tf32, tuned=self.tuned)
+        model = {} if self.model is None else {"model": self.model}
+        return standard_pipeline(self.target, self.options() | model, tf32=self.tf32, tuned=self.tuned)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ One in MLIR's dialect `transform` is interpreted by calls of the same methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import chain
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import func, gpu, scf
@@ -25,15 +26,16 @@ from xdsl.passes import PassPipeline
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
+from ...dialect import plugins
 from ...dialect.schedule import ScheduleError
 from ...dialect.schedule.partial import PartialSchedule, PartialScheduleAttr
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, describe, location_of, remark, verify
-from ..patterns import PatternPass, apply_patterns
+from ..patterns import apply_patterns
 from ..tile.fused_products import outline_together
-from ..universe import known_universe
+from ..universe import WARPLOOM_UNIVERSE, known_universe
 from .facts import FactError, holds
 from .fusion import fuse_into
 
@@ -301,20 +303,26 @@ class Handle:
 
 
 def pattern_named(name: str) -> RewritePattern:
-    """A pattern of a registered pass, by the name of its class.
+    """A pattern by the name of its class, from the file of a pass, or of another package by its entry point.
 
     Raises:
         StepError: if there is none.
     """
-    names: set[str] = set()
-    for factory in known_universe().all_passes.values():
-        with suppress(ImportError):
-            kind = factory()
-            for pattern in kind.patterns if issubclass(kind, PatternPass) else ():
-                if pattern.__name__ == name:
-                    return pattern()
-                names.add(pattern.__name__)
-    raise StepError("apply_patterns", f"no pass has a pattern {name}; there are {', '.join(sorted(names))}")
+    modules = dict.fromkeys(import_module(factory().__module__) for factory in WARPLOOM_UNIVERSE.all_passes.values())
+    own = {
+        kind.__name__: kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, RewritePattern) and kind.__module__ == module.__name__
+    }
+    kind = own.get(name) or plugins.loaded(plugins.PATTERNS, name)
+    if kind is None:
+        known = ", ".join(sorted((*own, *plugins.entries(plugins.PATTERNS))))
+        raise StepError("apply_patterns", f"there is no pattern {name}; there are {known}")
+    try:
+        return cast("type[RewritePattern]", kind)()
+    except TypeError as error:
+        raise StepError("apply_patterns", f"{name} is no pattern that is made of nothing: {error}") from None
 
 
 def _functions(module: ModuleOp) -> list[Operation]:
