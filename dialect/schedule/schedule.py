@@ -67,7 +67,8 @@ class Schedule:
     )
     mma: Shape = always(
         "tile",
-        "the shape of the matrix instruction; M = 64 means `wgmma`, which warpgroups execute",
+        "the shape of the matrix instruction; M = 64 means `wgmma`, which warpgroups execute, or a product in tensor "
+        "memory; M = 128 such a product, of which a warpgroup has so many columns",
         least=1,
     )
     stages: int = always(
@@ -349,7 +350,7 @@ class Schedule:
     @property
     def together(self) -> int:
         """Warps that compute a warp tile: four where the instruction is one of warpgroups."""
-        return WARPGROUP if self.mma.m == WARPGROUP_ROWS else 1
+        return WARPGROUP if self.mma.m >= WARPGROUP_ROWS else 1
 
     @property
     def warps(self) -> int:

@@ -426,10 +426,10 @@ class MbarrierRing(RewritePattern):
         name, stage, parity = step.step.data, step.stage, step.parity
         if stage is None:
             fail(step, "expected a stage of a ring that is not waited for at a barrier of the CTA")
+        if step.products is not None:
+            return [ArriveOp(full if name == COMMIT else empty, stage, products=True)]
         if name == COMMIT:
             return [ArriveOp(full, stage, copies=True)]
-        if step.products is not None:
-            return [ArriveOp(empty, stage, products=True)]
         if parity is None:
             return [ArriveOp(empty, stage, cta) for cta in (None, *peers)]
         if name == WAIT or step.bytes is None:

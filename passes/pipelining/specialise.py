@@ -50,6 +50,7 @@ from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
 from ..patterns import Index, IndexBuilder, PatternPass
+from ..schedule.needs import adds_in_tensor_memory
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import CtaCluster, DeclinedError, Ring, Share, copies_of, decline, is_load, with_stages
 from .roles import ConsumerLoop, Once, OwnTiles, Producer
@@ -59,6 +60,9 @@ REGISTERS = {2: (40, 232), 3: (32, 160)}
 """Registers of a thread of the producer and of the consumers, by how many of these there are; one needs no more than it
 has. 128 threads of each share 65,536."""
 
+
+OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
+"""The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
 
 BARRIERS = 1024
 """Bytes left for barriers."""
@@ -131,8 +135,8 @@ class Specialiser:
         self.loads = self._stage_loads()
         mine = self._from(block, first)
         adds_up = self._in_tensor_memory()
-        # One thread of a warpgroup says that its products have read a stage, where they are done without it.
-        readers = self.launch.schedule.warps // (WARPS if adds_up else 1)
+        # One thread of the CTA says that products have read a stage, where they are done without warps.
+        readers = 1 if adds_up else self.launch.schedule.warps
         whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
         peers = () if cluster is None else cluster.peers(before)
         everyone = readers * (1 + len(peers))
@@ -140,7 +144,7 @@ class Specialiser:
         index.insert(FenceOp(ASYNC_PROXY))
         index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if peers else BarrierOp())
         warp = index.insert(SubgroupIdOp()).result
-        registers = REGISTERS.get(self.consumers // WARPS)
+        registers = (OF_TENSOR_MEMORY if adds_up else REGISTERS).get(self.consumers // WARPS)
         produce, consume = Block(), Block()
         sources = [copy.tensor.memory for copy in (*once, *copies)]
         tiles = [copy.destination for copy in self.copies]
@@ -207,6 +211,8 @@ class Specialiser:
             try:
                 if schedule.own_tiles:
                     decline(loads[0], "consumers have tiles of their own")
+                if self._in_tensor_memory():
+                    decline(loads[0], "stages are released by products in tensor memory")
                 tiles = [copy.destination for copy in self.copies]
                 staged.append(StagedLoads(loads, tiles, self.launch, self.index, left))
             except DeclinedError as declined:
@@ -328,7 +334,7 @@ class Specialiser:
         """Whether the target adds products of warpgroups up in tensor memory."""
         target = target_of(self.launch.kernel)
         products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
-        return target is not None and not any(op.row.runs_on(target) for op in products)
+        return target is not None and adds_in_tensor_memory(target) and bool(products)
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):

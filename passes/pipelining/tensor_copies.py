@@ -44,7 +44,7 @@ from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
-from ..schedule.needs import BUFFERS
+from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
@@ -256,23 +256,28 @@ class StagedStores:
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
         rows, groups = fragment.shape[0], launch.schedule.consumer_warps // WARPS
-        shape = [groups * BUFFERS, rows, self.columns]
+        count = staging_buffers(launch.schedule)
+        shape = [groups * count, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
         self.map = self.view.encoded(launch, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
-        first, self.barrier = index.mul(group, BUFFERS), index.value(index.add(group, 1))
-        self.buffers = [index.add(first, number) for number in range(BUFFERS)]
+        first, self.barrier = index.mul(group, count), index.value(index.add(group, 1))
+        self.buffers = [index.add(first, number) for number in range(count)]
 
     def replace(self) -> None:
         """Puts staging and tensor copies in the place of the stores."""
-        number, total = 0, sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns
+        number, count, total = (
+            0,
+            len(self.buffers),
+            sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns,
+        )
         for store in self.stores:
             index = self.index.at(Builder(InsertPoint.before(store)))
             for left in range(0, fragment_of(store.fragment).shape[1], self.columns):
                 # Of an odd number of panels the last one has the buffer that the next tile begins with.
-                self._panel(index, store, left, number % BUFFERS, 0 if not number and total % BUFFERS else BUFFERS - 1)
+                self._panel(index, store, left, number % count, 0 if not number and total % count else count - 1)
                 number += 1
             Rewriter.erase_op(store)
 

@@ -360,7 +360,7 @@ def asked_of(given: Mapping[str, object]) -> str:
         return in_registers
     mma = given.get("mma")
     if isinstance(mma, Shape):
-        return PLAIN if mma.m == ROWS else "fragments"
+        return PLAIN if mma.m >= ROWS else "fragments"
     if in_registers or any(given.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
         return PLAIN
     return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
@@ -376,8 +376,8 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
         given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
     ):
         return dict(given)
-    (m, n, k), tile = chosen.cta, (ROWS, mma.n)
-    cta: tuple[int, ...] = (m, mma.n, k)
+    (m, n, k), tile = chosen.cta, (mma.m, mma.n)
+    cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
     if chosen.exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}

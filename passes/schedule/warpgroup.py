@@ -110,7 +110,7 @@ def schedule_of_tile(
     """
     schedule = Schedule(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
-        warp=(tile.m, ROWS) if tile.in_registers == "b" else (ROWS, tile.n),
+        warp=(tile.m, ROWS) if tile.in_registers == "b" else (row.shape.m, row.shape.n),
         mma=row.shape,
         stages=LEAST_RING,
         group=group_of(product, tile),
@@ -125,8 +125,7 @@ def schedule_of_tile(
         else COOPERATIVE,
         **operands,
     )
-    if not needs.adds_in_tensor_memory(target):
-        schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
+    schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
     if tile_count(product, tile) > target.sms or product.op.grouped == M:
         return schedule.with_fields(stages=stages, ctas=target.sms)
@@ -395,15 +394,15 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if why_not(product, target, role):
         return
     every = needs.warpgroup_rows(product, exchanged=role == "b")
-    rows = {r.shape.n: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
+    rows = {r.shape[:2]: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
-    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
+    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if (ROWS, tile.width) in rows]
     if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
-        # With more columns, or with rows of D staged, ptxas 13.5 spills a few bytes beside the loads of sums.
-        tiles = [tile for tile in tiles if tile.cluster == (1, 1) and tile.width <= MOST_ADDED]
+        fast = [tile for tile in tiles if tile.cluster == (1, 1) and _part(product, tile, rows)[1] <= MOST_ADDED]
+        tiles = [tile for tile in fast if tile.m <= 2 * ROWS]  # of 192 rows there is no instruction
     if columns := product.blocks[1]:
         tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
         tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
@@ -412,9 +411,18 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
-        schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
+        schedule = schedule_of_tile(product, tile, rows[_part(product, tile, rows)], accumulate, target, operands)
         if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
+
+
+def _part(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
+    """The rows and columns of the instruction of a warpgroup: 64, or 128 and half of the columns where there is such a
+    row. Two matrices that are multiplied side by side stay with the same warpgroup."""
+    doubled = 2 * ROWS, tile.n // 2
+    if tile.m == 2 * ROWS and tile.in_registers == PLAIN and product.second is None and doubled in rows:
+        return doubled
+    return ROWS, tile.width
 
 
 def _has_small_groups(product: Product) -> bool:
@@ -488,7 +496,8 @@ def _check_in_registers(schedule: Schedule, product: Product, role: str) -> None
 
 def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
     panel = panel_of_b(product, schedule.cta[1])
-    if not product.b.transposed and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
+    shared = schedule.mma.m > ROWS  # one instruction has the columns of all
+    if not (product.b.transposed or shared) and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
         raise ScheduleError(
             f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.mma}"
         )
