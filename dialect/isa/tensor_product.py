@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from typing import ClassVar, NoReturn
@@ -381,6 +381,12 @@ def of_warpgroup(row: Wgmma) -> TensorProduct | None:
         return None  # 9.7.16.2.1: of 128 rows N in steps of 16
     section, only = "9.7.16.10.9.1", INTEGERS if kind == "i8" else TENSOR_MEMORY
     return TensorProduct(opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, section=section, only=only)
+
+
+def of_pair(product: TensorProduct) -> TensorProduct:
+    """The product of two CTAs, each of which has the rows of one, and half of its columns of B. 9.7.16.10.9.1."""
+    shape = product.shape
+    return replace(product, opcode=Opcode(product.opcode.kind, 2), shape=Shape(2 * shape.m, shape.n, shape.k))
 
 
 def in_tensor_memory(row: Wgmma, target: Target) -> bool:

@@ -67,8 +67,7 @@ class Schedule:
     )
     mma: Shape = always(
         "tile",
-        "the shape of the matrix instruction; M = 64 means `wgmma`, which warpgroups execute, or a product in tensor "
-        "memory; M = 128 such a product, of which a warpgroup has so many columns",
+        "the shape of the instruction; M = 64 or 128 means warpgroups, 128 in tensor memory, where N is of one of them",
         least=1,
     )
     stages: int = always(
@@ -351,6 +350,11 @@ class Schedule:
     def together(self) -> int:
         """Warps that compute a warp tile: four where the instruction is one of warpgroups."""
         return WARPGROUP if self.mma.m >= WARPGROUP_ROWS else 1
+
+    @property
+    def pairs(self) -> bool:
+        """Whether pairs of CTAs multiply together, in tensor memory."""
+        return self.mma.m > WARPGROUP_ROWS and self.cluster == (2, 1)
 
     @property
     def warps(self) -> int:

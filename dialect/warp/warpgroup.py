@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i1, i32, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
@@ -43,6 +43,7 @@ from .attributes import (
 from .matrices import verify_indices
 from .mma import metadata_type, verify_selector
 from .op_shapes import flag, verify_target
+from .synchronisation import PAIRS
 
 if TYPE_CHECKING:
     from ..isa.tensor_product import TensorProduct
@@ -359,6 +360,8 @@ class TensorMmaOp(IRDLOperation):
     The operation is one instruction: the rows and columns of matrix `%g` of D, and 32 bytes of K. The indices and
     `mn_major_a`, `mn_major_b` are as in `warp.wgmma`. With `adds %p`, D = A * B where %p is false. Source: PTX ISA
     9.7.16.10.9.1.
+
+    In a kernel with `warp.pairs`, each CTA has half of the columns of B in its tile, and its own rows of A and D.
     """
 
     name = "warp.tensor_mma"
@@ -406,7 +409,7 @@ class TensorMmaOp(IRDLOperation):
     @property
     def row(self) -> TensorProduct:
         """The instruction."""
-        from ..isa.tensor_product import of_warpgroup
+        from ..isa.tensor_product import of_pair, of_warpgroup
 
         a, b, d = (element_row(memory_of(value).element_type) for value in (self.a, self.b, self.d))
         if a is None or b is None or d is None:
@@ -415,6 +418,8 @@ class TensorMmaOp(IRDLOperation):
         product = of_warpgroup(find_row(_multiplied(a), _multiplied(b), d, columns, rows))
         if product is None or product.shape.m != rows:
             raise VerifyException(f"no product has a D of {rows}x{columns}x{d.name} in tensor memory")
+        if in_pairs(self):
+            product = of_pair(product)
         return replace(product, along_mn=(self.major("a"), self.major("b")))
 
     def verify_(self) -> None:
@@ -425,6 +430,14 @@ class TensorMmaOp(IRDLOperation):
             verify_tile(memory_of(value), indices, f"operand {role.upper()}")
             descriptor_of(memory_of(value), mn_major=self.major(role))
         verify_target(self, self.row)
+
+
+def in_pairs(op: Operation) -> bool:
+    """Whether an operation is one of a kernel whose CTAs multiply in pairs."""
+    kernel: Operation | None = op
+    while kernel is not None and PAIRS not in kernel.attributes:
+        kernel = kernel.parent_op()
+    return kernel is not None
 
 
 def _multiplied(element: ElementType) -> ElementType:

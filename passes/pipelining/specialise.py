@@ -22,7 +22,7 @@ from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, UnitAttr, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -38,6 +38,7 @@ from ...dialect.warp.synchronisation import (
     BULK,
     CLUSTER,
     CLUSTER_SIZE,
+    PAIRS,
     SOME_WARPS,
     CommitOp,
     ElectOp,
@@ -138,11 +139,14 @@ class Specialiser:
         # One thread of the CTA says that products have read a stage, where they are done without warps.
         readers = 1 if adds_up else self.launch.schedule.warps
         whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
-        peers = () if cluster is None else cluster.peers(before)
+        pairs = self.launch.schedule.pairs
+        peers = () if cluster is None or pairs else cluster.peers(before)
         everyone = readers * (1 + len(peers))
-        ring = Ring.of(index, MakeRingOp(self.launch.schedule.stages, 1, everyone, peers=peers))
+        ring = Ring.of(index, MakeRingOp(self.launch.schedule.stages, 2 if pairs else 1, everyone, peers=peers))
         index.insert(FenceOp(ASYNC_PROXY))
-        index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if peers else BarrierOp())
+        index.insert(BarrierOp() if cluster is None else ScopedBarrierOp(CLUSTER, mbarriers=True))
+        if pairs:
+            kernel.attributes[PAIRS] = UnitAttr()
         warp = index.insert(SubgroupIdOp()).result
         registers = (OF_TENSOR_MEMORY if adds_up else REGISTERS).get(self.consumers // WARPS)
         produce, consume = Block(), Block()
@@ -177,6 +181,9 @@ class Specialiser:
     def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
         products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        if cluster is not None and self.launch.schedule.pairs:
+            axis = next((int(op.major("b")) for op in products if op.b is copy.destination), None)
+            return None if axis is None else Share(2, cluster.row, None, axis)
         # Of transposes that are multiplied the second operand is A.
         of_b = any((op.b is copy.destination) != (op.transposed is not None) for op in products)
         return None if cluster is None else cluster.share(index, of_b=of_b)

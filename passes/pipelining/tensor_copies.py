@@ -48,7 +48,7 @@ from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
-from .ring import Ring, Share, decline
+from .ring import Ring, Share, decline, with_shape
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
@@ -150,7 +150,12 @@ class TensorCopy(NamedTuple):
         images = made if isinstance(made, Im2colOp) else None
         kind = box_type(tensor, tile, copy.place[1], images)
         share = share if copy.place[1] == 1 else None
-        if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
+        if share is not None and share.mask is None:
+            shape = list(tile.get_shape())
+            shape[share.axis] //= share.count
+            with_shape(copy.destination, shape)
+            kind = box_type(tensor, memory_of(copy.destination))
+        elif share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, share.count, images)
         return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
@@ -189,7 +194,10 @@ class TensorCopy(NamedTuple):
         first: Index = self.copy.place[0] * self.rows  # one box has all rows of a part
         down: Index = 0
         left: Index = 0
-        if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
+        if self.share is not None and self.share.mask is None:
+            own = index.mul(self.share.part, memory_of(tile).get_shape()[self.share.axis])
+            row, column = (index.add(row, own), column) if self.share.axis == 0 else (row, index.add(column, own))
+        elif self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
             down = index.mul(self.share.part, self.rows)
         elif self.share is not None:
             panels //= self.share.count

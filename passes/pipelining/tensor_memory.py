@@ -26,12 +26,13 @@ from ...dialect.warp.synchronisation import (
     BEFORE_SYNC,
     SOME_WARPS,
     WGMMA,
+    ClusterRankOp,
     CommitOp,
     ElectOp,
     FenceOp,
     WaitOp,
 )
-from ...dialect.warp.warpgroup import TensorMmaOp, WgmmaOp
+from ...dialect.warp.warpgroup import TensorMmaOp, WgmmaOp, in_pairs
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 from ..tile.fragment_math import constant
@@ -95,13 +96,14 @@ class _Sums:
             fail(loop, "expected a loop over the stages of a ring: run warp-specialise first")
         self.count = memory_of(first.a).get_shape()[_along_mn(first, "a")] // self.rows
         self.columns = columns * (self.warps // WARPS // self.count)
+        self.ctas = 2 if in_pairs(loop) else 1
         fits = BUFFERS * self.count * self.columns <= ALLOCATIONS[-1]
         self.buffers = BUFFERS if self.tiles is not None and fits else 1
         self.start = IndexBuilder(Builder(InsertPoint.before(made)), Builder(InsertPoint.before(start)))
         shape = [self.buffers * self.count, self.rows, self.columns]
         sums = MemRefType(kind.element_type, shape, memory_space=IntegerAttr(TENSOR_SPACE, i64))
         self.sums = self.start.insert(memref.AllocOp([], [], sums)).memref
-        self.ring = Ring.of(self.start, MakeRingOp(self.buffers, 1, self.warps))
+        self.ring = Ring.of(self.start, MakeRingOp(self.buffers, 1, self.ctas * self.warps))
         self.start.at(Builder(InsertPoint.before(end))).insert(memref.DeallocOp.get(self.sums))
 
     def _roles(self) -> tuple[scf.IfOp, scf.IfOp]:
@@ -133,6 +135,9 @@ class _Sums:
         index = self.start.at(Builder(InsertPoint.before(end)))
         warp = index.insert(SubgroupIdOp()).result
         second = index.insert(arith.CmpiOp(warp, index.value(self.warps + 1), "eq")).result
+        if self.ctas > 1:
+            leads = index.insert(arith.CmpiOp(index.insert(ClusterRankOp()).rank, index.value(0), "eq")).result
+            second = index.insert(arith.AndIOp(second, leads)).result
         one = index.insert(arith.AndIOp(second, index.insert(ElectOp()).chosen)).result
         body = Block()
         inside = index.at(Builder(InsertPoint.at_end(body)))

@@ -313,7 +313,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
-        (columns * k, shared_bits(product, product.b)),
+        (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),
     ]
     if product.metadata is not None:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS

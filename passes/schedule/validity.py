@@ -28,6 +28,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
+from .tensor_memory import check_pairs
 from .warpgroup import (
     MOST_PROMOTED,
     PLAIN,
@@ -112,8 +113,8 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
     """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
-    if needs.adds_in_tensor_memory(target):
-        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {target} has products in tensor memory of one CTA")
+    if needs.adds_in_tensor_memory(target) and (reason := check_pairs(schedule, product)):
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {reason}")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 

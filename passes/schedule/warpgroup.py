@@ -20,6 +20,7 @@ from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
+from .tensor_memory import part_of, tiles_of_lanes
 from .warpgroup_model import (
     LINE,
     NARROW_RESULT,
@@ -178,9 +179,6 @@ of all of it."""
 MOST_PROMOTED_BY_THREE = 128
 """The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
 spills)."""
-
-MOST_ADDED = 128
-"""Columns of a warpgroup's sums in tensor memory, by default."""
 
 ROLES = ("b", "a", PLAIN)
 """The values of `in_registers`: the operand that warpgroups have in registers, if any. Of several that pay the first is
@@ -401,8 +399,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
-        fast = [tile for tile in tiles if tile.cluster == (1, 1) and _part(product, tile, rows)[1] <= MOST_ADDED]
-        tiles = [tile for tile in fast if tile.m <= 2 * ROWS]  # of 192 rows there is no instruction
+        tiles = list(tiles_of_lanes(product, tiles, rows, target))
     if columns := product.blocks[1]:
         tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
         tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
@@ -411,18 +408,9 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
-        schedule = schedule_of_tile(product, tile, rows[_part(product, tile, rows)], accumulate, target, operands)
+        schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
         if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
-
-
-def _part(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
-    """The rows and columns of the instruction of a warpgroup: 64, or 128 and half of the columns where there is such a
-    row. Two matrices that are multiplied side by side stay with the same warpgroup."""
-    doubled = 2 * ROWS, tile.n // 2
-    if tile.m == 2 * ROWS and tile.in_registers == PLAIN and product.second is None and doubled in rows:
-        return doubled
-    return ROWS, tile.width
 
 
 def _has_small_groups(product: Product) -> bool:

@@ -16,14 +16,14 @@ from ...dialect.layouts.tensor_memory import MOVES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, memory_of
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.warpgroup import TensorMmaOp
+from ...dialect.warp.warpgroup import TensorMmaOp, in_pairs
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import TensorTile
 from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .synchronisation import check_warpgroups, descriptors, one_thread
+from .synchronisation import check_warpgroups, descriptors, group_of, one_thread
 
 SHAPE = "16x256b"
 """What moves eight columns of 16 rows of a warp, in registers that lie as those of a product of fragments do."""
@@ -44,18 +44,18 @@ def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
     emitter, slot = lowering.emitter, lowering.addressing.shared_bytes_at(offset_of(op), 0)
     emitter.comment(f"{taken} columns of tensor memory")
     with _first_warp(lowering):
-        emitter.emit("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", slot, taken)
-        emitter.emit("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned")
-    _meet(lowering)
+        emitter.emit(f"tcgen05.alloc.{group_of(op)}.sync.aligned.shared::cta.b32", slot, taken)
+        emitter.emit(f"tcgen05.relinquish_alloc_permit.{group_of(op)}.sync.aligned")
+    _meet(lowering, op)
     lowering.values[op.memref] = TensorTile(emitter.compute("ld.shared.b32", slot), columns)
 
 
 @lowers(memref.DeallocOp)
 def _free(lowering: KernelLowering, op: memref.DeallocOp) -> None:
     tile, (taken, _) = _tile(lowering, op, op.memref), _allocated(op, op.memref)
-    _meet(lowering)
+    _meet(lowering, op)
     with _first_warp(lowering):
-        lowering.emitter.emit("tcgen05.dealloc.cta_group::1.sync.aligned.b32", tile.base, taken)
+        lowering.emitter.emit(f"tcgen05.dealloc.{group_of(op)}.sync.aligned.b32", tile.base, taken)
 
 
 def _allocated(op: Operation, memory: SSAValue) -> tuple[int, int]:
@@ -85,10 +85,14 @@ def _first_warp(lowering: KernelLowering) -> Generator[None]:
         emitter.label(behind)
 
 
-def _meet(lowering: KernelLowering) -> None:
-    """All threads have accessed tensor memory before any goes on to."""
+def _meet(lowering: KernelLowering, op: Operation) -> None:
+    """All threads, of both CTAs of a pair, have accessed tensor memory before any goes on to."""
     lowering.emitter.emit("tcgen05.fence::before_thread_sync")
-    lowering.emitter.emit("bar.sync", 0)
+    if in_pairs(op):
+        lowering.emitter.emit("barrier.cluster.arrive.aligned")
+        lowering.emitter.emit("barrier.cluster.wait.aligned")
+    else:
+        lowering.emitter.emit("bar.sync", 0)
     lowering.emitter.emit("tcgen05.fence::after_thread_sync")
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from problems import problem
-from products import Product, of_warpgroups
+from products import Product, Types, of_warpgroups
 
 from warploom.dialect.isa.form import Shape
 from warploom.dialect.schedule import Schedule
@@ -44,6 +44,21 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert given.wrong() == ""
 
 
+@pytest.mark.parametrize(
+    ("types", "lies", "form", "ctas"),
+    [("bf16 bf16 f32", "A B", "added", 4), ("f8E4M3FN f8E5M2 bf16", "A Bt", "residual", 0)],
+)
+def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas: int) -> None:
+    kinds = Types(*types.split())
+    k = 256 // kinds.bits
+    tile = {"cta": (128, 128, 4 * k), "mma": f"m128n64k{k}", "cluster": (2, 1), "ctas": ctas}
+    product = Product(kinds, form, lies, (272, 144, 8 * k + 16), tile)
+    kernel, given = product.compile(TARGET), problem(product, 3)
+    assert "tcgen05.mma.cta_group::2" in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
 def text(m: int, n: int, k: int, kind: str = "bf16") -> str:
     a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{n}x{k}x{kind}>", f"memref<{m}x{n}xf32>"
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
@@ -60,11 +75,12 @@ def chosen(mlir: str, **options: object) -> Schedule:
 @pytest.mark.parametrize("kind", ["bf16", "f8E4M3FN"])
 def test_a_large_product_is_one_of_tensor_memory(kind: str) -> None:
     schedule = chosen(text(4096, 4096, 4096, kind))
-    assert (schedule.together, schedule.cluster, schedule.promote) == (4, (1, 1), "none")
+    assert (schedule.together, schedule.mma.m, schedule.cluster, schedule.promote) == (4, 128, (2, 1), "none")
 
 
-def test_persistent_kernels_assemble_without_spills() -> None:
-    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 256, 64), mma="m128n128k16", ctas=148)
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
+def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) -> None:
+    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 256, 64), mma="m128n128k16", ctas=148, cluster=cluster)
     (resources,) = ptxas.assemble(kernel.ptx, TARGET).values()
     assert not resources.spills
 
@@ -72,7 +88,14 @@ def test_persistent_kernels_assemble_without_spills() -> None:
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ({"mma": "m64n128k16", "cluster": (2, 1)}, "cluster = 2x1: sm_100a has products in tensor memory of one CTA"),
+        (
+            {"mma": "m64n128k16", "cluster": (2, 1)},
+            "cluster = 2x1: in tensor memory CTAs multiply in pairs, 2x1, with M",
+        ),
+        (
+            {"mma": "m128n80k16", "cluster": (2, 1)},
+            "each CTA of a pair has half of the columns of one B, a multiple of",
+        ),
         ({"mma": "m64n128k16", "accumulate": "f16"}, "sm_100a has none accumulated in f16"),
         ({"in_registers": "a"}, "sm_100a multiplies operands in registers by mma.sync alone"),
     ],
