@@ -422,3 +422,6 @@ class FuseAttentionPass(ModulePass):
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseAttention()], op)
         apply_patterns([PackHeads()], op)
+        from .attention_gradient import fuse_gradients  # with operations that most functions do not have
+
+        fuse_gradients(op, self.name)

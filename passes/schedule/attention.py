@@ -104,7 +104,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         schedule = _chosen(read, target, asked_of(given), invariant=invariant)
         if named := [name for name in FIXED if name in given and given[name] != schedule[name]]:
             raise ScheduleError(f"an attention has no choice of {', '.join(named)}")
-        schedule = schedule.with_fields(**_around(schedule, given))
+        schedule = schedule.with_fields(**around(schedule, given))
         if "staging" not in given and _shared_bytes(read, schedule) > target.shared:
             schedule = schedule.with_fields(staging=0)
         _check(schedule, read, target)
@@ -234,7 +234,7 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
     )
 
 
-def _around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
+def around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
     """The fields given, with the warp tile and the instruction that go with another tile."""
     changed = dict(given)
     if isinstance(cta := given.get("cta"), tuple):

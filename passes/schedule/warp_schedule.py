@@ -13,6 +13,7 @@ from ...dialect.isa.row import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
 from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark
@@ -20,6 +21,7 @@ from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
+from .attention_gradient import gradient_schedule
 from .candidates import default_schedule, products
 from .needs import key_of
 from .validity import Tuned, asked_of, followed, one_group, override
@@ -83,14 +85,17 @@ class SchedulePass(ScheduleOptions):
             if ScheduleAttr.name not in matmul.attributes:
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))
-        for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
+        kinds = AttentionOp, AttentionGradientOp
+        for attention in [o for o in op.walk() if isinstance(o, kinds) and ScheduleAttr.name not in o.attributes]:
             attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 
-    def _of_attention(self, attention: AttentionOp) -> Schedule:
+    def _of_attention(self, attention: AttentionOp | AttentionGradientOp) -> Schedule:
         try:
             options = parse_options(self.options())
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
+        if isinstance(attention, AttentionGradientOp):
+            return gradient_schedule(attention, target_for(attention), options)
         return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -20,6 +20,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
 from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
 from ...dialect.warp.groups import FindGroupOp, GroupOp
@@ -28,6 +29,7 @@ from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
+from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.elementwise import check_product
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.pages import erase_pages
@@ -37,6 +39,9 @@ from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.attention import part_types
 from .operands import batch_index
 from .tiling import Outliner, Tiling, schedule_of
+
+if TYPE_CHECKING:
+    from .attention_gradient import TiledGradient
 
 
 class Inside(NamedTuple):
@@ -107,7 +112,7 @@ def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[in
     return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
 
 
-def _in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
+def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
     """The tile of a CTA in its matrix, and the number of that matrix in a batch."""
     return index.rem(number, tiles), index.div(number, tiles)
 
@@ -259,11 +264,11 @@ class TiledProduct(NamedTuple):
         """The sizes of the matrix that a tile is of, its number there, the matrix's number, and its group's rows."""
         product, extents = self.product, Extents.of(index, self.product, arguments)
         if product.ends is None:
-            tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
+            tile, matrix = in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
             return extents, tile, matrix, ()
         ends = arguments[product.ends.value]
         if self.op.grouped == K:
-            tile, matrix = _in_matrix(index, number, self._tiles(index, extents))
+            tile, matrix = in_matrix(index, number, self._tiles(index, extents))
         else:
             across = index.value(grid(index, extents, self.schedule)[1])
             found = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
@@ -339,7 +344,7 @@ class TiledAttention(NamedTuple):
         operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
         number, part = index.div(cta, parts), index.rem(cta, parts)
         tiles, batch = self._extents(index, arguments)
-        tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
+        tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
         row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
         op, count = self.op, len(FACTORS)
@@ -386,7 +391,7 @@ class TiledAttention(NamedTuple):
         return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
 
 
-def _outline(tiled: TiledProduct | TiledAttention) -> None:
+def outline(tiled: TiledProduct | TiledAttention | TiledGradient) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
@@ -414,7 +419,7 @@ class OutlineProduct(RewritePattern):
         if not op.tile:
             schedule = schedule_of(op)
             check_product(op, op)
-            _outline(TiledProduct(read(op), schedule))
+            outline(TiledProduct(read(op), schedule))
 
 
 class OutlineAttention(RewritePattern):
@@ -424,7 +429,18 @@ class OutlineAttention(RewritePattern):
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
             schedule = schedule_of(op)
-            _outline(TiledAttention(Attention.of(op), schedule))
+            outline(TiledAttention(Attention.of(op), schedule))
+
+
+class OutlineAttentionGradient(RewritePattern):
+    """`warp.attention_gradient` with a schedule: a kernel in which each CTA makes some rows of the results."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
+        if not op.tile:
+            from .attention_gradient import TiledGradient  # with operations that a product does not need
+
+            outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
 
 
 class OutlineRows(RewritePattern):
@@ -457,7 +473,7 @@ class OutlinePass(PatternPass):
     """
 
     name = "warp-outline"
-    patterns = OutlineProduct, OutlineAttention, OutlineRows, OutlineElementwise
+    patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
