@@ -116,7 +116,12 @@ def peer(given: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> Ca
     q, k, v = (tensor.detach().requires_grad_() for tensor in given[:3])
     with sdpa_kernel(backend):
         o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    return lambda: torch.autograd.grad(o, (q, k, v), given[4], retain_graph=True)
+
+    def call() -> Gradients:
+        dq, dk, dv = torch.autograd.grad(o, (q, k, v), given[4], retain_graph=True)
+        return dq, dk, dv
+
+    return call
 
 
 def error_of(results: Gradients, given: Sequence[torch.Tensor], causal: bool) -> float:

@@ -54,84 +54,118 @@ class AttentionGradient:
 
     @property
     def mlir(self) -> str:
-        half, lines = self.element, list[str]()
-        kinds = {name: self.type(name) for name in (*self.inputs, *self.results)}
-
-        def generic(inputs: Sequence[tuple[str, str]], output: tuple[str, str], over: str, body: Sequence[str]) -> None:
-            """An operation of inputs and an output by name and loops, which are reduced `over` some."""
-            loops = "".join(loop for loop in "bgmnde" if loop in output[1] + over)
-            maps = ", ".join(f"affine_map<({', '.join(loops)}) -> ({', '.join(at)})>" for _, at in (*inputs, output))
-            kinds_ = ", ".join(f'"{"reduction" if loop in over else "parallel"}"' for loop in loops)
-            names, types = ", ".join("%" + name for name, _ in inputs), ", ".join(kinds[name] for name, _ in inputs)
-            given = [f"%x{i}: {kinds[name].split('x')[-1][:-1]}" for i, (name, _) in enumerate(inputs)]
-            out = kinds[output[0]].split("x")[-1][:-1]
-            lines.extend(
-                (
-                    f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds_}]}}",
-                    f"    ins({names} : {types}) outs(%{output[0]} : {kinds[output[0]]}) {{",
-                    f"  ^bb0({', '.join([*given, f'%y: {out}'])}):",
-                    *(f"    {line}" for line in body),
-                    f"    linalg.yield %r : {out}\n  }}",
-                )
-            )
-
-        def temporary(name: str, loops: str, element: str) -> tuple[str, str]:
-            kinds[name] = self.type(name, loops, element)
-            lines.append(f"%{name} = memref.alloc() : {kinds[name]}")
-            return name, loops
-
-        def product(a: tuple[str, str], b: tuple[str, str], output: tuple[str, str], over: str) -> None:
-            out = kinds[output[0]].split("x")[-1][:-1]
-            lines.append(f"linalg.fill ins(%zero_{out} : {out}) outs(%{output[0]} : {kinds[output[0]]})")
-            body = [f"%0 = arith.extf %x{i} : {half} to f32".replace("%0", f"%{i}") for i in range(2)]
-            body += ["%2 = arith.mulf %0, %1 : f32"]
-            if out == "f32":
-                body += ["%r = arith.addf %y, %2 : f32"]
-            else:
-                body = [f"%0 = arith.mulf %x0, %x1 : {half}", f"%r = arith.addf %y, %0 : {half}"]
-            generic([a, b], output, over, body)
-
-        scores = "bgmn"
-        lines += [f"%zero_{kind} = arith.constant 0.0 : {kind}" for kind in ("f32", half)]
-        lines += [
-            f"%scale = arith.constant {self.scale:.6e} : f32",
-            "%low = arith.constant 0xFF800000 : f32",
-            f"%right = arith.constant {self.causal or 0} : index",
-            f"%left = arith.constant {self.window or 0} : index",
-        ]
+        text, half = _Text(self, (*self.inputs, *self.results)), self.element
         if not self.delta:
-            temporary("delta", "bgm", "f32")
-            lines.append(f"linalg.fill ins(%zero_f32 : f32) outs(%delta : {kinds['delta']})")
+            text.temporary("delta", "bgm", "f32")
+            text.lines.append(f"linalg.fill ins(%zero_f32 : f32) outs(%delta : {text.kinds['delta']})")
             body = [f"%{i} = arith.extf %x{i} : {half} to f32" for i in range(2)]
             body += ["%2 = arith.mulf %0, %1 : f32", "%r = arith.addf %y, %2 : f32"]
-            generic([("O", LOOPS["O"]), ("dO", LOOPS["dO"])], ("delta", "bgm"), "e", body)
-        s, dp = temporary("S", scores, "f32"), temporary("dP", scores, "f32")
-        product(("Q", LOOPS["Q"]), ("K", LOOPS["K"]), s, "d")
-        product(("dO", LOOPS["dO"]), ("V", LOOPS["V"]), dp, "e")
-        p, p16, ds = temporary("P", scores, "f32"), temporary("P16", scores, half), temporary("dS", scores, half)
-        body = ["%0 = arith.mulf %x0, %scale : f32", "%i = linalg.index 2 : index", "%j = linalg.index 3 : index"]
-        last = "%0"
+            text.generic(["O", "dO"], "delta", "e", body)
+        text.temporary("S", "bgmn", "f32")
+        text.product("Q", "K", "S", "d")
+        text.temporary("dP", "bgmn", "f32")
+        text.product("dO", "V", "dP", "e")
+        text.temporary("P", "bgmn", "f32")
+        scores, last = self._scores()
+        text.generic(["S", "lse"], "P", "", [*scores, f"%p = arith.subf {last}, %x1 : f32", "%r = math.exp %p : f32"])
+        text.temporary("P16", "bgmn", half)
+        text.generic(["P"], "P16", "", [f"%r = arith.truncf %x0 : f32 to {half}"])
+        text.temporary("dS", "bgmn", half)
+        body = ["%0 = arith.subf %x1, %x2 : f32", "%1 = arith.mulf %x0, %0 : f32", "%2 = arith.mulf %1, %scale : f32"]
+        text.generic(["P", "dP", "delta"], "dS", "", [*body, f"%r = arith.truncf %2 : f32 to {half}"])
+        for name, a, b, over in (("dQ", "dS", "K", "n"), ("dK", "dS", "Q", "gm"), ("dV", "P16", "dO", "gm")):
+            if name in self.results:
+                text.product(a, b, name, over)
+        return text.function("gradient")
+
+    @property
+    def forward(self) -> str:
+        """O and lse of Q, K and V."""
+        text, half = _Text(self, ("Q", "K", "V", "O", "lse")), self.element
+        text.temporary("S", "bgmn", "f32")
+        text.product("Q", "K", "S", "d")
+        text.temporary("X", "bgmn", "f32")
+        scores, last = self._scores()
+        text.generic(["S"], "X", "", [*scores[:-1], scores[-1].replace(f"{last} =", "%r =")])
+        for name, start, input_, how in (("M", "low", "X", "maximumf"), ("L", "zero_f32", "E", "addf")):
+            if name == "L":
+                text.temporary("E", "bgmn", "f32")
+                text.generic(["X", "M"], "E", "", ["%0 = arith.subf %x0, %x1 : f32", "%r = math.exp %0 : f32"])
+            text.temporary(name, "bgm", "f32")
+            text.lines.append(f"linalg.fill ins(%{start} : f32) outs(%{name} : {text.kinds[name]})")
+            text.generic([input_], name, "n", [f"%r = arith.{how} %y, %x0 : f32"])
+        text.temporary("P16", "bgmn", half)
+        text.generic(["E", "L"], "P16", "", ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {half}"])
+        text.product("P16", "V", "O", "n")
+        text.generic(["M", "L"], "lse", "", ["%0 = math.log %x1 : f32", "%r = arith.addf %x0, %0 : f32"])
+        return text.function("forward")
+
+    def _scores(self) -> tuple[list[str], str]:
+        """Lines that scale and mask a score %x0, and the name of the last."""
+        body, last = ["%s0 = arith.mulf %x0, %scale : f32"], "%s0"
+        if (self.causal, self.window) != (None, None):
+            body = ["%i = linalg.index 2 : index", "%j = linalg.index 3 : index", *body]
         if self.causal is not None:
             body += ["%e = arith.addi %i, %right : index", "%c = arith.cmpi sgt, %j, %e : index"]
-            body += [f"%1 = arith.select %c, %low, {last} : f32"]
-            last = "%1"
+            body += [f"%s1 = arith.select %c, %low, {last} : f32"]
+            last = "%s1"
         if self.window is not None:
             body += ["%f = arith.subi %i, %left : index", "%w = arith.cmpi slt, %j, %f : index"]
-            body += [f"%3 = arith.select %w, %low, {last} : f32"]
-            last = "%3"
-        body += [f"%2 = arith.subf {last}, %x1 : f32", "%r = math.exp %2 : f32"]
-        generic([s, ("lse", "bgm")], p, "", body)
-        generic([p], p16, "", [f"%r = arith.truncf %x0 : f32 to {half}"])
-        body = ["%0 = arith.subf %x1, %x2 : f32", "%1 = arith.mulf %x0, %0 : f32", "%2 = arith.mulf %1, %scale : f32"]
-        generic([p, dp, ("delta", "bgm")], ds, "", [*body, f"%r = arith.truncf %2 : f32 to {half}"])
-        for name, a, b, over in (("dQ", ds, "K", "n"), ("dK", ds, "Q", "gm"), ("dV", p16, "dO", "gm")):
-            if name in self.results:
-                product(a, (b, LOOPS[b]), (name, LOOPS[name]), over)
-        arguments = ", ".join(f"%{name}: {self.type(name)}" for name in (*self.inputs, *self.results))
-        return f"func.func @gradient({arguments}) {{\n  " + "\n  ".join([*lines, "return"]) + "\n}\n"
+            body += [f"%s2 = arith.select %w, %low, {last} : f32"]
+            last = "%s2"
+        return body, last
 
     def compile(self, target: str = "sm_80", **schedule: Any) -> Kernel:
         return compile(self.mlir, target, **schedule)
+
+
+class _Text:
+    """Writes a function on memory, whose arguments have the names given."""
+
+    def __init__(self, asked: AttentionGradient, names: Sequence[str]) -> None:
+        self.asked, self.names = asked, names
+        self.kinds, self.loops = {name: asked.type(name) for name in names}, {name: LOOPS[name] for name in names}
+        self.lines = [f"%zero_{kind} = arith.constant 0.0 : {kind}" for kind in ("f32", asked.element)]
+        self.lines += [
+            f"%scale = arith.constant {asked.scale:.6e} : f32",
+            "%low = arith.constant 0xFF800000 : f32",
+            f"%right = arith.constant {asked.causal or 0} : index",
+            f"%left = arith.constant {asked.window or 0} : index",
+        ]
+
+    def function(self, name: str) -> str:
+        arguments = ", ".join(f"%{each}: {self.asked.type(each)}" for each in self.names)
+        return f"func.func @{name}({arguments}) {{\n  " + "\n  ".join([*self.lines, "return"]) + "\n}\n"
+
+    def element(self, name: str) -> str:
+        return self.kinds[name].split("x")[-1][:-1]
+
+    def temporary(self, name: str, loops: str, element: str) -> None:
+        self.kinds[name], self.loops[name] = self.asked.type(name, loops, element), loops
+        self.lines.append(f"%{name} = memref.alloc() : {self.kinds[name]}")
+
+    def generic(self, inputs: Sequence[str], output: str, over: str, body: Sequence[str]) -> None:
+        """An operation that reduces `over` some loops; its body calls elements %x0, %x1 ..., that of the output %y."""
+        loops = [loop for loop in "bgmnde" if loop in self.loops[output] + over]
+        maps = (f"affine_map<({', '.join(loops)}) -> ({', '.join(self.loops[name])})>" for name in (*inputs, output))
+        iterators = ", ".join(f'"{"reduction" if loop in over else "parallel"}"' for loop in loops)
+        names, kinds = ", ".join("%" + name for name in inputs), ", ".join(self.kinds[name] for name in inputs)
+        given = [*(f"%x{i}: {self.element(name)}" for i, name in enumerate(inputs)), f"%y: {self.element(output)}"]
+        self.lines += [
+            f"linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}}",
+            f"    ins({names} : {kinds}) outs(%{output} : {self.kinds[output]}) {{",
+            f"  ^bb0({', '.join(given)}):",
+            *(f"    {line}" for line in body),
+            f"    linalg.yield %r : {self.element(output)}\n  }}",
+        ]
+
+    def product(self, a: str, b: str, output: str, over: str) -> None:
+        kind, half = self.element(output), self.asked.element
+        self.lines.append(f"linalg.fill ins(%zero_{kind} : {kind}) outs(%{output} : {self.kinds[output]})")
+        wide = [f"%{i} = arith.extf %x{i} : {half} to f32" for i in range(2)]
+        wide += ["%2 = arith.mulf %0, %1 : f32", "%r = arith.addf %y, %2 : f32"]
+        narrow = [f"%0 = arith.mulf %x0, %x1 : {half}", f"%r = arith.addf %y, %0 : {half}"]
+        self.generic([a, b], output, over, wide if kind == "f32" else narrow)
 
 
 @dataclass(frozen=True)
@@ -186,7 +220,8 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
     dp = do @ t(v)
     ds = asked.scale * p * (dp - delta)
     x = asked.scale * (d + 8) * 2.0**-23 * (np.abs(q) @ t(np.abs(k))) + 2.0**-21 * (1 + np.abs(lse))
-    y = (e + 8) * 2.0**-23 * (np.abs(do) @ t(np.abs(v)) + (np.abs(do) * np.abs(o.astype(np.float64))).sum(-1)[..., None])
+    y = np.abs(do) @ t(np.abs(v)) + (np.abs(do) * np.abs(o.astype(np.float64))).sum(-1, keepdims=True)
+    y *= (e + 8) * 2.0**-23
     off = asked.scale * p * (2 * x * np.abs(dp - delta) + y + np.abs(dp - delta) * unit)
     rounding = 2.0**-23 * (max(m * asked.size[1], n) + 16)
     exact = {"dQ": ds @ k, "dK": (t(ds) @ q).sum(1), "dV": (t(p) @ do).sum(1)}
@@ -195,11 +230,12 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
         "dK": (t(off + np.abs(ds) * rounding) @ np.abs(q)).sum(1),
         "dV": (t(p * (2 * x + unit + rounding)) @ np.abs(do)).sum(1),
     }
-    inputs: dict[str, Array] = {**halves, "lse": lse[..., 0].astype(np.float32), "delta": delta[..., 0].astype(np.float32)}
-    inputs["O"] = o
+    rows = {name: row[..., 0].astype(np.float32) for name, row in (("lse", lse), ("delta", delta))}
+    inputs: dict[str, Array] = {**halves, **rows, "O": o}
     poison = [np.full(exact[name].shape, 12345.0).astype(kind) for name in asked.results]
     bounds = [near[name] * 1.01 + unit * np.abs(exact[name]) * (1 + unit) + least for name in asked.results]
-    return Problem(asked, [*(inputs[name] for name in asked.inputs), *poison], [exact[r] for r in asked.results], bounds)
+    values = [exact[name] for name in asked.results]
+    return Problem(asked, [*(inputs[name] for name in asked.inputs), *poison], values, bounds)
 
 
 def wrong(asked: AttentionGradient, target: str = "sm_80", checks: str = "", **schedule: Any) -> str:

@@ -13,7 +13,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from ...dialect.mlir.affine import is_plain, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, is_plain, loops_of, map_along
 from ...dialect.mlir.generic import factors
 from ...dialect.warp.attention import D, E, Keys, M, N
 from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
@@ -172,10 +172,10 @@ class GradientReader(ElementReader):
     def memory(self, value: SSAValue, at: Subscripts, before: Operation) -> tuple[SSAValue, Subscripts]:
         """The memory that an operand of a product is read from: where it is copied or transposed from, if it is."""
         element = self.element(value, at, before)
-        if element.kind == "load" and element.value is not None and -1 not in element.place:
-            if memory_of(element.value).element_type == memory_of(value).element_type:
-                return element.value, element.place
-        return value, at
+        if element.kind != "load" or element.value is None or FIXED in element.place:
+            return value, at
+        same = memory_of(element.value).element_type == memory_of(value).element_type
+        return (element.value, element.place) if same else (value, at)
 
 
 class GradientMatch:
@@ -205,11 +205,11 @@ class GradientMatch:
         summed = {loop for loop in of_a if loop not in self.of_c}
         if len(others) != 1 or not summed & {query, key} or not summed <= {query, key, *self.of_b}:
             decline("")
-        inner = {query: QUERY, key: KEY, others[0]: DEPTH if len(made) > 1 else COLUMN}
+        inner: dict[int, Name] = {query: QUERY, key: KEY, others[0]: DEPTH if len(made) > 1 else COLUMN}
         (_, of_q), (_, of_k), _ = self._scores(made[0])
         listed = dict.fromkeys((*of_q, *of_k, *range(loops)))
         batch = [name for name in listed if isinstance(name, int) and name not in inner]
-        names = {loop: batch.index(loop) for loop in batch} | inner
+        names = {**{loop: place for place, loop in enumerate(batch)}, **inner}
         p, *slopes = self._factors(of_a, names)
         self.softmax = self._softmax(p)
         self.slope = self._slope(slopes[0]) if slopes else None
@@ -331,8 +331,8 @@ class GradientFusion:
         def made() -> AttentionGradientOp:
             written = [match.result for match in self.matches]
             maps = [map_of(place, order) for _, place in (*inputs, *written)]
-            values = [[value for value, _ in each] for each in (inputs, written)]
-            return AttentionGradientOp(*values, maps, scale=softmax.scale, keys=keys)
+            read_, outputs = ([value for value, _ in each] for each in (inputs, written))
+            return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys)
 
         replacement.replace(made, check_gradient)
 
@@ -347,13 +347,14 @@ def fuse_gradients(module: ModuleOp, by: str) -> None:
         like = [other for other in like if match.slope is not None or _do(other) == match.factor]
         if match in taken:
             continue
-        if match.slope is None and not like:
+        slope = match.slope or next((other.slope for other in like), None)
+        if slope is None:
             remark(match.op, by, f"it is not fused into the gradient of an attention: {ALONE}")
             continue
         beside = [other for other in every if _together(match, other)]
         taken += [match, *beside]
         try:
-            GradientFusion([match, *beside], match.slope or like[0].slope).replace()
+            GradientFusion([match, *beside], slope).replace()
             names = " and ".join(each.name for each in (match, *beside))
             chose(match.op, by, f"{names}, gradients of an attention, are one kernel")
         except NotFusedError as declined:

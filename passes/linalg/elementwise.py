@@ -318,6 +318,8 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
     reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
     reads += [] if attention.lengths is None else [MemoryUse("lengths", attention.lengths)]
     _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
+    if attention.lse is not None and attention.lse_map is not None:
+        _check(op, reads, MemoryUse("lse", attention.lse, attention.lse_map.data))
 
 
 def check_gradient(op: Operation, gradient: AttentionGradientOp) -> None:

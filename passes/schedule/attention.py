@@ -122,7 +122,7 @@ def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Sch
     rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
         return _by_warpgroups(read, target)
-    few = _by_slices(read, target) if rows <= MOST_SLICED else None
+    few = _by_slices(read, target) if rows <= MOST_SLICED and read.op.lse is None else None
     return few or _by_fragments(read, target)
 
 
@@ -259,6 +259,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
     if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
         raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
+    if slices > 1 and read.op.lse is not None:
+        raise ScheduleError("warps that share keys store no logarithms of sums")
     if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.together == 1:
@@ -281,6 +283,8 @@ def _unsplit(read: Attention, schedule: Schedule) -> str:
     """Why CTAs cannot share the keys of a tile; "" if they can."""
     if schedule.together > 1 or schedule.ctas:
         return "keys are split among warps that multiply fragments, one tile for each CTA"
+    if read.op.lse is not None:
+        return "the logarithms of sums are stored by the only CTA of a tile"
     if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known(
         "m"
     ):

@@ -86,17 +86,27 @@ def _not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
 
 
 def _by_warpgroups(read: AttentionGradient) -> Schedule:
-    """Two warpgroups. A thread holds its part of the sums, of s and of dp, half of them as operands."""
+    """Two warpgroups; three where their registers hold all; one where two would leave room for few columns at a time.
+
+    A thread holds its part of the sums, of s and of dp, and half of these as operands.
+    """
     depth, beside = _columns(read)
     width, columns = max(depth, beside), sum(padded(product.n) for product in read.sums.values())
     if columns > MOST_COLUMNS:
         raise ScheduleError(f"sums of {columns} columns take more registers than a thread has; write dK and dV alone")
-    step = 128 if columns <= 128 and width <= 128 else 64
-    if width > 128:
-        step = 64 if read.slopes is None else 32
+    groups, step, stages = 2, 64, 3 if width <= 128 else 2
+    if width <= 64:
+        groups = 3
+    elif width > 128 and read.slopes is not None:
+        groups = 1
     row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape.n == step and r.d.name == "f32")
     schedule = Schedule(
-        cta=(2 * M, step, depth), warp=(M, step), mma=row.shape, stages=2, consumers="cooperative", edges="predicated"
+        cta=(groups * M, step, depth),
+        warp=(M, step),
+        mma=row.shape,
+        stages=stages,
+        consumers="cooperative",
+        edges="predicated",
     )
     (product, *_) = read.sums.values()
     part = needs.staged_part(product, values_schedule(schedule, padded(product.n)))

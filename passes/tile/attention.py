@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
@@ -35,6 +36,7 @@ from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
 from ...dialect.warp.views import MatrixOp
@@ -335,6 +337,10 @@ class AttentionBuilder:
             return power(arith.MulfOp(arith.AddfOp(x[0], x[1]).result, number(self.factor)).result)
         return power(fma(x[0], number(self.factor), x[1]))
 
+    def _logarithm(self, x: Sequence[SSAValue]) -> SSAValue:
+        """The logarithm of the sum of the exponentials of a row, from its largest score and its sum."""
+        return fma(x[0], number(self.op.scale.value.data), math_dialect.LogOp(x[1]).result)
+
     # States that are merged
 
     def _merged(self, index: IndexBuilder, states: Sequence[SoftmaxState]) -> SoftmaxState:
@@ -447,6 +453,10 @@ class AttentionBuilder:
 
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""
+        if self.op.lse is not None:
+            lse = mapped(index, self._logarithm, state.largest, state.sum)
+            rows = bounds_attribute(self.scores.inside("m"), True)
+            index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
         inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
         for i, part in enumerate(state.parts):

@@ -138,47 +138,52 @@ class GradientBuilder:
         for tiles, memory in zip(self.stays, stays, strict=True):
             tiles.copy(index, {"m": self.start, "k": 0} | self.place, memory)
         copies_done(index, self.schedule)
-        beside = self._of_queries(index, self.place, self.row) if self.op.rows == M else None
-        first, turns = self._turns()
-        initial = {name: self._zeros(tiling) for name, tiling in self.sums.items()}
-        flat = [part for parts in initial.values() for part in parts]
-        body = Block(arg_types=[IndexType(), *(value.type for value in flat)])
-        begin, end, stride = index.values([0, turns.end(index), step])
-        loop = scf.ForOp(begin, end, stride, flat, body)
+        self._find_turns()
+        at, place = (self.row, self.place) if self.op.rows == M else self._place(index, 0)
+        ahead = self._of_queries(index, place, at)
+        zeros = {name: self._zeros(tiling) for name, tiling in self.sums.items()}
+        # lse and delta of the next columns are on their way while the last products of a turn run.
+        initial = [part for parts in zeros.values() for part in parts] + ([] if self.op.rows == M else ahead)
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        begin, end, stride = index.values([0, self.turns.end(index), step])
+        loop = scf.ForOp(begin, end, stride, initial, body)
         inside = index.at(Builder(InsertPoint.at_end(body)))
-        at, place = self._place(inside, body.args[0], first, turns)
+        at, place = self._place(inside, body.args[0])
         for tiles, memory in zip(self.moves, moves, strict=True):
             along, other = ("n", "k") if tiles.tiling in (self.scores, self.slopes) else ("k", "n")
             tiles.copy(inside, {along: at, other: 0} | place, memory)
         copies_done(inside, self.schedule)
-        lse, delta = beside or self._of_queries(inside, place, at)
-        yielded = self._turn(inside, at, (stays, moves), (lse, delta), body.args[1:])
+        carried = iter(body.args[1:])
+        sums = {name: [next(carried) for _ in parts] for name, parts in zeros.items()}
+        starts = ahead if self.op.rows == M else list(carried)
+        yielded = self._turn(inside, body.args[0], at, (stays, moves), starts, sums)
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(*yielded))
         index.insert(loop)
         results = iter(loop.results)
-        for name, zeros in initial.items():
-            self._store(name, [next(results) for _ in zeros])
+        for name, parts in zeros.items():
+            self._store(name, [next(results) for _ in parts])
 
-    def _turns(self) -> tuple[Index, KTurns]:
+    def _find_turns(self) -> None:
         """The first column that counts for a row of the CTA, and the turns from there on: of all loops summed over."""
         index, (rows, step, _), product = self.index, self.schedule.cta, self.read.scores
         columns = product.n if product.is_known("n") else index.dim(product.b.value, product.b.loops[1])
         self.columns = columns
         end = self.band.end(index, columns, self.start, rows)
-        first = index.mul(self.band.first(index, self.start, step), step)
-        count = index.sub(end, first)
+        self.first = index.mul(self.band.first(index, self.start, step), step)
+        count = index.sub(end, self.first)
         span = index.mul(index.ceildiv(count if isinstance(count, int) else index.from_zero(count), step), step)
-        return first, KTurns(span, product.batch[self.read.outer :])
+        self.turns = KTurns(span, product.batch[self.read.outer :])
 
-    def _place(self, index: IndexBuilder, turn: SSAValue, first: Index, turns: KTurns) -> tuple[SSAValue, Place]:
+    def _place(self, index: IndexBuilder, turn: Index) -> tuple[SSAValue, Place]:
         """The first column of a turn, and the index of each loop around."""
+        turns, outer = self.turns, self.read.outer
         if not isinstance(turns.span, int) and turns.sizes:
-            turns = turns._replace(span=index.where_equal(turns.span, 0, 1, turns.span))  # then there is no turn
+            # One at least: without a turn nobody asks for its place.
+            turns = turns._replace(span=index.add(index.from_zero(index.sub(turns.span, 1)), 1))
         place = turns.place(index, turn)
-        outer = self.read.outer
         others = {axis(outer + loop): place[axis(loop)] for loop in range(len(turns.sizes))}
-        return index.value(index.add(place["k"], first)), self.place | others
+        return index.value(index.add(place["k"], self.first)), self.place | others
 
     def _zeros(self, tiling: Tiling[Product]) -> list[SSAValue]:
         """Sums at the start, part by part of the columns."""
@@ -192,14 +197,16 @@ class GradientBuilder:
 
     # Scores
 
-    def _of_queries(self, index: IndexBuilder, place: Place, at: Index) -> tuple[SSAValue, SSAValue]:
-        """lse and delta of the queries from `at` on, as fragments like the scores."""
-        kind, size = self.scores.fragment("acc"), self.read.scores
-        lse, delta = self.read.of_queries
-        known = size.m % self.schedule.cta[0] == 0 if self.op.rows == M else size.n % self.schedule.cta[1] == 0
-        known = known and size.is_known("m" if self.op.rows == M else "n")
-        first = self._of_query(index, lse, place, at, kind, known)
-        return first, first if self.slopes is None else self._of_query(index, delta, place, at, kind, known)
+    def _of_queries(self, index: IndexBuilder, place: Place, at: Index) -> list[SSAValue]:
+        """lse, and delta unless dV is the only result, of the queries from `at` on, as fragments like the scores."""
+        kind, scores = self.scores.fragment("acc"), self.read.scores
+        (size, step), name = ((scores.m, self.schedule.cta[0]), "m") if self.op.rows == M else (
+            (scores.n, self.schedule.cta[1]), "n")  # fmt: skip
+        inside = scores.is_known(name) and size % step == 0
+        if inside and self.op.rows != M:
+            at = index.minimum(at, size - step)  # behind the last turn
+        vectors = self.read.of_queries[: 1 if self.slopes is None else 2]
+        return [self._of_query(index, vector, place, at, kind, inside) for vector in vectors]
 
     def _of_query(
         self, index: IndexBuilder, vector: Spread, place: Place, at: Index, kind: FragmentType, inside: bool
@@ -218,18 +225,17 @@ class GradientBuilder:
     def _turn(
         self,
         index: IndexBuilder,
+        turn: SSAValue,
         at: SSAValue,
         tiles: tuple[Sequence[SSAValue], Sequence[SSAValue]],
-        of_queries: tuple[SSAValue, SSAValue],
-        parts: Sequence[SSAValue],
+        of_queries: Sequence[SSAValue],
+        sums: Mapping[str, Sequence[SSAValue]],
     ) -> list[SSAValue]:
-        """The parts of the sums after a turn whose columns begin `at`."""
-        (stays, moves), part = tiles, (self.warp_row, 0, 0)
-        factors = -1.0 / self.scale, -1.0
-        starts = [
-            mapped(index, lambda x, by=by: arith.MulfOp(x[0], number(by)).result, of_query)
-            for of_query, by in zip(of_queries, factors, strict=True)
-        ]
+        """What a turn hands on, whose columns begin `at`: sums, and lse and delta of the next columns."""
+        (stays, moves), part, factors = tiles, (self.warp_row, 0, 0), (-1.0 / self.scale, -1.0)
+        # Scores start from -lse, and dp from -delta, which so take no further registers. Both starts are made before
+        # products: ptxas lets registers wait that are written while others are.
+        starts = [_scaled(index, start, factor) for start, factor in zip(of_queries, factors, strict=False)]
         scores, *slopes = (
             multiplied(index, tiling, a, b, start, part)
             for tiling, a, b, start in zip(filter(None, (self.scores, self.slopes)), stays, moves, starts, strict=False)
@@ -239,23 +245,20 @@ class GradientBuilder:
         columns = self.columns if self.op.rows == M else 0
         scores = self.band.masked(index, self.schedule, scores, self.row, at, columns)
         p = mapped(index, self._raised, scores)
-        results = dict[str, list[SSAValue]]()
-        of_part = {name: len(self._widths(tiling)) for name, tiling in self.sums.items()}
-        places = {name: sum(list(of_part.values())[:i]) for i, name in enumerate(of_part)}
+        results, following = dict[str, list[SSAValue]](), list[SSAValue]()
         # dV first, so that its products run while ds is computed.
         for name in sorted(self.sums, reverse=True):
-            tiling = self.sums[name]
-            a, b = (
-                (p, moves[1])
-                if name == "dV"
-                else (mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, p, slopes[0]), moves[0])
-            )
-            a, own = as_operand(index, tiling, a), parts[places[name] : places[name] + of_part[name]]
+            tiling, b = self.sums[name], moves[1 if name == "dV" else 0]
+            a = p if name == "dV" else mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, p, slopes[0])
+            a, lefts = as_operand(index, tiling, a), self._widths(tiling)
+            if len(results) == len(self.sums) - 1 and self.op.rows != M:
+                place = self._place(index, index.add(turn, self.schedule.cta[1]))
+                following = self._of_queries(index, place[1], place[0])
             results[name] = [
-                multiplied(index, tiling, a, b, sums, (0, left, 0))
-                for sums, left in zip(own, self._widths(tiling), strict=True)
+                multiplied(index, tiling, a, b, before, (0, left, 0))
+                for before, left in zip(sums[name], lefts, strict=True)
             ]
-        return [value for name in self.sums for value in results[name]]
+        return [value for name in self.sums for value in results[name]] + following
 
     def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
         """2^(k s) of a score less lse."""
@@ -273,8 +276,13 @@ class GradientBuilder:
             if left >= product.n:
                 continue
             if name != "dV" and self.scale != 1.0:
-                part = mapped(index, lambda x: arith.MulfOp(x[0], number(self.scale)).result, part)
+                part = _scaled(index, part, self.scale)
             end = EpilogueOp(part, to, index.values([self.row, left]), in_bounds=tiling.in_bounds)
             end.attributes[ScheduleAttr.name] = schedule
             end.location = self.op.location
             index.insert(end)
+
+
+def _scaled(index: IndexBuilder, fragment: SSAValue, by: float) -> SSAValue:
+    """A fragment times a number."""
+    return mapped(index, lambda x: arith.MulfOp(x[0], number(by)).result, fragment)

@@ -357,8 +357,21 @@ class TiledAttention(NamedTuple):
             tile=index.values([row] if parts == 1 else [row, number, part]),
             until=self._length(index, arguments, batch, matrix),
             parts=scratch,
+            lse=self._lse(index, arguments, batch, matrix),
         )
         return in_place_of(op, found)
+
+    def _lse(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
+    ) -> tuple[SSAValue, AffineMap] | None:
+        """Where the rows of this CTA leave the logarithms of their sums: a matrix whose columns are all the same."""
+        op, (_, _, _, e) = self.op, range(len(FACTORS))
+        if op.lse is None or op.lse_map is None:
+            return None
+        loops, at = loops_of(op.lse_map.data), batch_index(index, batch, matrix)
+        indices = index.values([at[loop] for loop in loops if loop < len(at)])
+        rows = MatrixOp(arguments[op.lse], indices, loops.index(len(at)), None)
+        return index.insert(rows).matrix, map_along(len(FACTORS), (0, e))
 
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
