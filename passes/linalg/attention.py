@@ -51,11 +51,6 @@ FACTORS = ((M, D), (D, N), (N, E), (M, E))
 """The loops that Q, K, V and O run along, as A of Q K^T, B of it, B of P V and D of that do."""
 
 
-def padded(columns: int) -> int:
-    """Columns of Q, K or V in a tile, of as many in memory."""
-    return max(16, 1 << (columns - 1).bit_length())
-
-
 class Attention(NamedTuple):
     """The two products of an attention: scores = Q K^T, with the region on scores as its epilogue, and O = P V.
 

@@ -20,7 +20,6 @@ from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradient
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, remark
-from .attention import padded
 from .element_expressions import (
     ElementExpression,
     ElementReader,
@@ -35,7 +34,7 @@ from .element_expressions import (
 from .elementwise import check_gradient
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import KernelArgument, Spread, VectorOperand, each_once, root
-from .product import Product, read
+from .product import Product, padded, read
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 

@@ -14,7 +14,8 @@ from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention, padded
+from ..linalg.attention import Attention
+from ..linalg.product import padded
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of

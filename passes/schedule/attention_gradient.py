@@ -9,9 +9,8 @@ from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ..diagnostics import fail
-from ..linalg.attention import padded
 from ..linalg.attention_gradient import AttentionGradient
-from ..linalg.product import Product
+from ..linalg.product import Product, padded
 from . import needs
 from .attention import (
     FIXED,

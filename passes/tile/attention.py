@@ -41,8 +41,8 @@ from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention, padded
-from ..linalg.product import Product
+from ..linalg.attention import Attention
+from ..linalg.product import Product, padded
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until

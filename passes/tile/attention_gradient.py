@@ -33,17 +33,27 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
-from ..linalg.attention import padded
 from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.operand import KernelArgument, Spread, VectorOperand
-from ..linalg.product import Product
+from ..linalg.product import Product, padded
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
 from .attention import Band, as_operand, multiplied
 from .fragment_math import constant, mapped, number, power
-from .operands import KTurns, OperandTiles, Place, axis, batch_index, copies_done, matrix_of, warp_origin
-from .outline import Outliner, batch_sizes, cta_number, in_matrix
-from .tiling import Tiling
+from .operands import (
+    KTurns,
+    OperandTiles,
+    Place,
+    axis,
+    batch_index,
+    batch_sizes,
+    copies_done,
+    cta_number,
+    in_matrix,
+    matrix_of,
+    warp_origin,
+)
+from .tiling import Outliner, Tiling
 
 
 class TiledGradient(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
+from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
@@ -37,7 +37,7 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.attention import part_types
-from .operands import batch_index
+from .operands import batch_index, batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, schedule_of
 
 if TYPE_CHECKING:
@@ -112,11 +112,6 @@ def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[in
     return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
 
 
-def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
-    """The tile of a CTA in its matrix, and the number of that matrix in a batch."""
-    return index.rem(number, tiles), index.div(number, tiles)
-
-
 def _view(
     index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
 ) -> SSAValue:
@@ -152,30 +147,12 @@ class Extents(NamedTuple):
         return Extents(m, n, batch_sizes(index, product, memory))
 
 
-def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
-    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
-    d = product.d
-    if product.ends is not None:
-        return product.batch
-    others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
-    where = dict(zip(d.batch, others, strict=True))
-    return tuple(
-        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
-        for loop, known in enumerate(product.batch)
-    )
-
-
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
     """CTA tiles along M and N. Clusters are whole: tiles may lie beyond the end, where they are moved back or store
     nothing."""
     (rows, columns, _), (high, wide) = schedule.cta, schedule.cluster
     down, across = index.ceildiv(extents.m, rows * high), index.ceildiv(extents.n, columns * wide)
     return index.mul(down, high), index.mul(across, wide)
-
-
-def cta_number(index: IndexBuilder) -> SSAValue:
-    """The number of this CTA."""
-    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
 
 
 def cta_origin(
