@@ -292,6 +292,8 @@ OF_IDEAS = {
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
+    "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
+    "passes/schedule/attention_gradient.py passes/tile/attention_gradient.py",
     "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
     "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
