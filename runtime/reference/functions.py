@@ -84,6 +84,8 @@ def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumula
         )
     if op.group_scales is not None:
         b = _grouped(b, scope[op.group_scales])
+        if op.b_stored is not None and op.b_stored.rounded:
+            b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
         value = np.full_like(start.value, float(op.init.value.data))
