@@ -9,6 +9,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
 from ..arguments.arrays import borrow
@@ -252,7 +253,8 @@ class Trial:
             if array.ndim:
                 planes = memory.of(borrow(array).array())
                 if index is not None:
-                    _scatter(planes, array, planes_of(index, array.itemsize))
+                    words = np.ascontiguousarray(planes_of(index, array.itemsize))
+                    _bytes_of(planes, array)[...] = words.view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
         try:
             run(mine, shadow, self.checks)
         except CheckError as error:  # The launches ran to their end.
@@ -265,8 +267,8 @@ class Trial:
     def _left(self, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
         if followed(array) is None:
             return fields.embedded(array.astype(np.float64)).key
-        words = _gather(memory.of(borrow(array).array()), array)
-        codes = codes_of(words)
+        held = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
+        codes = codes_of(held.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
         self.left.append((codes.value, shown.reshape(array.shape)))
@@ -305,23 +307,9 @@ def _copied(array: Array) -> Array:
     return np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)
 
 
-def _offsets(array: Array) -> Array:
-    """The first byte of each element."""
-    found: Array = np.zeros(array.shape, np.int64)
-    for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        along = np.arange(size, dtype=np.int64) * stride
-        found = found + along.reshape([-1 if other == axis else 1 for other in range(array.ndim)])
-    return found
-
-
-def _scatter(planes: Array, array: Array, words: Array) -> None:
-    at = _offsets(array)[..., None] + np.arange(array.itemsize)
-    planes[:, at] = np.ascontiguousarray(words).view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
-
-
-def _gather(planes: Array, array: Array) -> Array:
-    at = _offsets(array)[..., None] + np.arange(array.itemsize)
-    return np.ascontiguousarray(planes[:, at]).view(f"u{array.itemsize}").reshape(PLANES, *array.shape)
+def _bytes_of(planes: Array, array: Array) -> Array:
+    """The planes (planes, ..., bytes of an element) of the elements of an array, by those of its memory."""
+    return as_strided(planes, (PLANES, *array.shape, array.itemsize), (planes.strides[0], *array.strides, 1))
 
 
 @dataclass(frozen=True)

@@ -189,8 +189,10 @@ class FieldEvaluation(Evaluation):
     def _scalar(self, value: SSAValue) -> BodyElements:
         """A number from outside: a constant, or an argument."""
         known = self.scope[value].value
+        if isinstance(value.type, ShapedType):
+            return self._read(known)
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
-        return self._read(known) if argument or isinstance(value.type, ShapedType) else constants(known)
+        return self._read(known) if argument else constants(known)
 
     def integers(self, value: SSAValue) -> Array:
         return self.table.shown(self.scope[value].value.astype(np.int64))
@@ -301,11 +303,7 @@ class FieldEvaluation(Evaluation):
         self._put(op, 0, self._joined(how, old, self._read(terms)))
 
     def _over(
-        self,
-        op: Operation,
-        nest: Nest,
-        order: Sequence[int],
-        make: Callable[[ElementsOf], BodyElements],
+        self, op: Operation, nest: Nest, order: Sequence[int], make: Callable[[ElementsOf], BodyElements]
     ) -> Array:
         """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
         its first loop at a time."""
@@ -438,12 +436,12 @@ class FieldEvaluation(Evaluation):
             special: Array = np.logical_or.reduce(field.is_special(rows.numbers), axis=-1)
             return _pick(special, constants(made.shown), made) if special.any() else made
         if name in EXTREMES:
-            chosen = rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1)
-            residues = np.take_along_axis(rows.numbers.residues, chosen[None, ..., None], axis=-1)[..., 0]
-            exact = np.take_along_axis(rows.numbers.exact, chosen[..., None], axis=-1)[..., 0]
-            return BodyElements(
-                Residues(residues, exact), np.take_along_axis(rows.shown, chosen[..., None], axis=-1)[..., 0]
+            chosen = (rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1))[..., None]
+            residues = np.take_along_axis(rows.numbers.residues, chosen[None], axis=-1)[..., 0]
+            exact, shown = (
+                np.take_along_axis(each, chosen, axis=-1)[..., 0] for each in (rows.numbers.exact, rows.shown)
             )
+            return BodyElements(Residues(residues, exact), shown)
         found = rows.numbers.at(..., 0)
         for i in range(1, rows.shown.shape[-1]):
             found = field.multiply(found, rows.numbers.at(..., i))

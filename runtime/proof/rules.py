@@ -181,24 +181,16 @@ def _fused(a: Residues, b: Residues, c: Residues) -> Residues:
 
 
 ARITHMETIC: Mapping[str, FieldFunction] = {
-    "add.float": field.add,
-    "sub.float": field.subtract,
+    **dict.fromkeys(("add.float", "add.mixed"), field.add),
+    **dict.fromkeys(("sub.float", "sub.mixed"), field.subtract),
+    **dict.fromkeys(("fma.float", "mad.float", "fma.mixed"), _fused),
     "mul.float": field.multiply,
-    "fma.float": _fused,
-    "mad.float": _fused,
     "div.float": field.divide,
     "rcp.float": field.reciprocal,
     "neg.float": field.negate,
-    "add.mixed": field.add,
-    "sub.mixed": field.subtract,
-    "fma.mixed": _fused,
-    "sqrt.float": FUNCTIONS["sqrt"],
-    "rsqrt.float": FUNCTIONS["rsqrt"],
+    **{f"{name}.float": FUNCTIONS[name] for name in ("sqrt", "rsqrt", "tanh", "sin", "cos")},
     "ex2.float": FUNCTIONS["exp2"],
     "lg2.float": FUNCTIONS["log2"],
-    "tanh.float": FUNCTIONS["tanh"],
-    "sin.float": FUNCTIONS["sin"],
-    "cos.float": FUNCTIONS["cos"],
 }
 """Instructions by what their rows mean; roundings aside."""
 CHOOSING = ("min.float", "max.float", "abs.float", "copysign.float")

@@ -392,13 +392,7 @@ class FieldProduct:
             raise FaultError("an element is made of parts of several values", 0)
         return index, _values(words, kind, self.row.kind)
 
-    def _scaled(
-        self,
-        numbers: Residues,
-        planes: Sequence[Collected],
-        more: SideOperands,
-        side: str,
-    ) -> Residues:
+    def _scaled(self, numbers: Residues, planes: Sequence[Collected], more: SideOperands, side: str) -> Residues:
         """A or B times its scales, of which one stands for a block along k."""
         name = f"scale_{side}"
         words: Array | None = getattr(more, name)
