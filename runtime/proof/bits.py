@@ -147,7 +147,9 @@ class Bytes:
             roots = [table.root(codes_of(np.ascontiguousarray(self.shadow.mirror.words(s)[:, threads])).value)
                      for s in data]  # fmt: skip
             root = np.where(np.logical_and.reduce([r == roots[0] for r in roots]), roots[0], 0)
-        words[:, bad] = planes_of(table.add(made, kind, np.nan, root), slot.bits // 8).astype(words.dtype)
+        words[:, bad] = planes_of(table.add(made, kind, np.nan, root, unknown=kind == "bits"), slot.bits // 8).astype(
+            words.dtype
+        )
         return words
 
     def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Residues, str, Array] | None:

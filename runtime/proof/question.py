@@ -35,6 +35,8 @@ from .values import PLANES, Table, codes_of, elements, planes_of
 # halves of the inputs to zero.
 
 
+FAR = 2.0**-4
+"""How far outputs may be apart in the run, relative to the value and to the largest one, that may be equal."""
 ROUNDS, SECONDS = 24, 20.0
 """How often inputs are halved at most, and for how long a single product is looked for."""
 
@@ -221,6 +223,8 @@ class Trial:
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
         self.unknown: set[int] = set()
+        self.unsure: dict[int, Array] = {}
+        self.values: dict[int, list[Array]] = {}
         self.seen: tuple[Array, Array] | None = None
         self.arrays = [_copied(array) for array in arrays]
         self.table = Table(ordered=bool(names))
@@ -262,15 +266,17 @@ class Trial:
         self.compared |= shadow.compared
         self.unknown |= shadow.unknown
         self.left = []
-        return [self._left(array, memory, shadow) for array in mine]
+        return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
 
-    def _left(self, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
+    def _left(self, i: int, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
         if followed(array) is None:
             return fields.embedded(array.astype(np.float64)).key
         held = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
         codes = codes_of(held.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
+        self.unsure[i] = self.table.unknown(codes.value) | codes.mixed | self.unsure.get(i, False)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
+        self.values.setdefault(i, []).append(shown.reshape(array.shape))
         self.left.append((codes.value, shown.reshape(array.shape)))
         numbers = self.table.numbers_or(codes.value, shown.reshape(array.shape))
         if (bits := self.table.is_kind(codes.value, "bits") & (codes.value > 0)).any():
@@ -288,6 +294,8 @@ class Trial:
                          else self.table.add(made, "bits", array.astype(np.float64)))  # fmt: skip
         evaluation = FieldEvaluation(self.table, self.functions, self.seen)
         found = evaluation.run(function, given, [array.dtype for array in self.arrays])
+        for i, index in enumerate(found):
+            self.values.setdefault(i, []).append(self.table.shown(index))
         return [self.table.numbers(index).key for index in found]
 
 
@@ -343,7 +351,8 @@ class Question:
                 index = tuple(int(n) for n in bad[0])
                 reason = "" if differences or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
-        if differences and trial.unknown and not differences[0].reason:
+        unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
+        if differences and trial.unknown and unsure and not differences[0].reason and not self._far(trial):
             where = ", ".join(map(str, sorted(trial.unknown)[:4]))
             text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
             return Proof(UNDECIDED, text + "; ".join(map(str, differences)), tuple(differences), lines)
@@ -352,6 +361,12 @@ class Question:
         if trial.fault is not None:
             return Proof(UNDECIDED, str(trial.fault), (), lines)
         return Proof(PROVEN, self._theorem(lines, trial.functions), (), lines)
+
+    def _far(self, trial: Trial) -> bool:
+        """Whether outputs are in the run what no rounding makes of each other."""
+        pairs = [trial.values[i] for i in self.outputs if len(trial.values.get(i, ())) == 2]
+        with np.errstate(invalid="ignore"):
+            return any(bool((~(np.abs(a - b) <= FAR * (np.abs(b) + np.abs(b).max(initial=0)))).any()) for a, b in pairs)
 
     def _compare(
         self, changed: Changed | None, seen: tuple[Array, Array] | None = None

@@ -371,7 +371,8 @@ class _Arithmetic:
             found = numbers[0] if self.means in CONVERSIONS else ARITHMETIC[self.means](*numbers)
         if self.means not in CONVERSIONS:
             found = self.shadow.recognise(found, root, shown)
-        index = table.add(found, self.scalar, shown, root, self._term(operands))
+        unknown = np.logical_or.reduce([table.unknown(i) for i, _ in operands])
+        index = table.add(found, self.scalar, shown, root, self._term(operands), unknown=unknown)
         cut = self._cut(operands, shown)
         return index if cut is None else np.where(cut, 0, index)
 

@@ -284,6 +284,7 @@ class FieldProduct:
         self.operands = operands_of(decoded)
         self.results = tuple(dict.fromkeys(decoded.writes))
         self._collected: list[Collected] = []
+        self._unknown = False
         self._given: list[Array] = []
         context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout, self._multiply)
         action = action_of(context, decoded)
@@ -338,7 +339,7 @@ class FieldProduct:
 
     def _made(self) -> list[Array]:
         *planes, (a, b, c, more) = self._collected
-        row = self.row
+        row, self._unknown = self.row, False
         left = self._numbers(np.stack([p[0] for p in planes]), a, row.a)
         right = self._numbers(np.stack([p[1] for p in planes]), b, row.b)
         addend = self._numbers(np.stack([p[2] for p in planes]), c, row.c)
@@ -349,7 +350,9 @@ class FieldProduct:
         d = field.matmul(_matrix(left, False), _matrix(right, True), _stack(addend))
         numbers = Residues(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
         term = self._term() if self.shadow.table.ordered else None
-        index = self.shadow.table.add(numbers, row.d.name if row.d.is_float else "s32", term=term)
+        index = self.shadow.table.add(
+            numbers, row.d.name if row.d.is_float else "s32", term=term, unknown=self._unknown
+        )
         width = row.d.bits // 8
         kept = planes_of(np.where(data, index, 0), width)
         return [kept[k].astype(c.dtype) for k in range(PLANES)]
@@ -390,6 +393,7 @@ class FieldProduct:
             index = np.where(codes.mixed, upper_half(self.shadow.table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
             raise FaultError("an element is made of parts of several values", 0)
+        self._unknown |= bool(self.shadow.table.unknown(index).any())
         return index, _values(words, kind, self.row.kind)
 
     def _scaled(self, numbers: Residues, planes: Sequence[Collected], more: SideOperands, side: str) -> Residues:

@@ -74,14 +74,16 @@ class Table:
         self._kind = np.zeros(1024, np.uint8)
         self._root = np.zeros(1024, np.int64)
         self._origin = np.zeros(1024, np.uint64)
+        self._unknown = np.zeros(1024, np.bool_)
         self._shown = np.zeros(1024, np.float64)
 
     def add(
         self, numbers: Residues, kind: str, shown: Array | float = np.nan, root: Array | None = None,
-        term: Term | None = None, origin: Array | None = None,
+        term: Term | None = None, origin: Array | None = None, unknown: Array | bool = False,
     ) -> Array:  # fmt: skip
         """Values for numbers of any shape; `shown` is what they are in the run, `origin` the key of the one number of
-        the function that each was computed from. Returns their indices."""
+        the function that each was computed from, `unknown` which depend on bits that were computed with. Returns their
+        indices."""
         shape = numbers.exact.shape
         count = numbers.exact.size
         first, self.size = self.size, self.size + count
@@ -91,6 +93,7 @@ class Table:
         self._exact[span] = numbers.exact.reshape(-1)
         self._kind[span] = KINDS.index(kind)
         self._shown[span] = np.broadcast_to(shown, shape).reshape(-1)
+        self._unknown[span] = np.broadcast_to(unknown, shape).reshape(-1)
         if origin is not None:
             self._origin[span] = np.broadcast_to(origin, shape).reshape(-1)
         own = np.arange(first, self.size)
@@ -123,7 +126,7 @@ class Table:
         if self.size <= len(self._exact):
             return
         capacity = max(self.size, 2 * len(self._exact))
-        for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_shown", "_tree"):
+        for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_unknown", "_shown", "_tree"):
             old: Array = getattr(self, name)
             new = np.zeros((capacity, *old.shape[1:]), old.dtype)
             new[: len(old)] = old
@@ -158,6 +161,10 @@ class Table:
     def origin(self, index: Array) -> Array:
         """The keys of the numbers that values of the function were computed from alone; 0 for others."""
         return self._origin[index]
+
+    def unknown(self, index: Array) -> Array:
+        """Which values depend on bits of data that were computed with."""
+        return self._unknown[index]
 
     def shown(self, index: Array) -> Array:
         """What values are in the run."""
@@ -268,7 +275,9 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
         if odd.any() and scalar == "bf16":
             odd &= ~((codes.first == 2) & ~codes.mixed & table.is_kind(index, "f32"))
         if odd.any():
-            index[odd] = table.add(field.hashed("bits", signature(table, mine[:, odd], word[odd])), "bits")
+            index[odd] = table.add(
+                field.hashed("bits", signature(table, mine[:, odd], word[odd])), "bits", unknown=True
+            )
         found.append(index)
     return found
 
