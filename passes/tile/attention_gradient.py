@@ -3,7 +3,7 @@
 With rows r and columns c of the scores, queries and keys for dQ, keys and queries for dK and dV, and k the scale times
 log2(e), each turn computes for a tile of columns::
 
-    p = 2^(k s - log2(e) lse)    ds = p (dp - delta)    sums += p dO, ds Q, or ds K
+    p = 2^(k (s - lse / scale))    ds = scale p (dp - delta)    sums += p dO, ds Q, or ds K
 
 s and dp are products of tiles that stay, one row of them for each row of the results, with those of the turn. p and ds
 lie in registers as operand A of the products of sums. Nothing is added by several CTAs, so all orders of CTAs give the
@@ -259,7 +259,7 @@ class GradientBuilder:
         # dV first, so that its products run while ds is computed.
         for name in sorted(self.sums, reverse=True):
             tiling, b = self.sums[name], moves[1 if name == "dV" else 0]
-            a = p if name == "dV" else mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, p, slopes[0])
+            a = p if name == "dV" else mapped(index, self._slope, p, slopes[0])
             a, lefts = as_operand(index, tiling, a), self._widths(tiling)
             if len(results) == len(self.sums) - 1 and self.op.rows != M:
                 place = self._place(index, index.add(turn, self.schedule.cta[1]))
@@ -274,10 +274,15 @@ class GradientBuilder:
         """2^(k s) of a score less lse."""
         return power(arith.MulfOp(x[0], number(self.scale * math.log2(math.e))).result)
 
+    def _slope(self, x: Sequence[SSAValue]) -> SSAValue:
+        """scale * p * (dp - delta), which is rounded as it is."""
+        scaled = x[0] if self.scale == 1.0 else arith.MulfOp(x[0], number(self.scale)).result
+        return arith.MulfOp(scaled, x[1]).result
+
     # Results
 
     def _store(self, name: str, parts: Sequence[SSAValue]) -> None:
-        """Scales dQ or dK, and stores a result."""
+        """Stores a result."""
         index, tiling = self.index, self.sums[name]
         product, schedule = tiling.product, ScheduleAttr(part_schedule(tiling.schedule))
         to = product.d.value if product.d.is_whole else matrix_of(index, product.d, self.place)
@@ -285,8 +290,6 @@ class GradientBuilder:
             left = i * fragment_of(part).shape[1]
             if left >= product.n:
                 continue
-            if name != "dV" and self.scale != 1.0:
-                part = _scaled(index, part, self.scale)
             end = EpilogueOp(part, to, index.values([self.row, left]), in_bounds=tiling.in_bounds)
             end.attributes[ScheduleAttr.name] = schedule
             end.location = self.op.location
