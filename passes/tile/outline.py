@@ -218,6 +218,11 @@ class TiledProduct(NamedTuple):
         )
         starts = cta_origin(index, extents, self.schedule, tile, product.products)
         starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
+        return self.at(index, inside, starts)
+
+    def at(self, index: IndexBuilder, inside: Inside, starts: Sequence[Index]) -> MatmulOp:
+        """The product of the tile that begins at a row and a column; `inside` is what the kernel sees of operands."""
+        product = self.product
         maps = [
             self._map(_loops(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)

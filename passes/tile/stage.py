@@ -42,7 +42,7 @@ from .fragment_math import constant, in_layout, number_of
 from .fragment_products import MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
 from .store_epilogue import converted, load, placed
-from .tiling import Tiling, schedule_of
+from .tiling import Tiling, outermost, schedule_of
 
 CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product]
 """What has a tile in shared memory for each K tile."""
@@ -75,7 +75,8 @@ class StageBuilder:
         ways = copied(self.tiling)
         for way in ways:
             cta = way.counted(index, cta) if isinstance(way, MetadataTiles) else cta
-        shared = [index.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
+        above = index.at(Builder(InsertPoint.before(outermost(self.product.op))))
+        shared = [above.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
         body = Block(arg_types=[IndexType(), start.type])
         turns = KTurns.of(index, self.tiling)
@@ -127,7 +128,8 @@ class StageBuilder:
             return GroupScales(tile, product.group, index.value(here["k"]), index.value(0))
         if along:
             memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
-        return GroupScales(memory, product.group, index.value(here["k"]), index.value(here["n"]))
+        where = (index if product.group else outside).value(here["n"])
+        return GroupScales(memory, product.group or product.k, index.value(here["k"]), where)
 
     def _multiplied(
         self, inside: IndexBuilder, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None
@@ -260,9 +262,11 @@ class Distribution:
         (self.start,) = self.starts
         self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
         self.moved = dict[tuple[SSAValue, str], Index]()
-        m, n = warp_origin(self.index, self.schedule)
-        self.slice = slice_number(self.index, self.schedule)
-        k = self.index.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
+        top = outermost(self.start)
+        above = self.index if top is self.start else IndexBuilder(Builder(InsertPoint.before(top)))
+        m, n = warp_origin(above, self.schedule)
+        self.slice = slice_number(above, self.schedule)
+        k = above.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
         self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 
     def _follow(self, value: SSAValue) -> None:
