@@ -114,10 +114,6 @@ class AttentionGradient(NamedTuple):
         ]
         return each_once((*inputs, *(replace(product.d, name=name) for name, product in self.sums.items())))
 
-    def tiles(self, rows: int) -> int:
-        """How many tiles of so many rows the results have; the sizes are known."""
-        return -(-self.scores.m // rows) * math.prod(next(iter(self.sums.values())).batch)
-
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
     """Memory that stands for a matrix which is never in memory."""
