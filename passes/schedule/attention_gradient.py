@@ -85,11 +85,11 @@ def _not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
 
 
 def _by_warpgroups(read: AttentionGradient) -> Schedule:
-    """Two warpgroups; three for dK and dV of 64 columns.
+    """Two warpgroups; three of 64 columns.
 
     A thread holds its part of the sums, of s and of dp, and half of these as operands. H100, microseconds, 16384 tokens
     of 2048 columns, 4096 a sequence: dQ of 128 columns 1107 by 128 keys at a time, 1171 by 64, causal 639 and 595; of
-    256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32.
+    256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 keys 840.
     """
     depth, beside = _columns(read)
     width, columns = max(depth, beside), sum(padded(product.n) for product in read.sums.values())
@@ -98,7 +98,7 @@ def _by_warpgroups(read: AttentionGradient) -> Schedule:
     alone = len(read.sums) == 1
     groups, step, stages = 2, 64, 3
     if width <= 64:
-        groups, step = (2, 128) if alone else (3, 64)
+        groups = 3
     elif width > 128:
         step, stages = 64 if read.slopes is None else 48, 2
     elif alone and read.op.diagonal is None:
