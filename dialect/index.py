@@ -141,7 +141,7 @@ LOWERINGS = _homes(
         nvgpu.mbarrier.init, nvgpu.mbarrier.test.wait, nvgpu.mbarrier.try_wait.parity, nvgpu.mma.sp.sync,
         nvgpu.mma.sync, nvgpu.tma.async.load, nvgpu.tma.async.store, nvgpu.tma.fence.descriptor,
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
-        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store
+        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.subgroup": """
         gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise,
@@ -159,8 +159,8 @@ LOWERINGS = _homes(
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
         arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf,
         math.ceil, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.roundeven, math.rsqrt, math.sqrt,
-        math.tanh, math.trunc, memref.get_global, memref.load, memref.store, memref.subview, memref.view,
-        vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
+        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.store, memref.subview,
+        memref.view, vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
         """,
     }
 )

@@ -7,7 +7,8 @@ holds it sign-extended. A vector is its elements in order as they lie in memory,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd, prod
+from dataclasses import replace
+from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, gpu, math, memref, vector
@@ -268,6 +269,14 @@ def bytes_together(lowering: KernelLowering, value: SSAValue, indices: Sequence[
 @lowers(memref.GetGlobalOp)
 def _get_global(lowering: KernelLowering, op: memref.GetGlobalOp) -> None:
     lowering.named_memory(op, op.memref, op.name_.root_reference.data)
+
+
+@lowers(memref.AssumeAlignmentOp)
+def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) -> None:
+    source = lowering.memories.get(op.memref)
+    if source is None:
+        fail(op, f"expected memory of the kernel, got {op.memref.type}")
+    lowering.memories[op.result] = replace(source, alignment=lcm(source.alignment, op.alignment.value.data))
 
 
 @lowers(memref.SubviewOp)
