@@ -159,8 +159,9 @@ LOWERINGS = _homes(
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
         arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf,
         math.ceil, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.roundeven, math.rsqrt, math.sqrt,
-        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.store, memref.subview,
-        memref.view, vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
+        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
+        memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
+        vector.store
         """,
     }
 )

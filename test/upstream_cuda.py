@@ -61,7 +61,7 @@ def hopper() -> list[np.ndarray]:
 def mapped(operands: list[np.ndarray]) -> Sequence[object]:
     """As tensor maps: boxes of 128x64 of A, and of 64x64 of B."""
     d, a, b = operands
-    return [TensorMap(a, (128, 64), swizzle=128), TensorMap(b, (64, 64), swizzle=128), d]
+    return [d, TensorMap(a, (128, 64), swizzle=128), TensorMap(b, (64, 64), swizzle=128)]
 
 
 TESTS = (

@@ -66,7 +66,7 @@ class LaunchOp(gpu.LaunchOp):
     @property
     def memory(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
         """Memory of the CTA and of a thread that the body has."""
-        values, count = self.body.block.args[2 * len(self.sizes) :], self.attributes.get(ATTRIBUTIONS)
+        values, count = self.body.blocks[0].args[2 * len(self.sizes) :], self.attributes.get(ATTRIBUTIONS)
         split = count.value.data if isinstance(count, IntegerAttr) else 0
         return values[:split], values[split:]
 
@@ -117,7 +117,7 @@ class LaunchOp(gpu.LaunchOp):
             printer.print_string(" ")
             with printer.in_square_brackets():
                 printer.print_list(self.asyncDependencies, printer.print_ssa_value)
-        arguments, sizes = list(self.body.block.args), self.sizes
+        arguments, sizes = list(self.body.blocks[0].args), self.sizes
         parts = {
             "blocks": (arguments[0:3], arguments[6:9], sizes[0:3]),
             "threads": (arguments[3:6], arguments[9:12], sizes[3:6]),
