@@ -17,6 +17,7 @@ from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_op
 from ...dialect.schedule.fields import ScheduleField
 from ...dialect.schedule.partial import PartialScheduleAttr
 from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark
@@ -24,6 +25,7 @@ from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
+from .attention_gradient import gradient_schedule
 from .candidates import default_schedule, products
 from .needs import key_of
 from .validity import Tuned, asked_of, followed, one_group, override
@@ -93,7 +95,8 @@ class SchedulePass(ScheduleOptions):
             if not isinstance(matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))
-        for attention in [each for each in op.walk() if isinstance(each, AttentionOp)]:
+        kinds = AttentionOp, AttentionGradientOp
+        for attention in [each for each in op.walk() if isinstance(each, kinds)]:
             if not isinstance(attention.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 
@@ -112,11 +115,13 @@ class SchedulePass(ScheduleOptions):
         own = partial.data.options() if isinstance(partial, PartialScheduleAttr) else {}
         return chosen | parse_options(self.options()) | own
 
-    def _of_attention(self, attention: AttentionOp) -> Schedule:
+    def _of_attention(self, attention: AttentionOp | AttentionGradientOp) -> Schedule:
         try:
             options = self._asked(attention)
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
+        if isinstance(attention, AttentionGradientOp):
+            return gradient_schedule(attention, target_for(attention), options)
         return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:

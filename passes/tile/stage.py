@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
@@ -127,7 +128,8 @@ class StageBuilder:
             return GroupScales(tile, product.group, index.value(here["k"]), index.value(0))
         if along:
             memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
-        return GroupScales(memory, product.group, index.value(here["k"]), index.value(here["n"]))
+        where = (index if product.group else outside).value(here["n"])
+        return GroupScales(memory, product.group or product.k, index.value(here["k"]), where)
 
     def _multiplied(
         self, inside: IndexBuilder, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None
@@ -210,12 +212,24 @@ class StageAttention(RewritePattern):
             erase_pages(read)
 
 
+class StageAttentionGradient(RewritePattern):
+    """`warp.attention_gradient` of the rows of one CTA: a loop over tiles of what lies along the columns of scores."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            from .attention_gradient import GradientBuilder  # with operations that a product does not need
+
+            GradientBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            rewriter.erase(op)
+
+
 class StagePass(PatternPass):
     """Makes a loop over K for the tile of a CTA. In each step, the CTA copies a K tile of each operand to shared memory
     and multiplies them. After the loop it stores the sums to D. For attention it makes a loop over K and V."""
 
     name = "warp-stage"
-    patterns = StageProduct, StageAttention
+    patterns = StageProduct, StageAttention, StageAttentionGradient
 
 
 # `warp-distribute`: which warp of a CTA has what of the tiles that the CTA holds.
