@@ -108,11 +108,11 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
-    "transform": ("dialect.mlir.transform", "TRANSFORM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "warp": ("dialect.warp.dialect", "WARP"),
+    "transform": ("dialect.warp.transform", "TRANSFORM"),
 }
 """The module and the name of each dialect."""
 
