@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
-from ...dialect.mlir.transform import (
+from ...dialect.warp.transform import (
     AlternativesOp,
     ApplyPatternsOp,
     ForeachOp,

@@ -97,7 +97,7 @@ def test_facts(facts: dict[str, object], matched: int) -> None:
         (lambda m: m.match("linalg.matmul").run("warp-stage"), "expected the module, functions or kernels, got linalg"),
         (lambda m: m.run("warp-nothing"), "warp-nothing"),
         (lambda m: m.run("warp-outline"), "program.mlir:3:3: error: expected a schedule on warp.matmul"),
-        (lambda m: m.rewrite("Nothing"), "no pass has a pattern Nothing; there are "),
+        (lambda m: m.rewrite("Nothing"), "there is no pattern Nothing; there are "),
         (lambda m: m.match("linalg.matmul").fuse_products(), "expected several warp.matmul of one block, got linalg"),
         (lambda m: m.alternatives(lambda s: s.match("x").set()), "none of 1 applies (1: set does not apply: no op"),
     ],

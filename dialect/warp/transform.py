@@ -30,7 +30,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from ..schedule.partial import PartialScheduleAttr
-from ..warp.attributes import ScheduleAttr
+from .attributes import ScheduleAttr
 
 Handle = transform.TransformOpHandleType
 
