@@ -111,8 +111,8 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
     "ptx": ("dialect.ptx.ops", "PTX"),
+    "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
-    "transform": ("dialect.warp.transform", "TRANSFORM"),
 }
 """The module and the name of each dialect."""
 

@@ -121,7 +121,7 @@ def test_passes_and_patterns_change_a_part_alone() -> None:
     first = next(iter(module.match("func.func")))
     first.run("warp-raise-matmul")
     assert [op.name for op in module.match("warp.matmul", "linalg.matmul").ops] == ["warp.matmul", "linalg.matmul"]
-    assert [op.sym_name.data for op in module.match("func.func").ops] == ["first", "second"]
+    assert [str(op.properties["sym_name"]) for op in module.match("func.func").ops] == ['"first"', '"second"']
     module.match("func.func").where(**{"in": "second"}).rewrite(RaiseProduct())
     assert not module.match("linalg.matmul").ops
 
