@@ -39,8 +39,8 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-fp8-as-f16": ("passes.tile.lay_out", "Fp8AsF16Pass"),
     "warp-specialise": ("passes.pipelining.specialise", "SpecialisePass"),
     "warp-pipeline": ("passes.pipelining.pipeline", "PipelinePass"),
-    "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
     "warp-tensor-memory": ("passes.pipelining.tensor_memory", "TensorMemoryPass"),
+    "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
@@ -86,8 +86,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fp8-as-f16": ("schedule.fp8_as",),
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
-    "warp-synchronise": ("warp.make_ring",),
     "warp-tensor-memory": ("warp.wgmma",),
+    "warp-synchronise": ("warp.make_ring",),
     "warp-expand": (
         "warp.sum_sliced_k",
         "warp.store_part",
@@ -190,8 +190,8 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
         "runtime.interp.meaning.refused": """
-        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem
+        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports,
+        mul.halves, multimem, texture
         """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
