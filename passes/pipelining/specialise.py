@@ -29,9 +29,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attributes import target_of
+from ...dialect.warp.attributes import fragment_of, target_of
 from ...dialect.warp.cta import RELEASE, WAIT, CopyOp, MakeRingOp
-from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
@@ -61,6 +61,10 @@ REGISTERS = {2: (40, 232), 3: (32, 160)}
 """Registers of a thread of the producer and of the consumers, by how many of these there are; one needs no more than it
 has. 128 threads of each share 65,536."""
 
+MOST_SUMS, MANY_SUMS = 160, (24, 240)
+"""Registers of all sums of a turn, of two consumers, and those of threads where there are more: with 232 ptxas lets
+products of 192 wait for each other."""
+
 
 OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
 """The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
@@ -89,10 +93,10 @@ class Specialiser:
     def _check(self) -> None:
         """What the loop has beside copies and products of warpgroups, would be done by nobody."""
         block = self.loop.body.block
-        products = (WgmmaOp, FenceOp, CommitOp, WaitOp)
+        products, tiles = (WgmmaOp, FenceOp, CommitOp, WaitOp), {copy.destination for copy in self.copies}
         for op in block.ops:
             known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
-            if not (known or is_pure(op)):
+            if not (known or is_pure(op) or (isinstance(op, LoadOp) and op.memory not in tiles)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
             if copy.until is not None:
@@ -148,7 +152,7 @@ class Specialiser:
         if pairs:
             kernel.attributes[PAIRS] = UnitAttr()
         warp = index.insert(SubgroupIdOp()).result
-        registers = (OF_TENSOR_MEMORY if adds_up else REGISTERS).get(self.consumers // WARPS)
+        registers = self._registers()
         produce, consume = Block(), Block()
         sources = [copy.tensor.memory for copy in (*once, *copies)]
         tiles = [copy.destination for copy in self.copies]
@@ -177,6 +181,16 @@ class Specialiser:
             self.launch.drop_unused(memory)
         kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
         self.launch.finish()
+
+    def _registers(self) -> tuple[int, int] | None:
+        """Registers of a thread of the producer and of the consumers; None if all have what they are given."""
+        products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
+        sums = sum(fragment_of(value).registers for value in starts)
+        of_groups = self.consumers // WARPS
+        if self._in_tensor_memory():
+            return OF_TENSOR_MEMORY.get(of_groups)
+        return MANY_SUMS if of_groups == 2 and sums > MOST_SUMS else REGISTERS.get(of_groups)
 
     def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
