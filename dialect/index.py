@@ -195,8 +195,8 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
         "runtime.interp.meaning.refused": """
-        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem
+        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports,
+        mul.halves, multimem, texture
         """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
