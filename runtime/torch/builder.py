@@ -45,8 +45,6 @@ from .scalars import (
     scalar_of,
 )
 
-# A function on tensors, built operation by operation.
-
 INDEX_ARITHMETIC: dict[Any, type[arith.AddiOp | arith.MuliOp]] = {sympy.Add: arith.AddiOp, sympy.Mul: arith.MuliOp}
 
 ElementBody: TypeAlias = Callable[[Body, Sequence[ElementValue]], ElementValue]
@@ -263,8 +261,6 @@ def plain(tensor: SSAValue, shape: tuple[Size, ...], dtype: torch.dtype) -> Valu
     """A tensor as a value."""
     return Value(cast("SSAValue[TensorType[Attribute]]", tensor), tuple(range(len(shape))), shape, dtype)
 
-
-# Pointwise operations of ATen: decomposed by torch into primitive ones, which are computed on one element.
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
 """Conversions of elements, which torch does not tag as pointwise."""
