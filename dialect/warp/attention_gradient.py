@@ -180,9 +180,7 @@ class AttentionGradientOp(IRDLOperation):
             )
         names = [gradient.name for gradient in self.gradients]
         if names not in [["dQ"], ["dK"], ["dV"], ["dK", "dV"]] or len(names) != len(self.outputs):
-            raise VerifyException(
-                f"expected maps of dQ, dK, dV, or of dK and dV, got those of {', '.join(names)}"
-            )
+            raise VerifyException(f"expected maps of dQ, dK, dV, or of dK and dV, got those of {', '.join(names)}")
         for (name, loops), map_ in zip(MATRICES.items(), self.maps, strict=False):
             loops_around(name, loops, map_, self.batch, INNER)
         for name, map_ in zip(ROWS, self.maps[len(MATRICES) :], strict=False):

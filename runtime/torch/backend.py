@@ -35,11 +35,7 @@ Callee: TypeAlias = Callable[..., Any]
 
 
 def warploom(
-    module: GraphModule,
-    examples: Sequence[Any],
-    *,
-    options: Mapping[str, Any] | None = None,
-    mode: str | None = None,
+    module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callee:
     """The backend function: `torch.compile(..., backend="warploom", options={...})` calls it with each graph.
     `BackendOptions` describes the options.

@@ -117,7 +117,7 @@ def _is_lowered(node: Node, last: Node) -> bool:
     if node.op != "call_function" or not is_tensor(node) or is_attention(node) or is_product(node):
         return False
     result, device = node.meta["val"], last.meta["val"].device
-    if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or not result.numel():
+    if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or 0 in shape_of(result):
         return False
     if is_pointwise(node.target):
         return _takes_tensors_on(node, device) and not obstacle(node)
@@ -200,13 +200,8 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
 
 def follows(node: Node, product: Node) -> bool:
     """Whether a node computes each element of its result where a product computes one."""
-    result, other = node.meta.get("val"), product.meta["val"]
-    if node.op != "call_function" or not is_pointwise(node.target) or not isinstance(result, torch.Tensor):
-        return False
-    if shape_of(result) != shape_of(other) or result.dtype not in ELEMENTS or result.dtype in NARROW:
-        return False
-    place = result.device == other.device and is_row_major(result)
-    return place and _takes_tensors_on(node, other.device) and not obstacle(node)
+    own = is_pointwise(node.target) and _is_lowered(node, product) and _like(node, product)
+    return own and is_row_major(node.meta["val"])
 
 
 KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"

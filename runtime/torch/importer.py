@@ -25,16 +25,7 @@ from .attention import FORMS, argument, attend, is_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .options import aten, decompositions, leaves, prims
 from .products import PRODUCTS
-from .scalars import (
-    RULES,
-    Body,
-    ElementValue,
-    Lowering,
-    UnsupportedError,
-    Value,
-    element_of,
-    shape_of,
-)
+from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
 from .views import SPLITS, VIEWS, part_of_split
 
 
@@ -162,11 +153,6 @@ REDUCTIONS: Mapping[object, Lowering] = {
 HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
 
 
-def is_size(node: Node) -> bool:
-    """Whether a node computes a number from sizes, which are read from the results that they are of."""
-    return not isinstance(node.meta.get("val"), torch.Tensor)
-
-
 @dataclass
 class Importer:
     """Nodes of a graph as operations of a function. `values` are what they compute."""
@@ -190,7 +176,7 @@ class Importer:
         if is_attention(node):
             self.values[node] = self._attention(node)
             return
-        if is_size(node):
+        if not isinstance(node.meta.get("val"), torch.Tensor):  # a size, which is read from the results that it is of
             return
         if node.target is operator.getitem and is_attention(source := cast("Node", node.args[0])):
             self.values[node] = self.values[source]

@@ -106,11 +106,7 @@ warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
 
 
-ACCUMULATORS = {
-    torch.float64: torch.float64,
-    torch.int8: torch.int32,
-    torch.uint8: torch.int32,
-}
+ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32, torch.uint8: torch.int32}
 """The type in which products are summed, by that of the operands; f32 for the other floats."""
 
 

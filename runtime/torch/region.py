@@ -201,11 +201,7 @@ WHOLE_F32 = (
 
 
 def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
-    """Refuses products of f32 that may not drop bits.
-
-    Raises:
-        UnsupportedError: saying how to allow it.
-    """
+    """Refuses products of f32 that may not drop bits; UnsupportedError saying how to allow it."""
     if not drops_bits and all(x.dtype == torch.float32 for x in operands):
         raise UnsupportedError(WHOLE_F32)
 
@@ -224,11 +220,7 @@ def kernel_for(module: ModuleOp, device: torch.device, options: BackendOptions) 
 
 
 def target_of(device: torch.device, options: BackendOptions) -> str:
-    """The target of kernels for tensors on a device.
-
-    Raises:
-        CompileError: for a device that is neither the CPU nor a GPU of CUDA.
-    """
+    """The target of kernels for tensors on a device; CompileError for one that is neither the CPU nor a GPU."""
     if device.type not in ("cpu", "cuda"):
         raise CompileError(f"there are kernels for tensors on cpu and cuda, not on {device.type}")
     if options.target is not None or device.type == "cpu":
@@ -305,7 +297,7 @@ class Region(torch.nn.Module):
         memory = self.written.order.shape(tuple(out.shape))
         values = [*(_argument(t, shape) for t, shape in placed), _argument(out, memory)]
         plan = self._plan(values)
-        launches = run(self.kernel, plan, values, out.device)
+        launches = RUNNERS[out.device.type](self.kernel, plan, values, out.device)
         copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
         return None if launches is None or copied else (launches, plan)
 
@@ -340,11 +332,6 @@ def _argument(tensor: torch.Tensor, shape: tuple[int, ...]) -> Argument:
         writable=True,
         owner=tensor,
     )
-
-
-def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches | None:
-    """Runs a kernel on memory of a device; the launches with their parameters, where a GPU runs them."""
-    return RUNNERS[device.type](kernel, plan, values, device)
 
 
 def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:

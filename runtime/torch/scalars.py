@@ -65,22 +65,14 @@ class UnsupportedError(Exception):
 
 
 def element_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
-    """The type of elements in memory.
-
-    Raises:
-        UnsupportedError: for a type that has none.
-    """
+    """The type of elements in memory; UnsupportedError for a type that has none."""
     if dtype not in ELEMENTS:
         raise UnsupportedError(f"elements of {dtype} are not lowered")
     return ELEMENTS[dtype]
 
 
 def scalar_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
-    """The type of an element as it is computed with.
-
-    Raises:
-        UnsupportedError: for a type that has none.
-    """
+    """The type of an element as it is computed with; UnsupportedError for a type that has none."""
     return i1 if dtype == torch.bool else element_of(dtype)
 
 

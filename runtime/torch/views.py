@@ -106,11 +106,7 @@ def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence
 
 
 def hint(size: Any) -> int:
-    """A size, or an example of it.
-
-    Raises:
-        UnsupportedError: for one that depends on data.
-    """
+    """A size, or an example of it; UnsupportedError for one that depends on data."""
     hint = size if isinstance(size, int) else size.node.hint
     if hint is None:
         raise UnsupportedError(f"the size {size} depends on data")
