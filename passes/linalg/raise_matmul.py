@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
     i32,
 )
 from xdsl.dialects.linalg import ops
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, PoolingOperation
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -38,7 +38,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.contraction import METADATA, ContractionOp
+from ...dialect.mlir.contraction import METADATA, ContractionOp, PoolingOp
 from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
@@ -189,7 +189,10 @@ class RaiseProduct(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, PoolingOperation) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
+        if isinstance(op, PoolingOp) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
+            return
+        if isinstance(op, ops.GenericOp) and not contraction.adds_products(op):
+            remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
             return
         before = op.prev_op
         try:
