@@ -222,15 +222,6 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             product("64x64xf16, strided<[128, 2]>", "64x64xf16", "64x64xf32"),
         ),
         Refused(
-            "operands of which every stride is dynamic",
-            "The free stride, strides of batches and the offset may be dynamic: `strided<[?, 1], offset: ?>` is "
-            "lowered. Of a type without a stride of 1, the compiler does not know that rows or columns are "
-            "contiguous. Elementwise operations are lowered on it. `mlir-opt --one-shot-bufferize` makes such types of "
-            "the arguments of functions, unless it has the option `function-boundary-type-conversion="
-            "identity-layout-map`.",
-            product("64x64xf16, strided<[?, ?], offset: ?>", "64x64xf16", "64x64xf32"),
-        ),
-        Refused(
             "a result that is also an operand",
             "Some CTAs write their tiles of C while other CTAs still read A. Elementwise operations may work in place.",
             product("64x64xf16", "64x64xf16", "64x64xf16", "%A"),

@@ -61,7 +61,7 @@ def _simplify(function: func.FuncOp) -> None:
     """Makes operations of several results one for each, and lets products read what was moved for them."""
     from . import front_ends, moved_operands, several_results
 
-    first = several_results.OneResultEach(), front_ends.ReadNumber(), front_ends.FillForEach()
+    first = several_results.OneResultEach(), front_ends.ReadNumber(), front_ends.AddStart(), front_ends.FillForEach()
     apply_patterns(first, function)
     several_results.drop_unused(function.body.block)
     moved = (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond())

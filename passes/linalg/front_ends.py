@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, f64, i1, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -17,8 +18,11 @@ from xdsl.ir.affine import (
 )
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.generic import weighted
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.elements import only_computes
 from ..diagnostics import fail
@@ -159,8 +163,11 @@ def _place(builder: Builder, expr: AffineExpr) -> SSAValue:
 
 
 def _starts(op: Operation, number: int) -> bool:
-    """Whether an operand is what an operation that is no product starts from."""
-    return isinstance(op, GenericOp) and number >= len(op.inputs) and not contraction.adds_products(op)
+    """Whether an operand is what an operation starts from, convolutions among the products: others become one."""
+    starts = isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
+    return starts and (
+        isinstance(op, ConvolutionOp) or (isinstance(op, GenericOp) and not contraction.adds_products(op))
+    )
 
 
 class FillForEach(RewritePattern):
@@ -179,3 +186,33 @@ class FillForEach(RewritePattern):
             copy.location = op.location
             use.operation.operands[use.index] = copy.results[0]
         rewriter.has_done_action = True
+
+
+class AddStart(RewritePattern):
+    """Replaces a product that starts from a bias by one that starts from zero, to which the bias is added: what the
+    epilogue of the product does, which writes its result once."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or len(op.outputs) != 1:
+            return
+        start, kind = op.outputs[0], op.results[0].type
+        bias, body = start.owner, weighted(op.body.block)
+        if body is None or not body.is_plain or not isinstance(bias, GenericOp) or element_of(start) not in (f32, i32):
+            return
+        if not Nest.of(bias).is_elementwise or not isa(kind, TensorType[Attribute]) or min(kind.get_shape()) < 0:
+            return
+        zero: FloatAttr | IntegerAttr = FloatAttr(0.0, f32) if element_of(start) == f32 else IntegerAttr(0, i32)
+        number = rewriter.insert(arith.ConstantOp(zero)).result
+        first, last = (rewriter.insert(tensor.EmptyOp([], kind)).tensor for _ in range(2))
+        filled = rewriter.insert(FillOp([number], [first], [kind]))
+        product = op.clone()
+        product.operands[len(op.inputs)] = filled.results[0]
+        rewriter.insert(product)
+        block = Block(arg_types=[element_of(start)] * 3)
+        add = arith.AddfOp if isinstance(zero, FloatAttr) else arith.AddiOp
+        block.add_op(total := add(block.args[0], block.args[1]))
+        block.add_op(YieldOp(total.result))
+        identity, inputs = AffineMap.identity(len(kind.get_shape())), [product.results[0], start]
+        made = generic(op, inputs, [last], Region(block), [identity] * 3, results=[kind])
+        filled.location = product.location = op.location
+        rewriter.replace(op, made)

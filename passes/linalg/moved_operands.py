@@ -94,6 +94,7 @@ class DropUnitLoops(RewritePattern):
         follows = any(
             (added_units(v) or {}).keys() ^ set(range(len(shape_of(v)))) for v in op.inputs if _is_expanded(v)
         )
+        follows = follows and not any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
         if not kept or not units or not (FIXED in loops or (follows and nest.is_elementwise)) or min(shape) < 0:
             return
         if loops & set(nest.indices.values()) or (init := _without(written.value, kept, rewriter)) is None:

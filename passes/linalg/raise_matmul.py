@@ -48,7 +48,7 @@ from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
 from ..diagnostics import chose, fail, remark
-from ..patterns import apply_patterns
+from ..patterns import IndexBuilder, apply_patterns
 from . import contraction
 from .contraction import SplitLoops, along_loops, length
 from .elementwise import check_product
@@ -170,7 +170,8 @@ def _fill(block: Block, unsigned: Sequence[bool]) -> None:
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    apply_patterns([EraseEmpty(), RaiseProduct(), SplitLoops()], module)
+    apply_patterns([EraseEmpty(), CopyStrided()], module)
+    apply_patterns([RaiseProduct(), SplitLoops()], module)
 
 
 class EraseEmpty(RewritePattern):
@@ -181,6 +182,31 @@ class EraseEmpty(RewritePattern):
         kinds = [value.type for value in op.outputs]
         if all(isinstance(kind, MemRefType) and 0 in kind.get_shape() for kind in kinds):
             rewriter.erase(op)
+
+
+class CopyStrided(RewritePattern):
+    """Lets a product read, and write, copies of memory of which every stride is dynamic."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ContractionOp) and not (Nest.of(op).summed and contraction.adds_products(op)):
+            return
+        for number, value in enumerate(op.operands):
+            strides = strides_of(memory_of(value)) if isinstance(value.type, MemRefType) else None
+            if not strides or any(stride is not None for stride in strides):
+                continue
+            index = IndexBuilder(Builder(InsertPoint.before(op)))
+            kind, rank = memory_of(value), range(memory_of(value).get_num_dims())
+            sizes = [size for d in rank if not isinstance(size := index.dim(value, d), int)]
+            copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
+            remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
+            index.insert(ops.CopyOp([value], [copied], [])).location = op.location
+            if number >= len(op.inputs):
+                back = ops.CopyOp([copied], [value], [])
+                back.location = op.location
+                Rewriter.insert_op(back, InsertPoint.after(op))
+            op.operands[number] = copied
+            rewriter.has_done_action = True
 
 
 class RaiseProduct(RewritePattern):

@@ -334,3 +334,17 @@ def test_the_short_form_of_a_reduction_has_what_is_there_first() -> None:
 def test_a_short_form_of_no_operation_is_refused() -> None:
     with pytest.raises(CompileError, match=r"expected an operation on elements, got 'arith\.nothing'"):
         compile(SHORT.replace("arith.subf", "arith.nothing"), target="sm_80", cache=False)
+
+
+def test_products_of_memory_of_which_every_stride_is_dynamic() -> None:
+    kinds = [f"memref<{shape}, strided<[?, ?], offset: ?>>" for shape in ("?x16xf16", "16x24xf16", "?x24xf32")]
+    a, b, c = kinds
+    text = f"""func.func @f(%a: {a}, %b: {b}, %c: {c}) {{
+      linalg.matmul ins(%a, %b : {a}, {b}) outs(%c : {c})
+      return
+    }}"""
+    x, y, z = draw(32, 19, dtype=np.float16)[::2].T, draw(16, 48, dtype=np.float16)[:, ::2], draw(24, 19).T
+    wide, before = [array.astype(np.float64) for array in (x, y)], z.astype(np.float64)
+    compile(text, target="sm_80", cache=False)(x, y, z, device="interp")
+    bound = 18 * 2.0**-23 * (np.abs(before) + np.abs(wide[0]) @ np.abs(wide[1]))
+    assert (np.abs(z - (before + wide[0] @ wide[1])) <= bound).all()
