@@ -62,6 +62,8 @@ ADDITIONS = (
     ),
     ("a kernel that reads and writes memory once, without a K loop", "what makes a `Traversal`, in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/tile/expand.py`, and its operation in `needs`"),
+    ("a step of strategies", "an operation in `dialect/mlir/transform.py`, a method of `Handle` in `passes/strategy/`"),
+    ("anything, from a package of your own", "an entry point: [how](strategies.md#packages-of-your-own)"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/model.py`, or a file like it for another GPU"),
@@ -277,10 +279,10 @@ OF_IDEAS = {
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
     "passes/tile/store_epilogue.py passes/to_ptx/fragment_ops.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
-    "passes/tile/fragment_products.py passes/to_ptx/synchronisation.py",
+    "passes/tile/fragment_products.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
-    "passes/to_ptx/synchronisation.py",
+    "passes/to_ptx/products.py",
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
@@ -290,6 +292,8 @@ OF_IDEAS = {
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
+    "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
+    "passes/schedule/attention_gradient.py passes/tile/attention_gradient.py",
     "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
     "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "

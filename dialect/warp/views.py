@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    UnitAttr,
     i32,
     i64,
 )
@@ -327,11 +328,13 @@ FLOATS = ("f16", "bf16")
 class StoredIntegers(NamedTuple):
     """What memory holds of an operand: integers of a type of the ISA, from each of which a zero point is subtracted.
 
-    Their differences, of 9 bits at most, are f16 and bf16 exactly.
+    Their differences, of 9 bits at most, are f16 and bf16 exactly. If they are `rounded`, each is multiplied by its
+    scale before the product, and rounded to the type that it is multiplied as.
     """
 
     name: str
     zero: int = 0
+    rounded: bool = False
 
     @property
     def element(self) -> ElementType:
@@ -345,7 +348,8 @@ class StoredIntegers(NamedTuple):
         return (-half, half - 1) if self.element.signed else (0, 2 * half - 1)
 
     def __str__(self) -> str:
-        return f"as {self.name} minus {self.zero}" if self.zero else f"as {self.name}"
+        zero = f" minus {self.zero}" if self.zero else ""
+        return f"as {self.name}{zero}{' rounded' * self.rounded}"
 
     def properties(self) -> dict[str, Attribute]:
         """How an operation holds it."""
@@ -384,9 +388,11 @@ class StoredOp(OperandForm):
 
     Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
     The kernel adds the products of a group, and multiplies the sum in each column by the scale of the group in that
-    column::
+    column. With `rounded`, it multiplies each integer by its scale instead, and rounds the result to the type that is
+    multiplied, which the scales have too::
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
+        %weights = warp.stored %Q as s8 rounded times %S : memref<512x64xi8>, memref<1x64xbf16>
     """
 
     name = "warp.stored"
@@ -395,25 +401,28 @@ class StoredOp(OperandForm):
     scales = opt_operand_def(MemRefType)
     stored = prop_def(StringAttr)
     zero = opt_prop_def(IntegerAttr[i64])
+    rounded = opt_prop_def(UnitAttr)
 
     SIDES: ClassVar = "B"
     custom_directives: ClassVar = (BareWord, TypeOfOptional)
     assembly_format = (
-        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`times` $scales^)? attr-dict"
+        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`rounded` $rounded^)?"
+        " (`times` $scales^)? attr-dict"
         " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales))"
     )
 
     def __init__(self, memory: SSAValue, integers: StoredIntegers, scales: SSAValue | None = None):
         super().__init__(
             operands=[memory, [] if scales is None else [scales]],
-            properties=integers.properties(),
+            properties={**integers.properties(), "rounded": UnitAttr() if integers.rounded else None},
             result_types=[OperandType(memory_of(memory))],
         )
 
     @property
     def integers(self) -> StoredIntegers:
         """What memory holds."""
-        return StoredIntegers(self.stored.data, 0 if self.zero is None else self.zero.value.data)
+        zero = 0 if self.zero is None else self.zero.value.data
+        return StoredIntegers(self.stored.data, zero, self.rounded is not None)
 
     def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
         return StoredOp(memory, self.integers, *beside)
@@ -425,6 +434,8 @@ class StoredOp(OperandForm):
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
         if self.scales is None:
+            if self.rounded is not None:
+                raise VerifyException("expected scales that integers are rounded with: `rounded times %scales`")
             return
         held, (*outer, n, k) = memory_of(self.scales), sizes
         shape = dict(zip(order, held.get_shape(), strict=False))
@@ -432,6 +443,10 @@ class StoredOp(OperandForm):
             raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
         if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
             raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
+        if self.rounded is not None and str(held.element_type) != multiplied:
+            raise VerifyException(
+                f"expected scales of {multiplied}, to which products with them are rounded, got {held}"
+            )
 
 
 def stored_of(b: SSAValue) -> StoredIntegers | None:

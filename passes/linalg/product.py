@@ -251,8 +251,12 @@ class Product:
 
     @property
     def group(self) -> int:
-        """How many neighbours along k have a scale of their own in each column of B; 0 where none do."""
-        return 0 if self.group_scales is None else self.k // self.group_scales.type.get_shape()[self.group_axis]
+        """How many neighbours along k have a scale of their own in each column of B; 0 where none do, and where all of
+        a column are rounded with one scale."""
+        if self.group_scales is None:
+            return 0
+        groups = self.group_scales.type.get_shape()[self.group_axis]
+        return 0 if groups == 1 and self.b.stored is not None and self.b.stored.rounded else self.k // groups
 
     @property
     def group_axis(self) -> int:
@@ -311,6 +315,11 @@ class Product:
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory and each number once."""
         return each_once(self.operands)
+
+
+def padded(columns: int) -> int:
+    """Columns of Q, K or V of an attention in a tile, of as many in memory."""
+    return max(16, 1 << (columns - 1).bit_length())
 
 
 def images_of(operand: MatrixOperand) -> Im2colOp | None:

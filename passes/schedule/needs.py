@@ -10,7 +10,7 @@ from ...dialect.isa.form import FP8, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma
+from ...dialect.isa.wgmma import UNIT, Wgmma, doubled
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
 from ...dialect.warp.attributes import BYTE
@@ -75,6 +75,8 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
         max((registers for row_, registers in rows.items() if facts.issuperset(row_.split(", "))), default=0)
         for rows in OVERHEADS.values()
     )
+    if product.b.stored is not None and product.b.stored.rounded:
+        return sum(of_kinds) + tile.warp[1] // row.shape.n  # a register with the scale of each column
     # The sums of a group beside all others, and the scales.
     grouped = row.registers("d") * tile.warp[0] * tile.warp[1] // (row.shape.m * row.shape.n) if product.group else 0
     return sum(of_kinds) + grouped + grouped // 4
@@ -202,12 +204,13 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
         return ()
     a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
     a, b = (b, a) if exchanged else (a, b)
-    return having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
+    every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
+    return every if exchanged or sparse else (*every, *map(doubled, every))
 
 
 def by_warpgroups(row: Wgmma, target: Target) -> bool:
     """Whether a target has the product of a warpgroup: by its instruction, or with D in tensor memory."""
-    if row.runs_on(target):
+    if row.runs_on(target) and row.shape.m == wgmma.M:
         return True
     from ...dialect.isa.tensor_product import in_tensor_memory
 
@@ -271,11 +274,14 @@ def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrange
     return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
 
 
-STAGED_BITS, STAGED_BYTES = (16, 32), 64 * LINE
+STAGED_BITS = (16, 32)
 """Bits of the elements of D that tensor copies store; bytes that a warpgroup stages at a time, at most."""
 
-BUFFERS = 2
-"""Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
+
+def staging_buffers(schedule: Schedule) -> int:
+    """Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read. Of tensor
+    memory one is enough, as products go on meanwhile."""
+    return 2 if schedule.mma.m == wgmma.M else 1
 
 
 def not_copied(operand: MatrixOperand) -> str:
@@ -293,7 +299,7 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
     scales = product.group_scales
-    if scales is None or schedule.ctas:
+    if scales is None or schedule.ctas or not product.group:
         return None
     shape = list(scales.type.get_shape())
     shape[1 - product.group_axis] = schedule.cta[1]
@@ -309,7 +315,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
-        (columns * k, shared_bits(product, product.b)),
+        (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),
     ]
     if product.metadata is not None:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS
@@ -331,7 +337,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
     width = columns if schedule.exchanged else panel
-    return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
+    return gcd(rows, schedule.mma.m * LINE * BYTE // (width * bits)), width
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
@@ -341,7 +347,7 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     if schedule.together == 1:
         return strip_bytes(product, schedule)
     part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
-    return schedule.consumer_warps // schedule.together * BUFFERS * part
+    return schedule.consumer_warps // schedule.together * staging_buffers(schedule) * part
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:

@@ -26,14 +26,14 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import MatrixOp, stored_of
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
@@ -268,7 +268,8 @@ class ScaledProduct(FragmentProduct):
 # Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
 #
 # The products of a group are added up by themselves, and their sums, times the scales of the columns, are added to the
-# rest in f32: the weights themselves are not rounded after they are scaled.
+# rest in f32: the weights themselves are not rounded after they are scaled. Those that are `rounded` are multiplied by
+# their scales in registers, before the product.
 
 
 class GroupedProduct(DenseProduct):
@@ -284,35 +285,56 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        run = min(depth, groups.size)
+        runs = range(0, depth, run := min(depth, groups.size))
+        kind, stored = fragment_of(accumulator), stored_of(self.op.b)
+        if rounded := stored is not None and stored.rounded:
+            kind = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
         # Before the products, which hide how long memory takes to answer.
-        scales = [self._load(index, groups, warp, first) for first in range(0, depth, run)]
-        for number, scale in enumerate(scales):
+        before = outside if 1 in memory_of(groups.scales).get_shape() else index
+        scales = [group_scales(self, before, groups, warp, first, kind) for first in runs]
+        for first, scale in zip(runs, scales, strict=True):
+            every = range(first, first + run, self.tiling.step)
+            if rounded:
+                accumulator = self.steps(outside, index, warp, accumulator, every, scale)
+                continue
             sums = constant(outside, fragment_of(accumulator), 0.0)
-            sums = self.steps(outside, index, warp, sums, range(number * run, (number + 1) * run, self.tiling.step))
+            sums = self.steps(outside, index, warp, sums, every)
             accumulator = mapped(index, _added, accumulator, sums, scale)
         return accumulator
 
-    def _load(self, index: IndexBuilder, groups: GroupScales, warp: Place, first: int) -> SSAValue:
-        """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in."""
-        held, swapped = memory_of(groups.scales), self.op.transposed_b is not None
-        shared = memory_space(held) == SHARED_SPACE
-        count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
+
+def group_scales(
+    way: Multiplication,
+    index: IndexBuilder,
+    groups: GroupScales,
+    warp: Place,
+    first: int,
+    kind: FragmentType,
+    along: str = "columns",
+) -> SSAValue:
+    """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
+    the columns of a fragment of this kind, or the rows of one of B^T."""
+    held, swapped, schedule = memory_of(groups.scales), way.op.transposed_b is not None, way.tiling.schedule
+    shared = memory_space(held) == SHARED_SPACE
+    count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
+    group: Index = 0
+    if count > 1:
         k = index.add(index.add(index.known(groups.k), warp["k"]), first)
-        group: Index = index.div(k, groups.size)
-        if count * groups.size % self.tiling.schedule.cta[2]:
+        group = index.div(k, groups.size)
+        if count * groups.size % schedule.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-        kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
-        line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
-        if shared:
-            where = [start, line] if swapped else [line, start]
-            return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along="columns")).fragment
-        row = MatrixOp(groups.scales, [line], None, 1)
-        if isinstance(view := groups.scales.owner, MatrixOp):
-            row = view.at([line], None, 1)
-        inside = bounds_attribute(False, columns % self.tiling.schedule.cta[1] == 0)
-        where = [index.value(0), start]
-        return index.insert(LoadOp(index.insert(row).matrix, where, kind, inside, along="columns")).fragment
+    kind = kind.with_element(held_type(groups.scales))
+    line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
+    if shared:
+        where = [start, line] if swapped else [line, start]
+        return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
+    row = MatrixOp(groups.scales, [line], None, 1)
+    if isinstance(view := groups.scales.owner, MatrixOp):
+        row = view.at([line], None, 1)
+    inside = columns % schedule.cta[1] == 0
+    bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
+    where = [index.value(0), start]
+    return index.insert(LoadOp(index.insert(row).matrix, where, kind, bounds, along=along)).fragment
 
 
 def _added(elements: Sequence[SSAValue]) -> SSAValue:
@@ -417,12 +439,16 @@ class RegisterProduct(Multiplication):
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
         held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
+        scales, groups = None, self.op.groups
+        if groups is not None:
+            kind = FragmentType.of("a", ROWS, k, held_type(groups.scales), self.first.way.layout)
+            scales = group_scales(self, outside, groups, warp, 0, kind, "rows")
         for at in steps:
             index.insert(WaitOp(WGMMA, len(steps) - 1))
             if held is None:
                 first = self._loaded(outside, index, warp | {"k": at}, k)
             else:
-                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
+                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment, scales)
             index.insert(FenceOp(WGMMA))
             place = self.second.place(outside, warp | {"k": at})
             product = WgmmaOp(
@@ -445,12 +471,13 @@ class RegisterProduct(Multiplication):
             return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
         return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
 
-    def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
-        """What the instruction multiplies, of what memory holds."""
+    def _changed(self, index: IndexBuilder, held: SSAValue, scales: SSAValue | None) -> SSAValue:
+        """What the instruction multiplies, of what memory holds; integers times their `scales`, if they have some."""
         stored, layout = self.first.operand.stored, self.first.way.layout
         if stored is None:
             return index.insert(ConvertLayoutOp.to(held, layout)).fragment
-        return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
+        made = index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
+        return made if scales is None else index.insert(ElementwiseOp(Kind.Mul, made, scales)).fragment
 
 
 class FragmentsPass(PatternPass):

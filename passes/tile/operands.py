@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
+from xdsl.dialects import gpu, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
 from ...dialect.warp.cta import SPREAD, CopyOp
@@ -92,8 +92,11 @@ class OperandTiles(Generic[ProductT]):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
         return index.insert(SubfragmentOp(whole, (0, start), kind.shape)).fragment
 
-    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
-        """Loads the fragment whose first element lies at `at` in the tile, or in the part of it that the warp holds.
+    def load(
+        self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], scales: SSAValue | None = None
+    ) -> SSAValue:
+        """Loads the fragment whose first element lies at `at` in the tile, or in the part of it that the warp holds;
+        integers are multiplied by `scales`, if there are any.
 
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
@@ -114,7 +117,8 @@ class OperandTiles(Generic[ProductT]):
         move = MatrixMove(4, trans, pieces, self.packed)
         raw = index.insert(LoadOp(tile, where, loaded, swapped=transposed, matrices=str(move))).fragment
         if stored is not None:
-            return index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
+            made = index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
+            return made if scales is None else index.insert(ElementwiseOp(Kind.Mul, made, scales)).fragment
         return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
 
     # From memory, where the operands of `warp.matmul` are, to shared memory
@@ -204,6 +208,29 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> l
         found.insert(0, index.rem(rest, size))
         rest = index.div(rest, size)
     return [rest, *found]
+
+
+def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
+    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
+    d = product.d
+    if product.ends is not None:
+        return product.batch
+    others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
+    where = dict(zip(d.batch, others, strict=True))
+    return tuple(
+        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
+        for loop, known in enumerate(product.batch)
+    )
+
+
+def cta_number(index: IndexBuilder) -> SSAValue:
+    """The number of this CTA."""
+    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+
+
+def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
+    """The tile of a CTA in its matrix, and the number of that matrix in a batch."""
+    return index.rem(number, tiles), index.div(number, tiles)
 
 
 def axis(loop: int) -> str:
@@ -353,9 +380,16 @@ class FragmentProduct(Multiplication):
         return self.steps(outside, index, warp, accumulator, every)
 
     def steps(
-        self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue, every: range
+        self,
+        outside: IndexBuilder,
+        index: IndexBuilder,
+        warp: Place,
+        accumulator: SSAValue,
+        every: range,
+        scales: SSAValue | None = None,
     ) -> SSAValue:
-        """The accumulators after steps of the instruction, those at `every` k of the warp's part."""
+        """The accumulators after steps of the instruction, those at `every` k of the warp's part; integers of B are
+        multiplied by `scales`, if there are any."""
         for inner in every:
             at = warp | {"k": outside.add(warp["k"], inner)}
             own = warp | {"k": inner}  # A in registers is the warp's part
@@ -364,6 +398,7 @@ class FragmentProduct(Multiplication):
                     outside if self._stays(tile) and self._fit(o) else index,
                     tile,
                     own if isinstance(tile.type, FragmentType) else at,
+                    scales if o.role == "b" else None,
                 )
                 for o, tile in zip(self.operands, self.tiles, strict=True)
             )
