@@ -11,8 +11,17 @@ from dataclasses import replace
 from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, gpu, math, memref, vector
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IndexType, VectorType, i1, i32
+from xdsl.dialects import arith, cf, gpu, math, memref, vector
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    VectorType,
+    i1,
+    i32,
+)
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
@@ -98,7 +107,7 @@ def _packed(packing: ElementPacking, kind: AnyVector, elements: Sequence[HeldEle
 def constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
     """A constant that is no integer: a float, or a vector that is one number everywhere."""
     value, kind = op.value, op.result.type
-    if isinstance(value, FloatAttr):
+    if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
         return
     if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not value.is_splat():
@@ -149,12 +158,26 @@ ARITHMETIC = (
     arith.FPToSIOp, arith.FPToUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.MaxSIOp, arith.MaxUIOp,
     arith.DivSIOp, arith.RemSIOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp,
     math.AbsFOp, math.FmaOp, math.FloorOp, math.CeilOp, math.RoundEvenOp, math.TruncOp, math.ExpOp, math.Exp2Op,
-    math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
+    math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp, math.SinOp, math.CosOp, math.PowFOp,
 )  # fmt: skip
 """What is lowered as it is in the bodies of kernels on whole matrices."""
 
 for _kind in ARITHMETIC:
     lowers(_kind)(arithmetic)
+
+
+@lowers(cf.AssertOp)
+def _assert(lowering: KernelLowering, op: cf.AssertOp) -> None:
+    """Stops the kernel where a condition does not hold."""
+    holds, emitter = lowering.predicate(op.arg), lowering.emitter
+    if isinstance(holds, VirtualRegister):
+        end = emitter.fresh_label("holds")
+        with emitter.loop():
+            emitter.branch(end, unless=emitter.compute("not.pred", holds))
+            emitter.emit("trap")
+            emitter.label(end)
+    elif not holds:
+        emitter.emit("trap")
 
 
 # Numbers of threads and CTAs; words that lanes exchange.
@@ -369,7 +392,7 @@ def _register(kind: Attribute) -> str:
     name = type_name(kind)
     if name in ("f32", "f64"):
         return name
-    return "b64" if kind == IndexType() else "b16" if name in ("f16", *EIGHT) else "b32"
+    return "b64" if kind == IndexType() or name == "i64" else "b16" if name in ("f16", *EIGHT) else "b32"
 
 
 def _stored(kind: Attribute) -> str:
