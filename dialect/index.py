@@ -64,6 +64,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "linalg.softmax",
         "memref.copy",
         "memref.get_global",
+        "math.fpowi",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",
@@ -110,6 +111,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
+    "util": ("dialect.mlir.util", "UTIL"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
@@ -158,11 +160,11 @@ LOWERINGS = _homes(
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
-        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf,
-        math.ceil, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.roundeven, math.rsqrt, math.sqrt,
-        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
-        memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
-        vector.store
+        arith.truncf, arith.trunci, arith.uitofp, cf.assert, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim,
+        math.absf, math.ceil, math.cos, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf,
+        math.roundeven, math.rsqrt, math.sin, math.sqrt, math.tanh, math.trunc, memref.assume_alignment,
+        memref.get_global, memref.load, memref.reinterpret_cast, memref.store, memref.subview, memref.view,
+        vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
         """,
     }
 )
