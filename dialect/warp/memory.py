@@ -153,7 +153,8 @@ class LoadOp(IRDLOperation):
       fragment), as 32-bit words. A register of 64 bits is two words, the lower first.
     - `vectors`: a row has the first 16 bytes of lane 0, of lane 1, and so on, then the next 16 bytes of lane 0; fewer
       bytes where the registers of a lane do not come out even. Each access of a warp is of whole lines. The column is
-      a multiple of 16 bytes. In shared memory the rows are contiguous.
+      a multiple of 16 bytes. In shared memory the rows are contiguous. In a tile with a swizzle they are 16 bytes of
+      all threads of the fragment, and go on from line to line, from the first of eight.
     - `tiles`: a row of shared memory has the word of each lane, for one base tile of metadata. Base tile i of the
       fragment is in row `%row` + i. If a warpgroup holds the fragment, warp w of it reads row `%row` + w.
       `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
@@ -272,7 +273,7 @@ class LoadOp(IRDLOperation):
     def _verify_vector(self, along: str, memory: Memory, fragment: FragmentType) -> None:
         rank, of_tile = memory.get_num_dims(), memory_space(memory) == SHARED_SPACE
         repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0 and along == "columns"
-        if not (rank == 2 if of_tile else (rank == 1 or repeats) and self.swapped is None):
+        if not (rank in (2, 3) if of_tile else (rank == 1 or repeats) and self.swapped is None):
             raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
         if len(self.indices) != rank:
             raise VerifyException(f"expected one index for each of the {rank} dimensions, got {len(self.indices)}")

@@ -184,7 +184,10 @@ class TileMmaOp(FactorsOp):
     def _lying(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(m, stored k) of A and (k, n) of B."""
         a, b = map(_shape, self.matrices)
-        return a[::-1] if self.transposed_a else a, b[::-1] if self.transposed_b else b
+        a = a[::-1] if self.transposed_a else a
+        if self.is_packed:
+            return a, (a[1], b[0] * b[1] // a[1])
+        return a, b[::-1] if self.transposed_b else b
 
     def verify_(self) -> None:
         self.verify_names()

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    UnitAttr,
     i32,
     i64,
 )
@@ -27,6 +28,7 @@ from xdsl.ir.affine import (
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
+    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -43,9 +45,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant
+from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, windows
-from .attributes import Memory, element_row, memory_of
-from .op_shapes import BareWord, TypeOfOptional
+from .attributes import BYTE, Memory, element_row, memory_of
+from .op_shapes import BareWord, TypeOfOptional, flag
 from .operands import MEMORY, OperandForm, OperandType, form_of
 
 # `warp.matrix`: one matrix of memory that holds several, or holds it another way than row by row.
@@ -323,6 +326,26 @@ def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int]) -> MemRef
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
 
+PACKED = {
+    4: Layout.parse("c1 c2 r0 r1 r2 | r3 c3 c0 c4 c5 | r4 r5"),
+    8: Layout.parse("c1 c2 r0 r1 r2 | r3 c0 c3 c4 | r4 r5"),
+}
+"""The order of packed weights of so many bits: blocks of 64 columns of B, the rows of the layout, by as many k as give
+each of the 128 threads of a warpgroup 16 bytes. Elements of a thread follow one another, then threads. Those of a
+register that a product multiplies are half a word apart (`to_ptx/fragment_ops.py`)."""
+
+LINE = 128
+"""Bytes of a line of packed weights: a row of their memory."""
+
+
+BLOCK_LINES = 16
+"""Lines of a block."""
+
+
+def packed_lines(n: int, k: int, bits: int) -> int:
+    """Lines of packed weights of n x k elements of so many bits, in blocks along k, then along n."""
+    return n * k * bits // BYTE // LINE
+
 
 class StoredIntegers(NamedTuple):
     """What memory holds of an operand: integers of a type of the ISA, from each of which a zero point is subtracted.
@@ -387,26 +410,52 @@ class StoredOp(OperandForm):
     column::
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
+
+    Weights that are `packed` lie in the order of `PACKED`, in lines of 128 bytes. Their groups may have zero points
+    too, of the type that is multiplied. The kernel computes each weight, the difference and then the product, both
+    rounded to that type, before it multiplies::
+
+        %weights = warp.stored %Q as u4 times %S less %Z {packed}
+            : memref<128x256xi4>, memref<4x64xbf16>, memref<4x64xbf16>
+
+    In a kernel, where these are tiles, `group` has the elements along k of a group.
     """
 
     name = "warp.stored"
 
     memory = operand_def(MEMORY)
     scales = opt_operand_def(MemRefType)
+    points = opt_operand_def(MemRefType)
     stored = prop_def(StringAttr)
     zero = opt_prop_def(IntegerAttr[i64])
+    packed = opt_prop_def(UnitAttr)
+    group = opt_prop_def(IntegerAttr[i64])
 
     SIDES: ClassVar = "B"
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     custom_directives: ClassVar = (BareWord, TypeOfOptional)
     assembly_format = (
-        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`times` $scales^)? attr-dict"
-        " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales))"
+        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`times` $scales^)? (`less` $points^)? attr-dict"
+        " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales)) custom<TypeOfOptional>(`,`, type($points))"
     )
 
-    def __init__(self, memory: SSAValue, integers: StoredIntegers, scales: SSAValue | None = None):
+    def __init__(
+        self,
+        memory: SSAValue,
+        integers: StoredIntegers,
+        scales: SSAValue | None = None,
+        points: SSAValue | None = None,
+        *,
+        packed: bool = False,
+        group: int = 0,
+    ):
         super().__init__(
-            operands=[memory, [] if scales is None else [scales]],
-            properties=integers.properties(),
+            operands=[memory, scales, points],
+            properties={
+                **integers.properties(),
+                "packed": flag(packed),
+                "group": IntegerAttr(group, i64) if group else None,
+            },
             result_types=[OperandType(memory_of(memory))],
         )
 
@@ -416,7 +465,8 @@ class StoredOp(OperandForm):
         return StoredIntegers(self.stored.data, 0 if self.zero is None else self.zero.value.data)
 
     def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
-        return StoredOp(memory, self.integers, *beside)
+        group = 0 if self.group is None else self.group.value.data
+        return StoredOp(memory, self.integers, *beside, packed=self.packed is not None, group=group)
 
     def verify_multiplied(self, name: str) -> None:
         self.integers.verify(name, element_row(memory_of(self.memory).element_type))
@@ -424,6 +474,12 @@ class StoredOp(OperandForm):
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
+        if self.packed is not None:
+            self._verify_packed(sizes)
+        elif self.points is not None:
+            raise VerifyException("expected packed weights, the only ones whose groups have zero points")
+        if self.points is not None and (self.scales is None or self.points.type != self.scales.type):
+            raise VerifyException(f"expected zero points of the type of the scales, got {self.points.type}")
         if self.scales is None:
             return
         held, (*outer, n, k) = memory_of(self.scales), sizes
@@ -432,12 +488,36 @@ class StoredOp(OperandForm):
             raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
         if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
             raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
+        if self.packed is not None and (self.group is None or self.group.value.data * shape[1] != k):
+            raise VerifyException(f"expected group = {k // shape[1]}, as the scales have it")
+
+    def _verify_packed(self, sizes: Sequence[int]) -> None:
+        """Checks that packed weights are whole blocks, in lines."""
+        held, (*outer, n, k), bits = memory_of(self.memory), sizes, self.integers.element.bits
+        rows, columns = PACKED[bits].rows, PACKED[bits].columns
+        if outer or n % rows or k % columns:
+            raise VerifyException(f"expected packed weights of multiples of {rows} x {columns}, got {n} x {k}")
+        expected = (packed_lines(n, k, bits), LINE * BYTE // bits)
+        if held.get_shape() != expected or not isinstance(held.layout, NoneAttr):
+            raise VerifyException(f"expected packed weights in {expected[0]} lines of {expected[1]}, got {held}")
 
 
 def stored_of(b: SSAValue) -> StoredIntegers | None:
     """What memory holds of a B that is converted on the way."""
     form = form_of(b)
     return form.integers if isinstance(form, StoredOp) else None
+
+
+def is_packed(b: SSAValue) -> bool:
+    """Whether B has packed weights."""
+    form = form_of(b)
+    return isinstance(form, StoredOp) and form.packed is not None
+
+
+def points_of(b: SSAValue) -> SSAValue | None:
+    """The zero points of groups along k of a B of integers."""
+    form = form_of(b)
+    return form.points if isinstance(form, StoredOp) else None
 
 
 def group_scales_of(b: SSAValue) -> SSAValue | None:

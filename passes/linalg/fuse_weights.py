@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -9,24 +10,26 @@ from typing import ClassVar, NamedTuple
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, ModuleOp, NoneAttr, f32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType, ModuleOp, NoneAttr, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa import wgmma
+from ...dialect.layouts.layout import Bit
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.generic import arithmetic, converted
-from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
+from ...dialect.warp.attributes import memory_of, target_of
+from ...dialect.warp.elements import K, N, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
+from ...dialect.warp.views import FLOATS, LINE, PACKED, StoredIntegers, StoredOp, packed_lines
 from ..diagnostics import remark
 from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
 from .fuse_block_scales import FuseBlockScales, between, dimensions_of
-from .operand import collapse, drop_unused, groups_of, root, users_of
+from .operand import collapse, drop_unused, expanded, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
 
 # What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
@@ -41,12 +44,13 @@ UNSIGNED = (arith.ExtUIOp, arith.UIToFPOp)
 
 @dataclass
 class Dequantised:
-    """Input `weights` of an operation, integers of the ISA's type `stored`, less `zero`, times the inputs `scales` and
-    the numbers `factors`. `objection` says why products do not convert them so."""
+    """Input `weights` of an operation, integers of the ISA's type `stored`, less `zero` or input `points`, times the
+    inputs `scales` and the numbers `factors`. `objection` says why products do not convert them so."""
 
     weights: int = -1
     stored: str = ""
     zero: int = 0
+    points: int = -1
     scales: list[int] = field(default_factory=list[int])
     factors: list[float] = field(default_factory=list[float])
     objection: str = ""
@@ -117,7 +121,10 @@ class _Reader:
         return True
 
     def _point(self, value: SSAValue) -> None:
-        """Reads a zero point: a constant, extended or converted."""
+        """Reads a zero point: a constant, extended or converted, or a float of memory."""
+        if isinstance(value.type, AnyFloat) and (number := self._input(value)) is not None:
+            self.how.points = number
+            return
         while isinstance(owner := value.owner, (*CASTS, *SIGNED, *UNSIGNED)):
             value = owner.operands[0]
         constant = owner.value if isinstance(owner, arith.ConstantOp) else None
@@ -207,6 +214,57 @@ class Weights(NamedTuple):
         found = [(i, loops_of(self.made.maps[i])) for i in self.how.scales]
         return [i for i, loops in found if outer in loops and inner not in loops]
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether the integers lie in the order of `PACKED`: blocks along k, then along n."""
+        order = PACKED[int(self.how.stored[1:])]
+        axes = ["r" if loop == self.product.outer + N else "c" for loop in loops_of(self.product.maps[1])]
+        shape, bits = memory_of(self.made.output).get_shape(), dict[int, list[Bit]]()
+        for axis, loops in zip(axes, self.dimensions, strict=True):
+            first = 0
+            for loop in reversed(loops):
+                # Of a size that is no power of two the outermost loop stands for all further bits.
+                count = max(1, (shape[loop] - 1).bit_length())
+                bits[loop] = [Bit(axis, first + i) for i in range(count)] if shape[loop] > 1 else []
+                first += len(bits[loop])
+        found = [bit for loop in reversed(loops_of(self.made.maps[self.how.weights])) for bit in bits[loop]]
+        inside = [*order.element, *order.lane, *order.warp]
+        rest = found[len(inside) :]
+        odd = [shape[loop] & (shape[loop] - 1) for loops in self.dimensions for loop in loops[1:]]
+        return found[: len(inside)] == inside and rest == sorted(rest) and not any(odd)
+
+    def _packed_objection(self) -> str:
+        """Why packed weights are not converted within the product; "" if they are."""
+        product, made, how, target = self.product, self.made, self.how, target_of(self.product)
+        kind = element_type(made.output)
+        if target is None or not any(row.a.name in FLOATS and row.runs_on(target) for row in wgmma.rows()):
+            return "packed weights are multiplied by warpgroups, which the target does not have"
+        if product.outer or len(how.scales) != 1 or how.factors:
+            return "packed weights take one scale for each group or column, and no batch"
+        beside = [made.inputs[i] for i in (*how.scales, how.points) if i >= 0]
+        if any(element_type(value) != kind for value in beside):
+            return f"scales and zero points of packed weights are expected in {kind}"
+        if how.points >= 0 and any(op.results[0].type != kind for op in made.body.ops if isinstance(op, arith.SubfOp)):
+            return f"zero points of packed weights are expected to be subtracted in {kind}"
+        if self._groups(how.scales[0]) == 0 or (
+            how.points >= 0 and self._groups(how.points) != self._groups(how.scales[0])
+        ):
+            return "scales and zero points of packed weights are expected as groups x n"
+        size = product_k(product) // self._groups(how.scales[0])
+        if size % LEAST_GROUP:
+            return f"its groups have {size} elements along k; expected a multiple of {LEAST_GROUP}"
+        return between(made, product, (how.weights, *how.scales), "the integers or the scales")
+
+    def _groups(self, number: int) -> int:
+        """Groups along k that an input has a scale for in each column, one after another; 0 if it lies otherwise."""
+        loops, made = list(loops_of(self.made.maps[number])), self.made
+        of_n = self.dimensions[1 - self.dimensions.index(self.along_k)]
+        count = len(loops) - len(of_n)
+        plain = isinstance(memory_of(made.inputs[number]).layout, NoneAttr)
+        if count < 0 or loops != [*self.along_k[:count], *of_n] or not plain:
+            return 0
+        return math.prod(memory_of(made.inputs[number]).get_shape()[:count])
+
     def objection(self) -> str:
         """Why the product cannot convert its B; "" if it can."""
         product = self.product
@@ -216,6 +274,10 @@ class Weights(NamedTuple):
             return f"integers are converted to {' and '.join(FLOATS)}, got {' x '.join(product.multiplied)}"
         if sorted(loops_of(self.made.maps[self.how.weights])) != list(range(self.made.loops)):
             return "the integers are read more than once, or not all of them"
+        if self.is_packed:
+            return self._packed_objection()
+        if self.how.points >= 0:
+            return "its zero point is no whole constant"
         if reason := self._shaped() or self._grouped():
             return reason
         if any(not set(loops_of(map_)) <= set(loops_of(product.maps[2])) for _, map_ in self.scales):
@@ -261,6 +323,9 @@ class Weights(NamedTuple):
         """Replaces both operations by a product of the integers."""
         product, made = self.product, self.made
         stored = StoredIntegers(self.how.stored, self.how.zero)
+        if self.is_packed:
+            self._fuse_packed(stored)
+            return
         own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
         maps = [product.maps[0], own, product.maps[2]]
         integers = self._integers()
@@ -273,6 +338,23 @@ class Weights(NamedTuple):
             fused = product.like(b=formed(product, StoredOp(integers, stored, grouped)), maps=maps)
         b, output = product.b, made.output
         Rewriter.replace_op(product, with_functions(fused), [])
+        Rewriter.erase_op(made.op)
+        drop_unused(output)
+        drop_unused(b)
+
+    def _fuse_packed(self, stored: StoredIntegers) -> None:
+        """Replaces both operations by a product of packed weights."""
+        product, made, how = self.product, self.made, self.how
+        bits, n = stored.element.bits, memory_of(product.d).get_shape()[loops_of(product.maps[2]).index(N)]
+        groups, k = self._groups(how.scales[0]), product_k(product)
+        beside = [made.inputs[number] for number in (*how.scales, how.points) if number >= 0]
+        lines = _matrix(product, made.inputs[how.weights], packed_lines(n, k, bits), LINE * 8 // bits)
+        form = StoredOp(
+            lines, stored, *(_matrix(product, value, groups, n) for value in beside), packed=True, group=k // groups
+        )
+        maps = [product.maps[0], map_along(product.maps[0].num_dims, (K, N)), product.maps[2]]
+        b, output = product.b, made.output
+        Rewriter.replace_op(product, with_functions(product.like(b=formed(product, form), maps=maps)), [])
         Rewriter.erase_op(made.op)
         drop_unused(output)
         drop_unused(b)
@@ -309,6 +391,23 @@ class Weights(NamedTuple):
         epilogue = PointwiseOp(operands, Region(block))
         epilogue.function.name_hint = "scaled"
         return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
+
+
+def product_k(product: MatmulOp) -> int:
+    """The size of k, which A has."""
+    return memory_of(product.a).get_shape()[loops_of(product.maps[0]).index(product.outer + K)]
+
+
+def _matrix(product: MatmulOp, value: SSAValue, rows: int, columns: int) -> SSAValue:
+    """Memory without gaps as a matrix of another shape."""
+    kind = memory_of(value)
+    if kind.get_num_dims() > 1:
+        line = collapse(value, [list(range(kind.get_num_dims()))])
+        Rewriter.insert_op(line, InsertPoint.before(product))
+        value = line.result
+    view = expanded(value, MemRefType(kind.element_type, [rows, columns]), [[0, 1]])
+    Rewriter.insert_op(view, InsertPoint.before(product))
+    return view.result
 
 
 def _constant(number: float) -> SSAValue:

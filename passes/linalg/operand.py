@@ -333,9 +333,9 @@ class MatrixOperand:
     """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
 
     `element` is the type that it is multiplied, added or stored as; of one that is converted on the way, `stored` says
-    what memory holds. `dimensions` are those of the memref that are the rows and the columns in memory, where
-    neighbours in a row are neighbours in memory; `batch` says for each other dimension, in order, which loop it runs
-    along. `samples` has a number for each dimension, instead of the size
+    what memory holds, and `packed` that it does in lines (`views.PACKED`). `dimensions` are those of the memref that
+    are the rows and the columns in memory, where neighbours in a row are neighbours in memory; `batch` says for each
+    other dimension, in order, which loop it runs along. `samples` has a number for each dimension, instead of the size
     where that is not known (`extents.py`), and `divisor` divides those of columns, strides and offset.
     """
 
@@ -350,6 +350,7 @@ class MatrixOperand:
     samples: tuple[int, ...] = ()
     divisor: int = 1
     stored: StoredIntegers | None = None
+    packed: bool = False
 
     @property
     def memory_bits(self) -> int:

@@ -44,6 +44,11 @@ class MatrixFactor(Protocol):
         """What memory holds, of one that is converted on the way."""
         ...
 
+    @property
+    def packed(self) -> bool:
+        """Whether memory has those in lines (`views.PACKED`)."""
+        ...
+
 
 class Multiplied(Protocol):
     """A product by its factors; `op` is the operation that errors name."""
@@ -90,6 +95,7 @@ class TileFactor(NamedTuple):
     element: ElementType
     transposed: bool
     stored: StoredIntegers | None = None
+    packed: bool = False
 
 
 class TileProduct(NamedTuple):
@@ -105,8 +111,8 @@ class TileProduct(NamedTuple):
     def of(op: TileMmaOp) -> TileProduct:
         """What an operation multiplies."""
         turned = (op.transposed_a is not None, op.transposed_b is not None)
-        held = zip(op.multiplied, turned, (None, op.b_stored), strict=True)
-        a, b = (TileFactor(ELEMENT_TYPES[name], across, stored) for name, across, stored in held)
+        held = zip(op.multiplied, turned, (None, op.b_stored), (False, op.is_packed), strict=True)
+        a, b = (TileFactor(ELEMENT_TYPES[name], across, stored, packed) for name, across, stored, packed in held)
         return TileProduct(op, a, b, op.variant, op.sparsity)
 
 
@@ -215,6 +221,7 @@ class Product:
     block_scales: tuple[Spread, ...] = ()
     batch_invariant: bool = False
     second: MatrixOperand | None = None
+    zero_points: MatrixOperand | None = None
 
     def is_known(self, axis: str) -> bool:
         """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""
@@ -288,12 +295,13 @@ class Product:
         """A and B, each with what is read beside it."""
         beside = self.metadata, self.group_scales or self.second
         of_a, of_b = self.block_scales or self.scales or beside
-        return (self.a, *([of_a] if of_a else ())), (self.b, *([of_b] if of_b else ()))
+        points = (self.zero_points,) if self.zero_points else ()
+        return (self.a, *([of_a] if of_a else ())), (self.b, *([of_b] if of_b else ()), *points)
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
-        of_b = (self.b, self.second, self.group_scales)
+        of_b = (self.b, self.second, self.group_scales, self.zero_points)
         beside = (*self.scales, *self.block_scales, self.ends)
         every = (self.a, self.metadata, *of_b, *beside, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
@@ -329,7 +337,8 @@ def read(op: MatmulOp) -> Product:
     sizes, dynamic = _sizes(op)
     matrix_a, matrix_b = op.matrices
     a = read_matrix(op, "A", matrix_a, OPERAND_LOOPS[0], sizes, map_a, type_a)
-    b = replace(read_matrix(op, "B", matrix_b, OPERAND_LOOPS[1], sizes, map_b, type_b), stored=op.b_stored)
+    b = read_matrix(op, "B", matrix_b, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    b = replace(b, stored=op.b_stored, packed=op.is_packed)
     if back := next((o for o in (a, b) if any((step or 0) < 0 for step in strides_of(o.type) or ())), None):
         fail(op, f"{back.name} runs backwards: {back.type}; warp-im2col lets tensor copies read it")
     c = None if op.c is None else read_matrix(op, "C", op.c, OPERAND_LOOPS[2], sizes, map_d)
@@ -353,10 +362,10 @@ def read(op: MatmulOp) -> Product:
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)
     product = Product(
         op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
-        _group_scales(op),
+        _beside_groups(op, "SG", op.group_scales),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
         None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
-        second=second,
+        second=second, zero_points=_beside_groups(op, "Z", op.zero_points),
     )  # fmt: skip
     _check_groups(product)
     return product
@@ -378,10 +387,8 @@ def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
     return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in found)
 
 
-def _group_scales(op: MatmulOp) -> MatrixOperand | None:
-    if op.group_scales is None:
-        return None
-    return read_matrix(op, "SG", op.group_scales, OPERAND_LOOPS[1], {}, op.maps[1])
+def _beside_groups(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:
+    return None if value is None else read_matrix(op, name, value, OPERAND_LOOPS[1], {}, op.maps[1])
 
 
 def _type(op: MatmulOp) -> TypeAttribute:
@@ -467,6 +474,8 @@ def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
     sizes: dict[int, int] = {}
     divisors = dict.fromkeys(range(op.outer + len(OPERAND_LOOPS)), 1)
     for name, operand, map_ in zip("ABD", (*op.matrices, op.d), op.maps, strict=False):
+        if name == "B" and op.is_packed:
+            continue
         kind = memory_of(operand)
         strides = strides_of(kind) or (None,) * kind.get_num_dims()
         for loop, size, stride in zip(loops_of(map_), kind.get_shape(), strides, strict=True):

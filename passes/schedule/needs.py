@@ -293,13 +293,22 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
     scales = product.group_scales
-    if scales is None or schedule.ctas:
+    if scales is None or schedule.ctas or product.b.packed:
         return None
     shape = list(scales.type.get_shape())
     shape[1 - product.group_axis] = schedule.cta[1]
     rows, columns = shape
     whole = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
     return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
+
+
+GROUP_LINES = 8
+"""Lines of a tile of scales of packed weights: as many as the widest swizzle repeats after."""
+
+
+def scale_tile(product: Product, schedule: Schedule) -> tuple[int, int]:
+    """Groups of packed weights in a K tile, and columns of their scales."""
+    return max(1, schedule.cta[2] // product.group), schedule.cta[1]
 
 
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
@@ -316,6 +325,9 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
+    if product.b.packed:
+        beside = (product.group_scales, product.zero_points)
+        tiles += [(GROUP_LINES * n, operand.memory_bits) for operand in beside if operand is not None]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
     return [whole_swizzles(size) for size in sizes] if by_groups else sizes
 

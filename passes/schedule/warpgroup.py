@@ -240,6 +240,8 @@ def _stays_in_memory(product: Product, role: str) -> str:
     if operand.stored is None and not _turns(product, role):
         lies = "along k " * along_k(product, role)
         return f"{operand.name} of {operand.element.name} {lies}is multiplied where it lies"
+    if operand.packed:
+        return ""
     if operand.stored is not None and operand.stored.element.bits < BYTE and not along_k(product, role):
         return f"integers of {operand.stored.element.bits} bits in rows along n are not converted for warpgroups"
     if product.group:
@@ -308,6 +310,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
         laid_out = transpose != PLAIN or _packed(product) != PLAIN
         return is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
+    if operand.packed:
+        return True  # nothing else reads it
     if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
         return False
     if operand.stored is None:

@@ -12,7 +12,6 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
-from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
@@ -25,8 +24,6 @@ from ...dialect.warp.attributes import (
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -38,11 +35,11 @@ from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, block
+from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
-from ..schedule.defaults import LANES as BY_LANES
 from .fragment_math import constant, mapped
 from .operands import DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
+from .register_products import RegisterProduct
 from .store_epilogue import held_type
 from .tiling import ProductT, Tiling, schedule_of
 
@@ -386,71 +383,6 @@ def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
     """A total with a sum of products times two scales."""
     total, part, of_row, of_column = elements
     return FmaOp(part, arith.MulfOp(of_row, of_column).result, total).result
-
-
-# Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
-#
-# An instruction has its first operand in registers, or in shared memory. With A in registers B is read from shared
-# memory. With B there the transposes are multiplied, D^T = B^T A^T: a warpgroup has the accumulators of 64 columns of
-# D, as many rows as the instruction has columns, and A, as the second operand, is read from shared memory. Each step
-# of the instruction is a group of its own. Before the registers of a step are written, a wait makes sure that the
-# products of that step a turn ago have read them; those of the steps between go on meanwhile.
-
-
-class RegisterProduct(Multiplication):
-    """`warp.wgmma` of A in registers and B in shared memory, or of B^T and A^T."""
-
-    def begin(self, op: TileMmaOp) -> None:
-        super().begin(op)
-        self.exchanged = self.tiling.schedule.exchanged
-        both = list(zip(self.operands, self.tiles, strict=True))
-        (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
-
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).in_registers != "none"
-
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        (_, _, depth), k = self.tiling.schedule.cta, self.tiling.row.shape.k
-        steps = range(0, depth, k)
-        changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
-        # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
-        held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
-        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
-        for at in steps:
-            index.insert(WaitOp(WGMMA, len(steps) - 1))
-            if held is None:
-                first = self._loaded(outside, index, warp | {"k": at}, k)
-            else:
-                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
-            index.insert(FenceOp(WGMMA))
-            place = self.second.place(outside, warp | {"k": at})
-            product = WgmmaOp(
-                *(first, (), self.read, place, accumulator),
-                overwrite=zero and not at,
-                mn_major_b=not along_k(self.tiling.product, self.second.role),
-                transposed=self.exchanged,
-            )
-            accumulator = index.insert(product).d
-            index.insert(CommitOp(WGMMA))
-        index.insert(WaitOp(WGMMA, 0))
-        return accumulator
-
-    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
-        """The first operand as memory holds it, 64 rows of A or columns of B."""
-        way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
-        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
-        where = self.first.place(outside, at)
-        if way.how == BY_LANES:
-            return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
-        return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
-
-    def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
-        """What the instruction multiplies, of what memory holds."""
-        stored, layout = self.first.operand.stored, self.first.way.layout
-        if stored is None:
-            return index.insert(ConvertLayoutOp.to(held, layout)).fragment
-        return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
 
 class FragmentsPass(PatternPass):

@@ -40,10 +40,11 @@ from ..schedule.needs import group_scale_tile
 from .fragment_math import constant, in_layout, number_of
 from .fragment_products import MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
+from .register_products import GroupTiles
 from .store_epilogue import converted, load, placed
 from .tiling import Tiling, schedule_of
 
-CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product]
+CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | GroupTiles
 """What has a tile in shared memory for each K tile."""
 
 
@@ -55,6 +56,9 @@ def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
         tiles.append(MetadataTiles(tiling))
     if product.scales:
         tiles += [ScaleTiles(tiling, "a"), ScaleTiles(tiling, "b")]
+    if product.b.packed:
+        beside = (product.group_scales, product.zero_points)
+        tiles += [GroupTiles(tiling, operand) for operand in beside if operand is not None]
     return tiles
 
 
@@ -113,7 +117,7 @@ class StageBuilder:
             of_rows, of_columns = (outside.insert(view.at((), 1, 0)).matrix for view in views)
             (rows, columns, size), (k, n, m) = product.blocks, index.values([here["k"], here["n"], here["m"]])
             return GroupScales(of_columns, size, k, n, m, of_rows, (rows, columns))
-        if scales is None:
+        if scales is None or product.b.packed:
             return None
         memory, along = scales.value, product.group_axis
         if (shape := group_scale_tile(product, self.tiling.schedule)) is not None:

@@ -75,8 +75,9 @@ def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
         fail(op, f"{op.name} of a vector of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         swapped = op.swapped is not None
-        line, start = indices[::-1] if swapped else indices
-        vector = _Line(lowering, kind.layout.data, lowering.tile(op, op.memory), axis, start, (line, swapped))
+        tile, (stage, *place) = lowering.shared_place(op, op.memory, op.indices)
+        line, start = place[::-1] if swapped else place
+        vector = _Line(lowering, kind.layout.data, tile, axis, start, (line, swapped), stage)
     else:
         matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
         vector = _Vector(lowering, kind.layout.data, matrix, axis, indices[-1], inside)
@@ -163,15 +164,16 @@ class _Line(_Elements):
         axis: str,
         start: IndexValue,
         line: tuple[IndexValue, bool],
+        stage: IndexValue,
     ) -> None:
         super().__init__(lowering, layout, axis, start)
-        self.tile, (self.line, self.swapped) = tile, line
+        self.tile, (self.line, self.swapped), self.stage = tile, line, stage
         self.pairs = self.pairs and not self.swapped
 
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
         places = Position.of(0, self.line, 0), Position.of(self.lane, self.start, offset)
         row, column = places[::-1] if self.swapped else places
-        place = self.lowering.addressing.shared(self.tile, 0, row, column)
+        place = self.lowering.addressing.shared(self.tile, self.stage, row, column)
         self.lowering.emitter.load("shared", registers, place, type)
 
 

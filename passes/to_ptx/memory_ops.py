@@ -292,7 +292,22 @@ def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
     return RegisterAccesses("global", f"b{8 * size}", each, places)
 
 
+def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    """Vectors in the lines of a tile with a swizzle."""
+    s, (tile, (stage, row, _)), layout = lowering.scalars, lowering.shared_place(op, op.memory, op.indices), kind.layout
+    each, holder = together(kind), lowering.addressing.holder(layout.data, lowering.lane)
+    of_line = tile.swizzle // CHUNK
+    line, column = s.quotient(holder, of_line), s.multiply(s.mask(holder, of_line - 1), CHUNK)
+    rows = range(0, kind.registers // each * layout.data.threads // of_line, layout.data.threads // of_line)
+    places = (
+        lowering.addressing.shared(tile, stage, Position.of(line, row, at), Position.of(column, 0, 0)) for at in rows
+    )
+    return RegisterAccesses("shared", "", each, places)
+
+
 def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    if isinstance(memory_of(op.memory).layout, SwizzleAttr):
+        return _by_lines(lowering, op, kind)
     s, (row, column), each = lowering.scalars, lowering.indices(op.indices), together(kind)
     lane_bytes, space = each * register_bytes(kind), "global"
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:

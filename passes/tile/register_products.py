@@ -1,0 +1,152 @@
+"""Products of warpgroups with an operand in registers, which is changed on its way there: `in_registers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.ir import SSAValue
+
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr
+from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.operands import form_of
+from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
+from ...dialect.warp.tile_mma import TileMmaOp
+from ...dialect.warp.views import BLOCK_LINES, PACKED, StoredOp
+from ...dialect.warp.warpgroup import WgmmaOp
+from ..linalg.operand import MatrixOperand
+from ..linalg.product import Product, along_k
+from ..patterns import Index, IndexBuilder
+from ..schedule.defaults import LANES as BY_LANES
+from ..schedule.defaults import VECTORS
+from ..schedule.needs import GROUP_LINES, scale_tile
+from .operands import Multiplication, Place
+from .store_epilogue import held_type
+from .tiling import Tiling, schedule_of
+
+# The scales and the zero points of groups of packed weights, on their way to shared memory with each K tile.
+
+
+@dataclass(frozen=True)
+class GroupTiles:
+    """The tiles of the scales, or of the zero points, of groups."""
+
+    tiling: Tiling[Product]
+    operand: MatrixOperand
+
+    def shared_type(self) -> MemRefType:
+        """A line for each group of a K tile, of as many as a swizzle repeats after."""
+        (_, columns), width = scale_tile(self.tiling.product, self.tiling.schedule), self.operand.memory_bits // 8
+        line = columns * width
+        swizzle = SwizzleAttr(min(self.tiling.schedule.swizzle, line & -line))
+        return MemRefType(self.operand.element_type, [GROUP_LINES, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies those of the groups that the K tile has whose first element lies at `at`."""
+        product = self.tiling.product
+        rows, _ = scale_tile(product, self.tiling.schedule)
+        where = index.values([index.div(at["k"], product.group), at["n"]])
+        inside = bounds_attribute(product.k % self.tiling.schedule.cta[2] == 0, self.tiling.inside("n"))
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=(0, GROUP_LINES // rows)))
+
+
+# Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
+#
+# An instruction has its first operand in registers, or in shared memory. With A in registers B is read from shared
+# memory. With B there the transposes are multiplied, D^T = B^T A^T: a warpgroup has the accumulators of 64 columns of
+# D, as many rows as the instruction has columns, and A, as the second operand, is read from shared memory. Each step
+# of the instruction is a group of its own. Before the registers of a step are written, a wait makes sure that the
+# products of that step a turn ago have read them; those of the steps between go on meanwhile.
+
+
+class RegisterProduct(Multiplication):
+    """`warp.wgmma` of A in registers and B in shared memory, or of B^T and A^T."""
+
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
+        self.exchanged = self.tiling.schedule.exchanged
+        both = list(zip(self.operands, self.tiles, strict=True))
+        (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        return schedule_of(op).in_registers != "none"
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        (_, _, depth), k = self.tiling.schedule.cta, self.tiling.row.shape.k
+        steps = range(0, depth, k)
+        changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
+        # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
+        held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
+        beside, run = self._beside(index, warp, depth)
+        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
+        for at in steps:
+            index.insert(WaitOp(WGMMA, len(steps) - 1))
+            if held is None:
+                first = self._loaded(outside, index, warp | {"k": at}, k)
+            else:
+                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
+                first = self._scaled(index, first, beside[at // run])
+            index.insert(FenceOp(WGMMA))
+            place = self.second.place(outside, warp | {"k": at})
+            product = WgmmaOp(
+                *(first, (), self.read, place, accumulator),
+                overwrite=zero and not at,
+                mn_major_b=not along_k(self.tiling.product, self.second.role),
+                transposed=self.exchanged,
+            )
+            accumulator = index.insert(product).d
+            index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
+        return accumulator
+
+    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
+        """The first operand as memory holds it, 64 rows of A or columns of B."""
+        way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
+        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
+        if way.how == VECTORS:
+            lines = depth // PACKED[kind.bits].columns * BLOCK_LINES
+            panel = outside.mul(outside.div(at["n"], ROWS), lines)
+            return index.insert(LoadOp(self.held, outside.values([panel, 0]), kind, registers=VECTORS)).fragment
+        where = self.first.place(outside, at)
+        if way.how == BY_LANES:
+            return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
+        return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
+
+    def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
+        """What the instruction multiplies, of what memory holds."""
+        stored, layout = self.first.operand.stored, self.first.way.layout
+        if stored is None:
+            return index.insert(ConvertLayoutOp.to(held, layout)).fragment
+        return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
+
+    def _beside(self, index: IndexBuilder, at: Place, depth: int) -> tuple[list[list[SSAValue]], int]:
+        """The zero points, if there are some, and the scales of each run along k of so many elements of packed
+        weights, as fragments of a step."""
+        form = form_of(self.op.b)
+        if not isinstance(form, StoredOp) or form.packed is None or form.scales is None or form.group is None:
+            return [[]], depth
+        run, kind = min(depth, form.group.value.data), self._step_of_weights()
+        beside = [tile for tile in (form.points, form.scales) if tile is not None]
+        places = [index.values([number, at["n"]]) for number in range(depth // run)]
+        return [
+            [index.insert(LoadOp(tile, place, kind, along="rows")).fragment for tile in beside] for place in places
+        ], run
+
+    def _step_of_weights(self) -> FragmentType:
+        """What the instruction multiplies in a step: 64 columns of B, as floats."""
+        kind = self.tiling.element_type(self.first.role)
+        return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.way.layout)
+
+    def _scaled(self, index: IndexBuilder, weights: SSAValue, beside: Sequence[SSAValue]) -> SSAValue:
+        """Weights less zero points, times scales, both rounded to the type that is multiplied."""
+        kinds = (Kind.Sub, Kind.Mul)[-len(beside) :] if beside else ()
+        for kind, other in zip(kinds, beside, strict=True):
+            weights = index.insert(ElementwiseOp(kind, weights, other)).fragment
+        return weights
