@@ -112,6 +112,9 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
         raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
 
 
+POINT = "point"
+"""In the place of a dimension: all elements of a fragment are one of a tile."""
+
 # The operations.
 
 
@@ -142,6 +145,8 @@ class LoadOp(IRDLOperation):
     among these four::
 
         %s = warp.load %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<scale, ...>
+
+    With `point`, all elements are the one at the indices of a tile in shared memory.
 
     With `registers`, memory has the registers of the fragment from the indices on, in one of these orders::
 
@@ -278,7 +283,7 @@ class LoadOp(IRDLOperation):
         if len(self.indices) != rank:
             raise VerifyException(f"expected one index for each of the {rank} dimensions, got {len(self.indices)}")
         verify_element(memory, fragment)
-        if along not in AXES:
+        if along not in (*AXES, *((POINT,) if of_tile else ())):
             raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
         if self.order or self.padded is not None or self.matrices is not None:
             raise VerifyException("a vector has elements in memory, no registers and no matrices")

@@ -41,7 +41,7 @@ from ...dialect.warp.synchronisation import (
 from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
-from ...dialect.warp.warpgroup import ROWS, panel_of
+from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import BUFFERS
@@ -109,7 +109,8 @@ def box_type(tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp 
     moved = moved_as(tile.element_type)
     element = element_row(moved)
     width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
-    columns, swizzle = width * 8 // (element.memory_bits if element else 8), IntAttr(width if width > 16 else 0)
+    columns = box_bytes(tile) * 8 // (element.memory_bits if element else 8)
+    swizzle = IntAttr(width if width > 16 else 0)
     if images is not None:
         rank = memory_of(images.memory).get_num_dims()
         return TensorMapType(ArrayAttr([IntAttr(rows), IntAttr(columns)]), moved, swizzle, IntAttr(rank))

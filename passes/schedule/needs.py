@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd, prod
 
+from xdsl.dialects.builtin import NoneAttr
+
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import FP8, having
 from ...dialect.isa.form import ProductForm as Row
@@ -13,9 +15,10 @@ from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
-from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.synchronisation import BARRIER_BYTES
+from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
@@ -302,18 +305,44 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
 
 
-GROUP_LINES = 8
-"""Lines of a tile of scales of packed weights: as many as the widest swizzle repeats after."""
+LEAST_LINE = 128
+"""Bytes of a line of scales at least: what tensor copies write to begins at a multiple of them."""
 
 
-def scale_tile(product: Product, schedule: Schedule) -> tuple[int, int]:
-    """Groups of packed weights in a K tile, and columns of their scales."""
-    return max(1, schedule.cta[2] // product.group), schedule.cta[1]
+def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperand, int]]:
+    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile: a line
+    for each of its groups, by number."""
+    if not product.b.packed or not product.group:
+        return []
+    beside = (product.group_scales, product.zero_points)
+    numbers = range(max(1, schedule.cta[2] // product.group))
+    return [(operand, number) for operand in beside if operand is not None for number in numbers]
+
+
+def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
+    """The scales of blocks that tensor copies bring with each K tile: of A (side 0) and of B, a line for each of its
+    blocks, by number, of so many columns; of scales for several rows all in one line. None where they cannot: scales of
+    each row lie along the rows, scales of several along k, both without gaps."""
+    found: list[tuple[int, int, int]] = []
+    for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
+        made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
+        memory = memory_of(made.memory if isinstance(made, MatrixOp) else form.scales)
+        own, k = strides[::-1] if form.across is not None else strides
+        (step, pitch), groups = (own, k) if rows == 1 else (k, own), schedule.cta[2] // product.blocks[2]
+        if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
+            return []
+        columns, numbers = (schedule.cta[side], groups) if rows == 1 else (LEAST_LINE // SCALE_BYTES, 1)
+        found += [(side, number, columns) for number in range(numbers)]
+    return [] if product.dynamic else found
+
+
+SCALE_BYTES = 4
+"""Bytes of a scale of f32."""
 
 
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
-    whole repeats of a swizzle."""
+    whole repeats of a swizzle but for lines of scales."""
     (m, n, k), by_groups = schedule.cta, schedule.together > 1
     columns = held_columns(product, n) if by_groups else n
     tiles = [
@@ -325,11 +354,10 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
-    if product.b.packed:
-        beside = (product.group_scales, product.zero_points)
-        tiles += [(GROUP_LINES * n, operand.memory_bits) for operand in beside if operand is not None]
+    lines = [columns * SCALE_BYTES for _, _, columns in boxed_scales(product, schedule)]
+    lines += [n * operand.memory_bits // BYTE for operand, _ in scale_lines(product, schedule)]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
-    return [whole_swizzles(size) for size in sizes] if by_groups else sizes
+    return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
 
 
 def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
@@ -96,8 +96,10 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
-    room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS
-    return max(LEAST_RING, min(MOST_STAGES, room // sum(needs.stage_bytes(product, schedule))))
+    sizes = needs.stage_bytes(product, schedule)
+    beside = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
+    room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS - beside
+    return max(LEAST_RING, min(MOST_STAGES, room // sum(sizes)))
 
 
 def schedule_of_tile(

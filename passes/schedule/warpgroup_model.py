@@ -145,11 +145,14 @@ IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2),
 """Tiles with an operand in registers that are tried, in order: columns of the instruction, warpgroups side by side,
 lines of K, parts of K."""
 
+FEW_ROWS = tuple(combinations((16,), (2, 1), (2, 4, 1), (2, 1, 4, 8)))
+"""Those for few rows of packed weights, of which nothing else converts less."""
+
 
 def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterator[GroupTile]:
     """The tiles that are worth a thought for a product of which some operands are packed, or one is in registers."""
     if role != "none":
-        for width, groups, depth, parts in IN_REGISTERS:
+        for width, groups, depth, parts in (*(FEW_ROWS if product.b.packed else ()), *IN_REGISTERS):
             m, n = (groups * ROWS, width) if role == "a" else (width, groups * ROWS)
             tile = GroupTile(m, n, parts, depth=depth, in_registers=role)
             if parts == 1 or fits(product, tile, target):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, f32, i64
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
@@ -24,7 +24,7 @@ from ...dialect.warp.attributes import (
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
@@ -38,7 +38,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
 from .fragment_math import constant, mapped
-from .operands import DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
+from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
 from .register_products import RegisterProduct
 from .store_epilogue import held_type
 from .tiling import ProductT, Tiling, schedule_of
@@ -319,6 +319,32 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
     return arith.AddfOp(total, arith.MulfOp(part, scale).result).result
 
 
+@dataclass(frozen=True)
+class BlockTiles:
+    """The scales of f32 of blocks of A (side 0), or of B, for a K tile: a line of those of each row, for its block of a
+    number along k; or a line of those of all its blocks along k, of one scale for several rows."""
+
+    tiling: Tiling[Product]
+    side: int
+    number: int
+    columns: int
+
+    def shared_type(self) -> MemRefType:
+        """The line."""
+        return MemRefType(f32, [1, self.columns], SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies those of the K tile whose first element lies at `at`."""
+        product, axis = self.tiling.product, "mn"[self.side]
+        scales, rows, size = product.op.block_scales[self.side].scales, product.blocks[self.side], product.blocks[2]
+        if not isinstance(view := scales.owner, MatrixOp):
+            fail(product.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
+        group, inside = index.add(index.div(at["k"], size), self.number), bounds_attribute(False, False)
+        where = [group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group]
+        source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
+        index.insert(CopyOp(source, index.values(where), tile, in_bounds=inside))
+
+
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
 #
 # The products of a block along k are sums of their own, which the tensor cores add from zero. Those of all blocks of a
@@ -359,6 +385,8 @@ class BlockScaledProduct(WarpgroupProduct):
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
     ) -> list[SSAValue]:
         """The scales of the rows and of the columns of a warpgroup, in the block of a number along k of this K tile."""
+        if self.op.lines:
+            return self._of_lines(index, groups, warp, kind, number)
         group, found = index.add(index.div(groups.k, groups.size), number), list[SSAValue]()
         for side, axis in enumerate("mn"):
             scales, start = ((groups.of_rows, groups.m), (groups.scales, groups.n))[side]
@@ -376,6 +404,18 @@ class BlockScaledProduct(WarpgroupProduct):
             matrix = index.insert(view.at(at, *along)).matrix
             load = LoadOp(matrix, index.values(where), kind, bounds_attribute(*inside))
             found.append(index.insert(load).fragment)
+        return found
+
+    def _of_lines(
+        self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
+    ) -> list[SSAValue]:
+        """The same from lines in shared memory, those of A first."""
+        own, found, lines = self.tiling.schedule.cta[2] // groups.size, list[SSAValue](), list(self.op.lines)
+        for rows, axis, along in zip(groups.blocks, "mn", ("rows", "columns"), strict=True):
+            of_side = [lines.pop(0) for _ in range(own if rows == 1 else 1)]
+            line, place = (of_side[number], warp[axis]) if rows == 1 else (of_side[0], number)
+            along = along if rows == 1 else POINT
+            found.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return found
 
 

@@ -25,35 +25,34 @@ from ..linalg.product import Product, along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
-from ..schedule.needs import GROUP_LINES, scale_tile
-from .operands import Multiplication, Place
+from .operands import CHUNK, Multiplication, Place
 from .store_epilogue import held_type
 from .tiling import Tiling, schedule_of
+
+MOST_GROUPS = 8
+"""Groups of products that a wait tells apart (PTX ISA 9.7.15.7)."""
 
 # The scales and the zero points of groups of packed weights, on their way to shared memory with each K tile.
 
 
 @dataclass(frozen=True)
 class GroupTiles:
-    """The tiles of the scales, or of the zero points, of groups."""
+    """The scales, or the zero points, of the group of a number in a K tile: a line."""
 
     tiling: Tiling[Product]
     operand: MatrixOperand
+    number: int
 
     def shared_type(self) -> MemRefType:
-        """A line for each group of a K tile, of as many as a swizzle repeats after."""
-        (_, columns), width = scale_tile(self.tiling.product, self.tiling.schedule), self.operand.memory_bits // 8
-        line = columns * width
-        swizzle = SwizzleAttr(min(self.tiling.schedule.swizzle, line & -line))
-        return MemRefType(self.operand.element_type, [GROUP_LINES, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
+        """The line."""
+        shape = [1, self.tiling.schedule.cta[1]]
+        return MemRefType(self.operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies those of the groups that the K tile has whose first element lies at `at`."""
-        product = self.tiling.product
-        rows, _ = scale_tile(product, self.tiling.schedule)
-        where = index.values([index.div(at["k"], product.group), at["n"]])
-        inside = bounds_attribute(product.k % self.tiling.schedule.cta[2] == 0, self.tiling.inside("n"))
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=(0, GROUP_LINES // rows)))
+        """Copies those of the K tile whose first element lies at `at`."""
+        group = index.add(index.div(at["k"], self.tiling.product.group), self.number)
+        where, inside = index.values([group, at["n"]]), bounds_attribute(False, False)
+        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
 
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
@@ -87,7 +86,7 @@ class RegisterProduct(Multiplication):
         beside, run = self._beside(index, warp, depth)
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
-            index.insert(WaitOp(WGMMA, len(steps) - 1))
+            index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
             if held is None:
                 first = self._loaded(outside, index, warp | {"k": at}, k)
             else:
@@ -129,15 +128,13 @@ class RegisterProduct(Multiplication):
     def _beside(self, index: IndexBuilder, at: Place, depth: int) -> tuple[list[list[SSAValue]], int]:
         """The zero points, if there are some, and the scales of each run along k of so many elements of packed
         weights, as fragments of a step."""
-        form = form_of(self.op.b)
-        if not isinstance(form, StoredOp) or form.packed is None or form.scales is None or form.group is None:
+        form, lines = form_of(self.op.b), self.op.lines
+        if not lines or not isinstance(form, StoredOp) or form.group is None:
             return [[]], depth
         run, kind = min(depth, form.group.value.data), self._step_of_weights()
-        beside = [tile for tile in (form.points, form.scales) if tile is not None]
-        places = [index.values([number, at["n"]]) for number in range(depth // run)]
-        return [
-            [index.insert(LoadOp(tile, place, kind, along="rows")).fragment for tile in beside] for place in places
-        ], run
+        place, count = index.values([0, at["n"]]), depth // run
+        fragments = [index.insert(LoadOp(line, place, kind, along="rows")).fragment for line in lines]
+        return [fragments[number::count][::-1] for number in range(count)], run
 
     def _step_of_weights(self) -> FragmentType:
         """What the instruction multiplies in a step: 64 columns of B, as floats."""

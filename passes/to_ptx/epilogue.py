@@ -17,7 +17,7 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, 
 from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import POINT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -81,7 +81,7 @@ def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
     else:
         matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
         vector = _Vector(lowering, kind.layout.data, matrix, axis, indices[-1], inside)
-    along = [place[axis == "c"] for place in offsets(kind, 1)]
+    along = [0 if axis == POINT[0] else place[axis == "c"] for place in offsets(kind, 1)]
     registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
