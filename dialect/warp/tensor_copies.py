@@ -57,7 +57,7 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"
         raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")
     *others, along = kind.shape
-    if along * size != box_bytes(tile):
+    if box_bytes(tile) % (along * size) or along * size < width:
         raise VerifyException(
             f"a box of {along} elements ({along * size} bytes) along the fastest dimension does not fit panels of "
             f"{width} bytes; {width // size} elements do"

@@ -310,19 +310,18 @@ LEAST_LINE = 128
 
 
 def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperand, int]]:
-    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile: a line
-    for each of its groups, by number."""
+    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile, and how
+    many groups that has, which lie side by side in a line."""
     if not product.b.packed or not product.group:
         return []
-    beside = (product.group_scales, product.zero_points)
-    numbers = range(max(1, schedule.cta[2] // product.group))
-    return [(operand, number) for operand in beside if operand is not None for number in numbers]
+    beside, groups = (product.group_scales, product.zero_points), max(1, schedule.cta[2] // product.group)
+    return [(operand, groups) for operand in beside if operand is not None]
 
 
 def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
-    """The scales of blocks that tensor copies bring with each K tile: of A (side 0) and of B, a line for each of its
-    blocks, by number, of so many columns; of scales for several rows all in one line. None where they cannot: scales of
-    each row lie along the rows, scales of several along k, both without gaps."""
+    """The scales of blocks that tensor copies bring with each K tile: of A (side 0) and of B, in so many parts of a
+    line, of so many columns: a part for each block along k, or one of all of these where a scale is for several rows.
+    None where copies cannot: scales of each row lie along the rows, scales of several along k, both without gaps."""
     found: list[tuple[int, int, int]] = []
     for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
         made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
@@ -331,8 +330,7 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
         (step, pitch), groups = (own, k) if rows == 1 else (k, own), schedule.cta[2] // product.blocks[2]
         if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
             return []
-        columns, numbers = (schedule.cta[side], groups) if rows == 1 else (LEAST_LINE // SCALE_BYTES, 1)
-        found += [(side, number, columns) for number in range(numbers)]
+        found.append((side, groups, schedule.cta[side]) if rows == 1 else (side, 1, LEAST_LINE // SCALE_BYTES))
     return [] if product.dynamic else found
 
 
@@ -354,8 +352,8 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
-    lines = [columns * SCALE_BYTES for _, _, columns in boxed_scales(product, schedule)]
-    lines += [n * operand.memory_bits // BYTE for operand, _ in scale_lines(product, schedule)]
+    lines = [parts * columns * SCALE_BYTES for _, parts, columns in boxed_scales(product, schedule)]
+    lines += [parts * n * operand.memory_bits // BYTE for operand, parts in scale_lines(product, schedule)]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
     return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
 

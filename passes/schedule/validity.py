@@ -33,6 +33,7 @@ from .warpgroup import (
     PLAIN,
     check_blocks,
     check_operands,
+    check_slices,
     check_tiles,
     fitting_stages,
     row_of,
@@ -77,7 +78,9 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
-        if (given := schedule[name]) != plain:
+        if name == "sliced_k" and product.b.packed:
+            check_slices(schedule, product)
+        elif (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
     _check_shared(schedule, product, target)
 

@@ -15,6 +15,7 @@ from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
+from ...dialect.warp.views import PACKED
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from . import needs
@@ -92,6 +93,21 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
             f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "
             f"that divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
         )
+
+
+def check_slices(schedule: Schedule, product: Product) -> None:
+    """Checks the slices of a K tile of packed weights, each of which warpgroups of its own multiply.
+
+    Raises:
+        ScheduleError: for parts that are no whole blocks, or K tiles of several groups, or parts of several.
+    """
+    (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
+    if slices & (slices - 1) or depth % (slices * columns):
+        raise ScheduleError(f"sliced_k = {slices}: a K tile of {depth} is not as many blocks of {columns}")
+    group = product.group or depth
+    part = depth // slices
+    if (group % depth and depth % group and group < product.k) or (group % part and part % group):
+        raise ScheduleError(f"cta = {schedule.cta} with sliced_k = {slices}: groups of {group} end within a part")
 
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:

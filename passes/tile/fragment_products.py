@@ -321,17 +321,18 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
 
 @dataclass(frozen=True)
 class BlockTiles:
-    """The scales of f32 of blocks of A (side 0), or of B, for a K tile: a line of those of each row, for its block of a
-    number along k; or a line of those of all its blocks along k, of one scale for several rows."""
+    """The scales of f32 of blocks of A (side 0), or of B, for a K tile, in a line: of each row, a part for each block
+    along k; or those of all blocks along k, of one scale for several rows."""
 
     tiling: Tiling[Product]
     side: int
-    number: int
+    parts: int
     columns: int
 
     def shared_type(self) -> MemRefType:
         """The line."""
-        return MemRefType(f32, [1, self.columns], SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+        shape = [1, self.parts * self.columns]
+        return MemRefType(f32, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies those of the K tile whose first element lies at `at`."""
@@ -339,10 +340,11 @@ class BlockTiles:
         scales, rows, size = product.op.block_scales[self.side].scales, product.blocks[self.side], product.blocks[2]
         if not isinstance(view := scales.owner, MatrixOp):
             fail(product.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
-        group, inside = index.add(index.div(at["k"], size), self.number), bounds_attribute(False, False)
-        where = [group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group]
         source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
-        index.insert(CopyOp(source, index.values(where), tile, in_bounds=inside))
+        for part in range(self.parts):
+            group = index.add(index.div(at["k"], size), part)
+            where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
+            index.insert(CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=(part, self.parts)))
 
 
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
@@ -409,12 +411,11 @@ class BlockScaledProduct(WarpgroupProduct):
     def _of_lines(
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
     ) -> list[SSAValue]:
-        """The same from lines in shared memory, those of A first."""
-        own, found, lines = self.tiling.schedule.cta[2] // groups.size, list[SSAValue](), list(self.op.lines)
-        for rows, axis, along in zip(groups.blocks, "mn", ("rows", "columns"), strict=True):
-            of_side = [lines.pop(0) for _ in range(own if rows == 1 else 1)]
-            line, place = (of_side[number], warp[axis]) if rows == 1 else (of_side[0], number)
-            along = along if rows == 1 else POINT
+        """The same from lines in shared memory, those of A and those of B."""
+        found: list[SSAValue] = []
+        for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
+            place, along = (number, POINT) if groups.blocks[side] > 1 else (
+                index.add(warp[axis], number * self.tiling.schedule.cta[side]), along)  # fmt: skip
             found.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return found
 

@@ -37,22 +37,24 @@ MOST_GROUPS = 8
 
 @dataclass(frozen=True)
 class GroupTiles:
-    """The scales, or the zero points, of the group of a number in a K tile: a line."""
+    """The scales, or the zero points, of the groups of a K tile: a line, of a part for each group."""
 
     tiling: Tiling[Product]
     operand: MatrixOperand
-    number: int
+    parts: int
 
     def shared_type(self) -> MemRefType:
         """The line."""
-        shape = [1, self.tiling.schedule.cta[1]]
+        shape = [1, self.parts * self.tiling.schedule.cta[1]]
         return MemRefType(self.operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies those of the K tile whose first element lies at `at`."""
-        group = index.add(index.div(at["k"], self.tiling.product.group), self.number)
-        where, inside = index.values([group, at["n"]]), bounds_attribute(False, False)
-        index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside))
+        inside = bounds_attribute(False, False)
+        for part in range(self.parts):
+            group = index.add(index.div(at["k"], self.tiling.product.group), part)
+            where = index.values([group, at["n"]])
+            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=(part, self.parts)))
 
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
@@ -78,22 +80,22 @@ class RegisterProduct(Multiplication):
         return schedule_of(op).in_registers != "none"
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        (_, _, depth), k = self.tiling.schedule.cta, self.tiling.row.shape.k
+        depth, k = self.tiling.schedule.cta[2] // self.tiling.schedule.sliced_k, self.tiling.row.shape.k
         steps = range(0, depth, k)
         changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
-        held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
+        held = self._loaded(outside, index, warp, depth) if changes else None
         beside, run = self._beside(index, warp, depth)
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
             index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
             if held is None:
-                first = self._loaded(outside, index, warp | {"k": at}, k)
+                first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
             else:
                 first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
                 first = self._scaled(index, first, beside[at // run])
             index.insert(FenceOp(WGMMA))
-            place = self.second.place(outside, warp | {"k": at})
+            place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
             product = WgmmaOp(
                 *(first, (), self.read, place, accumulator),
                 overwrite=zero and not at,
@@ -110,9 +112,10 @@ class RegisterProduct(Multiplication):
         way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
         kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
         if way.how == VECTORS:
-            lines = depth // PACKED[kind.bits].columns * BLOCK_LINES
-            panel = outside.mul(outside.div(at["n"], ROWS), lines)
-            return index.insert(LoadOp(self.held, outside.values([panel, 0]), kind, registers=VECTORS)).fragment
+            blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
+            block = outside.add(outside.mul(outside.div(at["n"], ROWS), blocks), outside.div(at["k"], columns))
+            place = outside.values([outside.mul(block, BLOCK_LINES), 0])
+            return index.insert(LoadOp(self.held, place, kind, registers=VECTORS)).fragment
         where = self.first.place(outside, at)
         if way.how == BY_LANES:
             return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
@@ -125,16 +128,19 @@ class RegisterProduct(Multiplication):
             return index.insert(ConvertLayoutOp.to(held, layout)).fragment
         return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
-    def _beside(self, index: IndexBuilder, at: Place, depth: int) -> tuple[list[list[SSAValue]], int]:
+    def _beside(self, index: IndexBuilder, at: Place, depth: int) -> tuple[Sequence[Sequence[SSAValue]], int]:
         """The zero points, if there are some, and the scales of each run along k of so many elements of packed
         weights, as fragments of a step."""
         form, lines = form_of(self.op.b), self.op.lines
         if not lines or not isinstance(form, StoredOp) or form.group is None:
             return [[]], depth
-        run, kind = min(depth, form.group.value.data), self._step_of_weights()
-        place, count = index.values([0, at["n"]]), depth // run
-        fragments = [index.insert(LoadOp(line, place, kind, along="rows")).fragment for line in lines]
-        return [fragments[number::count][::-1] for number in range(count)], run
+        group, kind, columns = form.group.value.data, self._step_of_weights(), self.tiling.schedule.cta[1]
+        first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
+        beside: list[list[SSAValue]] = []
+        for number in range(depth // run):
+            place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
+            beside.append([index.insert(LoadOp(line, place, kind, along="rows")).fragment for line in lines[::-1]])
+        return beside, run
 
     def _step_of_weights(self) -> FragmentType:
         """What the instruction multiplies in a step: 64 columns of B, as floats."""
