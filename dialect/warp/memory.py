@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntAttr, MemRefType, StringAttr, UnitAttr, i1
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    Float8E8M0FNUType,
+    IndexType,
+    IntAttr,
+    MemRefType,
+    StringAttr,
+    UnitAttr,
+    bf16,
+    i1,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -112,6 +123,7 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
         raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
 
 
+EXPONENT = Float8E8M0FNUType()
 POINT = "point"
 """In the place of a dimension: all elements of a fragment are one of a tile."""
 
@@ -146,7 +158,8 @@ class LoadOp(IRDLOperation):
 
         %s = warp.load %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<scale, ...>
 
-    With `point`, all elements are the one at the indices of a tile in shared memory.
+    Scales of f8E8M0FNU in such a tile are read as bf16. With `point`, all elements are the one at the indices of a tile
+    in shared memory.
 
     With `registers`, memory has the registers of the fragment from the indices on, in one of these orders::
 
@@ -282,7 +295,8 @@ class LoadOp(IRDLOperation):
             raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
         if len(self.indices) != rank:
             raise VerifyException(f"expected one index for each of the {rank} dimensions, got {len(self.indices)}")
-        verify_element(memory, fragment)
+        if not (of_tile and (memory.element_type, fragment.element_type) == (EXPONENT, bf16)):
+            verify_element(memory, fragment)
         if along not in (*AXES, *((POINT,) if of_tile else ())):
             raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
         if self.order or self.padded is not None or self.matrices is not None:

@@ -325,6 +325,8 @@ def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int]) -> MemRef
 
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
+NIBBLES, EXPONENTS = "e2m1", "ue8m0"
+"""Floats of 4 bits, which packed weights may be, and the powers of two that the scales of their groups may be."""
 
 PACKED = {
     4: Layout.parse("c1 c2 r0 r1 r2 | r3 c3 c0 c4 c5 | r4 r5"),
@@ -386,6 +388,8 @@ class StoredIntegers(NamedTuple):
         Raises:
             VerifyException: if there is no such conversion.
         """
+        if self.name == NIBBLES and multiplied == "bf16" and held == self.element and not self.zero:
+            return
         if self.name not in INTEGERS or multiplied not in FLOATS:
             raise VerifyException(
                 f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, got {self.name} as {multiplied}"
@@ -411,9 +415,9 @@ class StoredOp(OperandForm):
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
 
-    Weights that are `packed` lie in the order of `PACKED`, in lines of 128 bytes. Their groups may have zero points
-    too, of the type that is multiplied. The kernel computes each weight, the difference and then the product, both
-    rounded to that type, before it multiplies::
+    Weights that are `packed`, which may be floats of 4 bits (e2m1) of bf16, lie in the order of `PACKED`, in lines of
+    128 bytes. Their groups may have zero points too, of the type that is multiplied. The kernel computes each weight,
+    the difference and then the product, both rounded to that type, before it multiplies::
 
         %weights = warp.stored %Q as u4 times %S less %Z {packed}
             : memref<128x256xi4>, memref<4x64xbf16>, memref<4x64xbf16>
@@ -476,8 +480,8 @@ class StoredOp(OperandForm):
     ) -> None:
         if self.packed is not None:
             self._verify_packed(sizes)
-        elif self.points is not None:
-            raise VerifyException("expected packed weights, the only ones whose groups have zero points")
+        elif self.points is not None or self.integers.name == NIBBLES:
+            raise VerifyException("expected packed weights, the only ones that are floats or have zero points")
         if self.points is not None and (self.scales is None or self.points.type != self.scales.type):
             raise VerifyException(f"expected zero points of the type of the scales, got {self.points.type}")
         if self.scales is None:

@@ -10,7 +10,17 @@ from typing import ClassVar, NamedTuple
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType, ModuleOp, NoneAttr, f32
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    bf16,
+    f32,
+)
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -21,10 +31,10 @@ from ...dialect.isa import wgmma
 from ...dialect.layouts.layout import Bit
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.generic import arithmetic, converted
-from ...dialect.warp.attributes import memory_of, target_of
+from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.elements import K, N, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.views import FLOATS, LINE, PACKED, StoredIntegers, StoredOp, packed_lines
+from ...dialect.warp.views import EXPONENTS, FLOATS, LINE, NIBBLES, PACKED, StoredIntegers, StoredOp, packed_lines
 from ..diagnostics import remark
 from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
@@ -98,6 +108,9 @@ class _Reader:
         while isinstance(value.owner, CASTS):
             value = value.owner.operands[0]
         cast = value.owner
+        if _is_nibble(value) and (number := self._input(value)) is not None:
+            self.how.weights, self.how.stored = number, NIBBLES
+            return True
         if not isinstance(cast, arith.SIToFPOp | arith.UIToFPOp):
             return False
         return self._integer(cast.input, isinstance(cast, arith.UIToFPOp))
@@ -134,9 +147,11 @@ class _Reader:
         self.how.zero = int(number)
 
     def _has_integers(self, value: SSAValue) -> bool:
-        """Whether a value is made of integers of few bits from memory."""
+        """Whether a value is made of integers, or floats, of few bits from memory."""
         if isinstance(value, BlockArgument):
             kind = value.type
+            if _is_nibble(value):
+                return value.owner is self.made.body
             return value.owner is self.made.body and isinstance(kind, IntegerType) and kind.bitwidth in BITS
         owner = value.owner
         if not isinstance(owner, Operation) or owner.parent is not self.made.body:
@@ -151,11 +166,18 @@ class _Reader:
         return next((i for i, given in enumerate(self.made.inputs) if captured and given is value), None)
 
 
+def _is_nibble(value: SSAValue) -> bool:
+    """Whether a value is a float of 4 bits."""
+    return (row := element_row(value.type)) is not None and row.name == NIBBLES
+
+
 def dequantised(made: Elementwise) -> Dequantised | None:
     """How an operation converts integers; None if it does not, or makes something else of them."""
     reader = _Reader(made)
     found = reader.read()
     if found is None or found.objection:
+        return found
+    if found.stored == NIBBLES:
         return found
     bits = int(found.stored[1:])
     low, high = (0, (1 << bits) - 1) if found.stored[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
@@ -217,7 +239,7 @@ class Weights(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Whether the integers lie in the order of `PACKED`: blocks along k, then along n."""
-        order = PACKED[int(self.how.stored[1:])]
+        order = PACKED[StoredIntegers(self.how.stored).element.bits]
         axes = ["r" if loop == self.product.outer + N else "c" for loop in loops_of(self.product.maps[1])]
         shape, bits = memory_of(self.made.output).get_shape(), dict[int, list[Bit]]()
         for axis, loops in zip(axes, self.dimensions, strict=True):
@@ -242,7 +264,10 @@ class Weights(NamedTuple):
         if product.outer or len(how.scales) != 1 or how.factors:
             return "packed weights take one scale for each group or column, and no batch"
         beside = [made.inputs[i] for i in (*how.scales, how.points) if i >= 0]
-        if any(element_type(value) != kind for value in beside):
+        exponents = how.stored == NIBBLES and how.points < 0
+        if exponents and kind != bf16:
+            return f"packed floats of 4 bits are multiplied as bf16, got {kind}"
+        if any(element_type(value) != kind and not (exponents and _has_exponents(value)) for value in beside):
             return f"scales and zero points of packed weights are expected in {kind}"
         if how.points >= 0 and any(op.results[0].type != kind for op in made.body.ops if isinstance(op, arith.SubfOp)):
             return f"zero points of packed weights are expected to be subtracted in {kind}"
@@ -278,6 +303,8 @@ class Weights(NamedTuple):
             return self._packed_objection()
         if self.how.points >= 0:
             return "its zero point is no whole constant"
+        if self.how.stored == NIBBLES:
+            return "floats of 4 bits are converted within a product where they are packed"
         if reason := self._shaped() or self._grouped():
             return reason
         if any(not set(loops_of(map_)) <= set(loops_of(product.maps[2])) for _, map_ in self.scales):
@@ -391,6 +418,11 @@ class Weights(NamedTuple):
         epilogue = PointwiseOp(operands, Region(block))
         epilogue.function.name_hint = "scaled"
         return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
+
+
+def _has_exponents(value: SSAValue) -> bool:
+    """Whether memory has powers of two, e8m0."""
+    return (row := element_row(element_type(value))) is not None and row.name == EXPONENTS
 
 
 def product_k(product: MatmulOp) -> int:

@@ -309,13 +309,16 @@ LEAST_LINE = 128
 """Bytes of a line of scales at least: what tensor copies write to begins at a multiple of them."""
 
 
-def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperand, int]]:
-    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile, and how
-    many groups that has, which lie side by side in a line."""
+def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperand, int, int]]:
+    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile, in so
+    many parts of a line, of so many columns: a part for each of its groups."""
     if not product.b.packed or not product.group:
         return []
-    beside, groups = (product.group_scales, product.zero_points), max(1, schedule.cta[2] // product.group)
-    return [(operand, groups) for operand in beside if operand is not None]
+    groups, found = max(1, schedule.cta[2] // product.group), list[tuple[MatrixOperand, int, int]]()
+    for operand in (product.group_scales, product.zero_points):
+        if operand is not None:
+            found.append((operand, groups, max(schedule.cta[1], LEAST_LINE * BYTE // operand.memory_bits)))
+    return found
 
 
 def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
@@ -353,7 +356,9 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
         tiles.append((words, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
     lines = [parts * columns * SCALE_BYTES for _, parts, columns in boxed_scales(product, schedule)]
-    lines += [parts * n * operand.memory_bits // BYTE for operand, parts in scale_lines(product, schedule)]
+    lines += [
+        parts * columns * operand.memory_bits // BYTE for operand, parts, columns in scale_lines(product, schedule)
+    ]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
     return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
@@ -42,10 +42,11 @@ class GroupTiles:
     tiling: Tiling[Product]
     operand: MatrixOperand
     parts: int
+    columns: int
 
     def shared_type(self) -> MemRefType:
         """The line."""
-        shape = [1, self.parts * self.tiling.schedule.cta[1]]
+        shape = [1, self.parts * self.columns]
         return MemRefType(self.operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
@@ -134,12 +135,16 @@ class RegisterProduct(Multiplication):
         form, lines = form_of(self.op.b), self.op.lines
         if not lines or not isinstance(form, StoredOp) or form.group is None:
             return [[]], depth
-        group, kind, columns = form.group.value.data, self._step_of_weights(), self.tiling.schedule.cta[1]
+        group, kind = form.group.value.data, self._step_of_weights()
+        groups = max(1, self.tiling.schedule.cta[2] // group)
         first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
         beside: list[list[SSAValue]] = []
         for number in range(depth // run):
-            place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
-            beside.append([index.insert(LoadOp(line, place, kind, along="rows")).fragment for line in lines[::-1]])
+            beside.append([])
+            for line in lines[::-1]:
+                columns = memory_of(line).get_shape()[1] // groups
+                place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
+                beside[-1].append(index.insert(LoadOp(line, place, kind, along="rows")).fragment)
         return beside, run
 
     def _step_of_weights(self) -> FragmentType:

@@ -24,7 +24,7 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
-from .emitter import WARP, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
+from .emitter import WARP, At, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
 from .f32_functions import TOGETHER
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .kernel import KernelLowering, lowers
@@ -174,7 +174,19 @@ class _Line(_Elements):
         places = Position.of(0, self.line, 0), Position.of(self.lane, self.start, offset)
         row, column = places[::-1] if self.swapped else places
         place = self.lowering.addressing.shared(self.tile, self.stage, row, column)
-        self.lowering.emitter.load("shared", registers, place, type)
+        if self.tile.element_bytes == 1:
+            self._load_exponent(registers, place)
+        else:
+            self.lowering.emitter.load("shared", registers, place, type)
+
+    def _load_exponent(self, registers: Fragment, place: At) -> None:
+        """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""
+        emitter = self.lowering.emitter
+        byte = emitter.register("b32")
+        emitter.load("shared", [byte], place, "u8")
+        bits = emitter.compute("max.u32", emitter.compute("shl.b32", byte, 7), 0x40)
+        last = emitter.compute("shr.u32", emitter.compute("add.u32", byte, 1), 8)
+        emitter.emit("cvt.u16.u32", registers[0], emitter.compute("add.u32", bits, last))
 
 
 # Elements

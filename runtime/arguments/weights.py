@@ -20,7 +20,7 @@ def pack_weights(weights: Array, bits: int) -> Array:
     Raises:
         ArgumentError: for other bits, or sizes that are no multiples of a block's.
     """
-    rows, columns, places = _order(bits)
+    rows, columns, places = packed_order(bits)
     if weights.ndim != 2 or weights.shape[0] % rows or weights.shape[1] % columns:
         raise ArgumentError(f"expected weights of multiples of {rows} x {columns}, got {weights.shape}")
     blocks = np.ascontiguousarray(weights).view(np.uint8).reshape(-1, rows, weights.shape[1] // columns, columns)
@@ -34,7 +34,7 @@ def unpack_weights(packed: Array, bits: int, *, signed: bool = False) -> Array:
     Raises:
         ArgumentError: for other bits, or an array of other blocks.
     """
-    rows, columns, places = _order(bits)
+    rows, columns, places = packed_order(bits)
     if packed.ndim != 3 or packed.shape[-1] * 8 != rows * columns * bits:
         raise ArgumentError(f"expected blocks of {rows * columns * bits // 8} bytes, got {packed.shape}")
     held = packed.view(np.uint8)
@@ -49,7 +49,7 @@ def unpack_weights(packed: Array, bits: int, *, signed: bool = False) -> Array:
     return (found ^ (1 << bits - 1)).astype(np.int8) - np.int8(8) if bits == 4 else found.view(np.int8)
 
 
-def _order(bits: int) -> tuple[int, int, Array]:
+def packed_order(bits: int) -> tuple[int, int, Array]:
     """Rows and columns of a block, and which of its elements, row by row, is where."""
     if (layout := PACKED.get(bits)) is None:
         raise ArgumentError(f"expected weights of {' or '.join(map(str, PACKED))} bits, got {bits}")
