@@ -140,13 +140,14 @@ LOWERINGS = _homes(
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
         nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store
         """,
+        "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
         gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise,
         gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.mma, warp.set_registers, warp.wait, warp.wgmma, warp.wmma.mma
+        warp.make_barriers, warp.wait
         """,
         "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",

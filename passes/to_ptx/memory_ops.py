@@ -71,7 +71,7 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if isinstance(op.fragment.type, OpaqueType):
-        from .synchronisation import load_opaque
+        from .products import load_opaque
 
         return load_opaque(lowering, op, op.fragment.type)
     kind = fragment_of(op.fragment)
@@ -126,7 +126,7 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
     if isinstance(op.fragment.type, OpaqueType):
-        from .synchronisation import store_opaque
+        from .products import store_opaque
 
         store_opaque(lowering, op, op.fragment.type)
         return

@@ -23,7 +23,8 @@ from .addressing import TensorTile
 from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .synchronisation import check_warpgroups, descriptors, one_thread
+from .products import check_warpgroups, descriptors
+from .synchronisation import one_thread
 
 SHAPE = "16x256b"
 """What moves eight columns of 16 rows of a warp, in registers that lie as those of a product of fragments do."""

@@ -1,0 +1,208 @@
+"""Products: `mma`, `mma.sp`, `wmma`, `wgmma`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
+
+from ...dialect.isa import wmma
+from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma
+from ...dialect.layouts.layout import LANES
+from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.warpgroup import (
+    ROWS,
+    SetRegistersOp,
+    TensorMmaOp,
+    WgmmaOp,
+    descriptor_of,
+)
+from ...dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
+from ..diagnostics import fail
+from .emitter import WARP, At, VirtualRegister, divisor_of
+from .fragments import Fragment, TrailingOperand, only_use_is_here
+from .kernel import KernelLowering, lowers
+
+
+def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
+    """The registers of C and of D: the same ones, if the types allow it and nothing else needs C."""
+    held = lowering.fragment(c)
+    if c.type == d.type and only_use_is_here(c, op):
+        return held, held
+    fresh = lowering.fresh(d.type)
+    if c.type == d.type:
+        lowering.fragments.copy(held, fresh)
+        held = fresh
+    return held, fresh
+
+
+@lowers(MmaOp)
+def _mma(lowering: KernelLowering, op: MmaOp) -> None:
+    a, b, c = op.operands[:3]
+    of_a, _, of_c = op.fragments
+    held, result = result_registers(lowering, op, c, op.d)
+    (m, n), k = of_c.shape, of_a.shape[1] * op.sparsity
+    lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
+    extras: list[TrailingOperand] = []
+    if op.e is not None and op.selector is not None:
+        selector = op.selector.value.data
+        extras.append(TrailingOperand([(metadata, selector) for metadata in lowering.fragment(op.e)]))
+    for role, scale in zip("ab", op.scales, strict=False):
+        of_lane = lowering.fragment(scale)
+        words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
+        extras.append(TrailingOperand(words, of_b=role == "b"))
+    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), held, result, extras)
+    lowering.values[op.d] = result
+    if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
+        _await_sums(lowering, last[0])
+
+
+def _ends_turn(op: MmaOp) -> bool:
+    """Whether a product is the last one of a turn of a loop."""
+    block = op.parent
+    if block is None or not isinstance(op.parent_op(), scf.ForOp):
+        return False
+    return next(each for each in reversed(list(block.ops)) if isinstance(each, MmaOp)) is op
+
+
+def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
+    """Hands a register to the lane itself, which has to wait for the product that sets it.
+
+    Of warps with the sums of one instruction of f64, ptxas 13.0.88 lets the first product of a turn read what the last
+    one of the turn before has not written yet: an H200 gave other sums in each launch. Sums of several instructions are
+    eight products apart, or waited for.
+    """
+    halves = lowering.emitter.registers("b32", 2)
+    lowering.emitter.emit("mov.b64", halves, register)
+    low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")
+    lowering.emitter.emit("mov.b64", register, [low, halves[1]])
+
+
+# Warpgroups: `warp.wgmma`, `warp.set_registers`.
+
+ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
+"""Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
+
+STEP = 32
+"""Bytes along K that one instruction takes."""
+
+
+def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    """Refuses an operation of warpgroups in a kernel of other threads."""
+    if lowering.threads % (WARPS * LANES):
+        fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
+
+
+@lowers(WgmmaOp)
+def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
+    check_warpgroups(lowering, op)
+    row, held = op.row, lowering.fragment(op.c)
+    if not only_use_is_here(op.c, op):
+        fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
+    words = descriptors(lowering, op)
+    a = lowering.fragment(op.a) if op.a_in_registers else words["a"]
+    metadata = [] if op.e is None or op.selector is None else [*lowering.fragment(op.e), op.selector.value.data]
+    lowering.emitter.comment(f"{op.name}: {row.shape} of {'registers and ' if op.a_in_registers else ''}shared memory")
+    lowering.emitter.emit(row.spelling, held, a, words["b"], *metadata, *_constants(op, row))
+    lowering.values[op.d] = held
+
+
+def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[int]:
+    """Whether D is added to, the signs of A and B, and how they lie."""
+    yield 0 if op.overwrite is not None else 1
+    if row.a.is_float:
+        yield from (1 if word is None else -1 for word in (op.negate_a, op.negate_b))
+    yield from (int(op.major(role)) for role in row.transposable(a_shared=not op.a_in_registers))
+
+
+def descriptors(
+    lowering: KernelLowering,
+    op: WgmmaOp | TensorMmaOp,
+    encode: Callable[[MatrixDescriptor], int] = MatrixDescriptor.encode,
+) -> dict[str, VirtualRegister]:
+    """The matrix descriptors of operands "a" and "b" in shared memory, as `encode` writes them."""
+    return {
+        role: _descriptor(lowering, op, memory, indices, encode, along_mn=op.major(role))
+        for role, memory, indices in op.tiles()
+    }
+
+
+def _descriptor(
+    lowering: KernelLowering,
+    op: WgmmaOp | TensorMmaOp,
+    memory: SSAValue,
+    indices: Sequence[SSAValue],
+    encode: Callable[[MatrixDescriptor], int],
+    *,
+    along_mn: bool,
+) -> VirtualRegister:
+    """The matrix descriptor of the operand that begins where indices say."""
+    tile, (stage, row, column) = lowering.shared_place(op, memory, indices)
+    how = encode(descriptor_of(memory_of(memory), mn_major=along_mn))
+    step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
+    for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
+        if divisor_of(value) % unit:
+            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
+            fail(op, f"an operand of {op.name} begins at a {name} that is a multiple of {unit}, got {got}")
+    base, offset = lowering.addressing.origin(tile, stage, row, column)
+    emitter = lowering.emitter
+    # In a cluster the rank of the CTA stands above the address.
+    units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
+    place = emitter.pure("cvt.u64.u32", units)
+    return emitter.pure("add.s64", place, Immediate(f"{how + offset // UNIT:#x}"))
+
+
+@lowers(SetRegistersOp)
+def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
+    check_warpgroups(lowering, op)
+    direction = "dec" if op.grow is None else "inc"
+    lowering.emitter.emit(f"setmaxnreg.{direction}.sync.aligned.u32", op.count.value.data)
+
+
+# Opaque fragments of `wmma`: their moves, and `warp.wmma.mma`.
+
+
+def _opaque_address(lowering: KernelLowering, op: LoadOp | StoreOp, kind: OpaqueType) -> tuple[At, int]:
+    """The address of the first element, and the stride."""
+    matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
+    bits, pitch = kind.element.bits, matrix.row_bytes
+    if not isinstance(pitch, int):
+        fail(op, f"expected rows a known number of bytes apart, got {op.memory.type}")
+    stride = pitch * 8 // bits
+    whole = max(1, 8 // bits)
+    if divisor_of(column) % whole:
+        fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")
+    along = lowering.scalars.quotient(column, whole)
+    terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
+    needed = wmma.alignment(kind.product, kind.role.data, kind.element)
+    if isinstance(along, int) and along * terms[1][1] % needed:
+        fail(op, f"expected an address that is a multiple of {needed} bytes, got column {column}")
+    return lowering.scalars.address(matrix.base, terms), stride
+
+
+def load_opaque(lowering: KernelLowering, op: LoadOp, kind: OpaqueType) -> None:
+    """Reads a fragment of `wmma` from memory."""
+    row = load_row(kind, memory_of(op.memory), op.swapped is not None)
+    place, stride = _opaque_address(lowering, op, kind)
+    into = lowering.result(op.fragment)
+    lowering.emitter.emit(row.spelling, into, place, stride)
+    lowering.values[op.fragment] = into
+
+
+def store_opaque(lowering: KernelLowering, op: StoreOp, kind: OpaqueType) -> None:
+    """Writes a fragment of `wmma` to memory."""
+    row, registers = store_row(kind, memory_of(op.memory), op.swapped is not None), lowering.fragment(op.fragment)
+    place, stride = _opaque_address(lowering, op, kind)
+    lowering.emitter.emit(row.spelling, place, registers, stride)
+
+
+@lowers(WmmaMmaOp)
+def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
+    a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
+    c, d = result_registers(lowering, op, op.c, op.d)
+    lowering.emitter.emit(row.spelling, d, a, b, c)
+    lowering.values[op.d] = d
