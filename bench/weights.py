@@ -43,12 +43,16 @@ class Weights:
     by_columns: bool
     group: int = 0
     kind: str = "bf16"
+    unrounded: bool = False
+    """Whether the sums may be scaled in place of the weights."""
 
     @property
     def name(self) -> str:
         """What the table calls them."""
         groups = f" g{self.group}" if self.group else ""
-        return f"W{self.bits}A16 {self.kind} {'(n, k)' if self.by_columns else '(k, n)'}{groups}"
+        return (
+            f"W{self.bits}A16 {self.kind} {'(n, k)' if self.by_columns else '(k, n)'}{groups}{' sums' * self.unrounded}"
+        )
 
     def scale_shape(self, n: int, k: int) -> tuple[int, ...]:
         """The sizes of the scales."""
@@ -83,7 +87,7 @@ func.func @f(%A: {a}, %Q: {held}, %S: {scales}, %C: {c}) {{
       ins(%Q, %S : {held}, {scales}) outs(%W : {wide}) {{
   ^bb0(%q: i{self.bits}, %s: {kind}, %old: {kind}):
     %0 = arith.sitofp %q : i{self.bits} to {kind}
-    %1 = arith.mulf %0, %s : {kind}
+    %1 = arith.mulf %0, %s{" fastmath<contract>" * self.unrounded} : {kind}
     linalg.yield %1 : {kind}
   }}
   linalg.fill ins(%zero : {kind}) outs(%C : {c})
@@ -230,6 +234,7 @@ def main() -> None:
         "--schedule", action="append", default=[], metavar="FIELDS", help="one more, such as 'stages=6'"
     )
     parser.add_argument("--type", default="bf16", choices=("bf16", "f16"), help="of activations and scales")
+    parser.add_argument("--unrounded", action="store_true", help="scale sums in place of weights")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -240,7 +245,9 @@ def main() -> None:
     options = [{}, *(dict(field.split("=") for field in text.split()) for text in args.schedule)]
     rows = peers(torch, timer, (m, n, k))
     for name in args.kinds:
-        rows += measure(torch, timer, (m, n, k), replace(KINDS[name], kind=args.type), options)
+        rows += measure(
+            torch, timer, (m, n, k), replace(KINDS[name], kind=args.type, unrounded=args.unrounded), options
+        )
     for row in rows:
         error = "" if row.relative_error is None else f"{row.relative_error:.1e}"
         in_turn = "" if row.in_a_row is None else f"{row.in_a_row * 1e3:.1f} us"

@@ -305,6 +305,13 @@ def _may_contract(op: Operation) -> bool:
     return isinstance(flags, arith.FastMathFlagsAttr) and FastMathFlag.ALLOW_CONTRACT in flags.data
 
 
+def may_scale_sums(op: Operation) -> bool:
+    """Whether a rounded multiple of a factor of a product may be left out, and the sum be multiplied instead:
+    `fastmath<contract>` or `fastmath<reassoc>`."""
+    flags = op.properties.get("fastmath")
+    return _may_contract(op) or (isinstance(flags, arith.FastMathFlagsAttr) and FastMathFlag.REASSOC in flags.data)
+
+
 class Weighted(NamedTuple):
     """The body `c + w * extend(a) * extend(b)`: its factors, in the order in which they are multiplied, and its weight.
 

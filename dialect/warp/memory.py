@@ -290,7 +290,7 @@ class LoadOp(IRDLOperation):
 
     def _verify_vector(self, along: str, memory: Memory, fragment: FragmentType) -> None:
         rank, of_tile = memory.get_num_dims(), memory_space(memory) == SHARED_SPACE
-        repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0 and along == "columns"
+        repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0
         if not (rank in (2, 3) if of_tile else (rank == 1 or repeats) and self.swapped is None):
             raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
         if len(self.indices) != rank:

@@ -352,11 +352,13 @@ def packed_lines(n: int, k: int, bits: int) -> int:
 class StoredIntegers(NamedTuple):
     """What memory holds of an operand: integers of a type of the ISA, from each of which a zero point is subtracted.
 
-    Their differences, of 9 bits at most, are f16 and bf16 exactly.
+    Their differences, of 9 bits at most, are f16 and bf16 exactly. If they are `rounded`, each is multiplied by its
+    scale before the product, and rounded to the type that it is multiplied as.
     """
 
     name: str
     zero: int = 0
+    rounded: bool = False
 
     @property
     def element(self) -> ElementType:
@@ -370,7 +372,8 @@ class StoredIntegers(NamedTuple):
         return (-half, half - 1) if self.element.signed else (0, 2 * half - 1)
 
     def __str__(self) -> str:
-        return f"as {self.name} minus {self.zero}" if self.zero else f"as {self.name}"
+        zero = f" minus {self.zero}" if self.zero else ""
+        return f"as {self.name}{zero}{' rounded' * self.rounded}"
 
     def properties(self) -> dict[str, Attribute]:
         """How an operation holds it."""
@@ -411,9 +414,11 @@ class StoredOp(OperandForm):
 
     Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
     The kernel adds the products of a group, and multiplies the sum in each column by the scale of the group in that
-    column::
+    column. With `rounded`, it multiplies each integer by its scale instead, and rounds the result to the type that is
+    multiplied, which the scales have too::
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
+        %weights = warp.stored %Q as s8 rounded times %S : memref<512x64xi8>, memref<1x64xbf16>
 
     Weights that are `packed`, which may be floats of 4 bits (e2m1) of bf16, lie in the order of `PACKED`, in lines of
     128 bytes. Their groups may have zero points too, of the type that is multiplied. The kernel computes each weight,
@@ -432,6 +437,7 @@ class StoredOp(OperandForm):
     points = opt_operand_def(MemRefType)
     stored = prop_def(StringAttr)
     zero = opt_prop_def(IntegerAttr[i64])
+    rounded = opt_prop_def(UnitAttr)
     packed = opt_prop_def(UnitAttr)
     group = opt_prop_def(IntegerAttr[i64])
 
@@ -439,7 +445,8 @@ class StoredOp(OperandForm):
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     custom_directives: ClassVar = (BareWord, TypeOfOptional)
     assembly_format = (
-        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`times` $scales^)? (`less` $points^)? attr-dict"
+        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`rounded` $rounded^)? (`times` $scales^)?"
+        " (`less` $points^)? attr-dict"
         " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales)) custom<TypeOfOptional>(`,`, type($points))"
     )
 
@@ -457,6 +464,7 @@ class StoredOp(OperandForm):
             operands=[memory, scales, points],
             properties={
                 **integers.properties(),
+                "rounded": flag(integers.rounded),
                 "packed": flag(packed),
                 "group": IntegerAttr(group, i64) if group else None,
             },
@@ -466,7 +474,8 @@ class StoredOp(OperandForm):
     @property
     def integers(self) -> StoredIntegers:
         """What memory holds."""
-        return StoredIntegers(self.stored.data, 0 if self.zero is None else self.zero.value.data)
+        zero = 0 if self.zero is None else self.zero.value.data
+        return StoredIntegers(self.stored.data, zero, self.rounded is not None)
 
     def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
         group = 0 if self.group is None else self.group.value.data
@@ -485,6 +494,8 @@ class StoredOp(OperandForm):
         if self.points is not None and (self.scales is None or self.points.type != self.scales.type):
             raise VerifyException(f"expected zero points of the type of the scales, got {self.points.type}")
         if self.scales is None:
+            if self.rounded is not None:
+                raise VerifyException("expected scales that integers are rounded with: `rounded times %scales`")
             return
         held, (*outer, n, k) = memory_of(self.scales), sizes
         shape = dict(zip(order, held.get_shape(), strict=False))
@@ -494,6 +505,10 @@ class StoredOp(OperandForm):
             raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
         if self.packed is not None and (self.group is None or self.group.value.data * shape[1] != k):
             raise VerifyException(f"expected group = {k // shape[1]}, as the scales have it")
+        if self.rounded is not None and str(held.element_type) != multiplied:
+            raise VerifyException(
+                f"expected scales of {multiplied}, to which products with them are rounded, got {held}"
+            )
 
     def _verify_packed(self, sizes: Sequence[int]) -> None:
         """Checks that packed weights are whole blocks, in lines."""

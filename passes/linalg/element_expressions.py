@@ -154,6 +154,10 @@ def _constant(number: float | int, op: Operation) -> ElementExpression:
 class ElementReader:
     """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops."""
 
+    beyond = 6e4
+    """A maximum that is subtracted from all scores, whatever it is, may start from minus this, or below: f16 has
+    numbers up to 65504."""
+
     def __init__(self, over: Name) -> None:
         self.over = over
         self.used: dict[Operation, None] = {}
@@ -266,22 +270,18 @@ class ElementReader:
         return None
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
-        """Whether what an operation adds to is filled with a number; for infinities any number will do that is beyond
-        all of use."""
+        """Whether what an operation adds to is filled with a number; for infinities any number will do that is
+        `beyond` all of use."""
         fill = writer_before(op.outputs[0], op)
         if not isinstance(fill, FillOp) or fill.outputs[0] != op.outputs[0]:
             return False
         start = self._from_outside(fill.inputs[0]).number
         if start is None or (
-            start != wanted and not (math.isinf(wanted) and start * math.copysign(1, wanted) >= BEYOND)
+            start != wanted and not (math.isinf(wanted) and start * math.copysign(1, wanted) >= self.beyond)
         ):
             return False
         self.used[fill] = None
         return True
-
-
-BEYOND = 6e4
-"""A maximum may start from minus this, or below, and a minimum from this: f16 has numbers up to 65504."""
 
 
 def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperation | None:

@@ -57,6 +57,8 @@ class RowReader(ElementReader):
     """Reads elements through all memory but that which is `kept`, and the results of products. `places` is where
     operations that are read through make the element."""
 
+    beyond = math.inf
+
     def __init__(self, kept: Set[SSAValue]) -> None:
         super().__init__(ALONG)
         self.kept, self.places = kept, dict[Operation, Subscripts]()

@@ -12,6 +12,10 @@ from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -21,7 +25,7 @@ from xdsl.dialects.builtin import (
     bf16,
     f32,
 )
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -30,7 +34,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa import wgmma
 from ...dialect.layouts.layout import Bit
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.generic import arithmetic, converted
+from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
 from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.elements import K, N, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
@@ -39,15 +43,20 @@ from ..diagnostics import remark
 from ..patterns import apply_patterns
 from .elementwise import Elementwise, read_elementwise
 from .fuse_block_scales import FuseBlockScales, between, dimensions_of
-from .operand import collapse, drop_unused, expanded, groups_of, root, users_of
+from .operand import collapse, drop_unused, expand, expanded, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
 
 # What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
+#
+# `q - z` has 9 bits, so f16, bf16 and wider types have it exactly. Of a scale of 16 bits f32 has the product exactly
+# too: its rounding to 16 bits, and a multiplication in 16 bits, are then one rounding of the exact product.
 
 BITS = (4, 8)
 """Widths of integers that products convert."""
 
 CASTS = (arith.ExtFOp, arith.TruncFOp)
+EXACT = (Float16Type, BFloat16Type, Float32Type, Float64Type)
+"""Types that have integers of 9 bits."""
 SIGNED = (arith.ExtSIOp, arith.SIToFPOp)
 UNSIGNED = (arith.ExtUIOp, arith.UIToFPOp)
 
@@ -55,7 +64,8 @@ UNSIGNED = (arith.ExtUIOp, arith.UIToFPOp)
 @dataclass
 class Dequantised:
     """Input `weights` of an operation, integers of the ISA's type `stored`, less `zero` or input `points`, times the
-    inputs `scales` and the numbers `factors`. `objection` says why products do not convert them so."""
+    inputs `scales` and the numbers `factors`. `objection` says why products do not convert them so, `roundings` which
+    types the element is rounded to, in order, where nothing allows to leave that out."""
 
     weights: int = -1
     stored: str = ""
@@ -63,6 +73,7 @@ class Dequantised:
     points: int = -1
     scales: list[int] = field(default_factory=list[int])
     factors: list[float] = field(default_factory=list[float])
+    roundings: list[Attribute] = field(default_factory=list[Attribute])
     objection: str = ""
 
 
@@ -71,27 +82,41 @@ class _Reader:
 
     def __init__(self, made: Elementwise) -> None:
         self.made, self.how = made, Dequantised()
+        self.after = 0
+        """How many roundings come after the first multiplication: those before it are of integers, and exact."""
 
     def read(self) -> Dequantised | None:
         """None for a body that makes no float of integers of few bits."""
         last = self.made.body.last_op
-        return None if last is None or not self._scaled(last.operands[0]) else self.how
+        if last is None or not self._scaled(last.operands[0]):
+            return None
+        self.how.roundings = self.how.roundings[len(self.how.roundings) - self.after :]
+        return self.how
 
     def _scaled(self, value: SSAValue) -> bool:
         """Reads what is multiplied, on the way to the integers, and what is subtracted from these as floats."""
         while True:
             match value.owner:
                 case arith.ExtFOp() | arith.TruncFOp() as cast:
+                    self._round(cast)
                     value = cast.operands[0]
                 case arith.MulfOp() as product if self._has_integers(product.lhs) != self._has_integers(product.rhs):
                     sides = product.lhs, product.rhs
                     value, scale = sides if self._has_integers(product.lhs) else sides[::-1]
+                    self._round(product)
+                    self.after = len(self.how.roundings)
                     self._scale(scale)
                 case arith.SubfOp() as difference if self._has_integers(difference.lhs):
                     self._point(difference.rhs)
                     return self._converted(difference.lhs)
                 case _:
                     return self._converted(value)
+
+    def _round(self, op: Operation) -> None:
+        """Notes the rounding of an operation, if its flags do not allow to leave it out."""
+        self._exact(op.results[0])
+        if not isinstance(op, arith.ExtFOp) and not may_scale_sums(op):
+            self.how.roundings.insert(0, op.results[0].type)
 
     def _scale(self, value: SSAValue) -> None:
         while isinstance(value.owner, arith.ExtFOp):
@@ -106,14 +131,20 @@ class _Reader:
 
     def _converted(self, value: SSAValue) -> bool:
         while isinstance(value.owner, CASTS):
+            self._exact(value)
             value = value.owner.operands[0]
         cast = value.owner
         if _is_nibble(value) and (number := self._input(value)) is not None:
             self.how.weights, self.how.stored = number, NIBBLES
             return True
+        self._exact(value)
         if not isinstance(cast, arith.SIToFPOp | arith.UIToFPOp):
             return False
         return self._integer(cast.input, isinstance(cast, arith.UIToFPOp))
+
+    def _exact(self, value: SSAValue) -> None:
+        if not isinstance(value.type, EXACT):
+            self.how.objection = f"they become {value.type} on the way"
 
     def _integer(self, value: SSAValue, unsigned: bool) -> bool:
         """Reads integers: an argument, extended or not, less a zero point."""
@@ -189,9 +220,10 @@ def dequantised(made: Elementwise) -> Dequantised | None:
 # `warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
 #
 # `W = (q - z) s` of integers q of 8 or 4 bits, written for a product that alone reads it, is left out: the product
-# reads q, and converts it in registers, less the zero point, which is exact. A scale that is the same along k is left
-# to the epilogue: one product of sums, not a sum of scaled products, which is equal but for rounding, of which there
-# is less.
+# reads q, and converts it in registers, less the zero point, which is exact. There it is multiplied by its scale too,
+# and rounded as the operation says. Where flags allow to leave that rounding out, a scale that is the same along k is
+# left to the epilogue: one product of sums, not a sum of scaled products, which is equal but for rounding, of which
+# there is less.
 #
 # What is not fused stays as it is, a kernel of its own; `warploom-opt --remarks` says why.
 
@@ -226,6 +258,11 @@ class Weights(NamedTuple):
     def scales(self) -> list[tuple[SSAValue, AffineMap]]:
         """What the sums are multiplied with: memory and numbers, and how they are indexed."""
         return [(self.made.inputs[i], self.map_of(i)) for i in self.how.scales if i not in self.of_groups]
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the weights are rounded after they are scaled, and nothing allows to leave that out."""
+        return bool(self.how.roundings) and bool(self.how.scales or self.how.factors)
 
     @property
     def of_groups(self) -> list[int]:
@@ -264,6 +301,8 @@ class Weights(NamedTuple):
         if product.outer or len(how.scales) != 1 or how.factors:
             return "packed weights take one scale for each group or column, and no batch"
         beside = [made.inputs[i] for i in (*how.scales, how.points) if i >= 0]
+        if how.roundings not in ([], [kind], [f32, kind]):
+            return f"packed weights are rounded to {kind} once they are scaled"
         exponents = how.stored == NIBBLES and how.points < 0
         if exponents and kind != bf16:
             return f"packed floats of 4 bits are multiplied as bf16, got {kind}"
@@ -309,6 +348,8 @@ class Weights(NamedTuple):
             return reason
         if any(not set(loops_of(map_)) <= set(loops_of(product.maps[2])) for _, map_ in self.scales):
             return "its scale changes along k"
+        if self.rounded and (reason := self._rounded()):
+            return f"{reason}, and no fastmath<contract> allows to leave its rounding out"
         if (self.how.scales or self.how.factors) and not isinstance(element_type(product.d), AnyFloat):
             return f"its result is of {element_type(product.d)}"
         return between(self.made, product, (self.how.weights, *self.how.scales), "the integers or the scales")
@@ -326,6 +367,21 @@ class Weights(NamedTuple):
         if loops_of(self.made.maps[self.how.weights]) != tuple(range(self.made.loops)):
             return "it reads them in another order of dimensions than they are made in"
         return ""
+
+    def _rounded(self) -> str:
+        """Why the product does not round weights that are scaled."""
+        how, product, kind = self.how, self.product, element_type(self.made.output)
+        exact = [*([f32] if len(how.roundings) > 1 else []), kind]
+        if len(how.scales) != 1 or how.factors or how.roundings != exact:
+            return "it is not multiplied by one scale in memory and rounded once"
+        scales = self.made.inputs[how.scales[0]]
+        if not isinstance(scales.type, MemRefType) or element_type(scales) != kind:
+            return f"its scale is not of {kind}"
+        if product.outer or min(*memory_of(product.b).get_shape(), *memory_of(scales).get_shape()) < 1:
+            return "it is one of a batch, or its sizes are not known"
+        if not self.of_groups and (len(memory_of(scales).get_shape()) != 1 or not loops_of(self.map_of(how.scales[0]))):
+            return "its scale is not that of a column"
+        return "" if isinstance(memory_of(scales).layout, NoneAttr) else "its scales lie apart in memory"
 
     def _grouped(self) -> str:
         """Why the scales of groups are not multiplied within the product."""
@@ -353,11 +409,15 @@ class Weights(NamedTuple):
         if self.is_packed:
             self._fuse_packed(stored)
             return
+        stored = stored._replace(rounded=self.rounded)
         own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
         maps = [product.maps[0], own, product.maps[2]]
         integers = self._integers()
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
-        if self.scales or self.how.factors:
+        if self.rounded:
+            scales = self._of_columns() if grouped is None else grouped
+            fused = product.like(b=formed(product, StoredOp(integers, stored, scales)), maps=maps)
+        elif self.scales or self.how.factors:
             kind = element_type(made.output)
             remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
             fused = self._scaled(formed(product, StoredOp(integers, stored, grouped)), maps)
@@ -395,6 +455,17 @@ class Weights(NamedTuple):
             return held.owner.src
         view = collapse(held, self.dimensions)
         Rewriter.insert_op(view, InsertPoint.before(product))
+        return view.result
+
+    def _of_columns(self) -> SSAValue:
+        """The scales of the columns as those of one group along k, in the order of the dimensions of B."""
+        scales, by_columns = (
+            self.made.inputs[self.how.scales[0]],
+            loops_of(self.product.maps[1])[-1] != self.product.outer + K,
+        )
+        count = memory_of(scales).get_shape()[0]
+        view = expand(scales, [(1, count) if by_columns else (count, 1)])
+        Rewriter.insert_op(view, InsertPoint.before(self.product))
         return view.result
 
     def _scaled(self, b: SSAValue, maps: Sequence[AffineMap]) -> MatmulOp:

@@ -258,8 +258,12 @@ class Product:
 
     @property
     def group(self) -> int:
-        """How many neighbours along k have a scale of their own in each column of B; 0 where none do."""
-        return 0 if self.group_scales is None else self.k // self.group_scales.type.get_shape()[self.group_axis]
+        """How many neighbours along k have a scale of their own in each column of B; 0 where none do, and where all of
+        a column are rounded with one scale."""
+        if self.group_scales is None:
+            return 0
+        groups = self.group_scales.type.get_shape()[self.group_axis]
+        return 0 if groups == 1 and self.b.stored is not None and self.b.stored.rounded else self.k // groups
 
     @property
     def group_axis(self) -> int:

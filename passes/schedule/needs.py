@@ -78,6 +78,8 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
         max((registers for row_, registers in rows.items() if facts.issuperset(row_.split(", "))), default=0)
         for rows in OVERHEADS.values()
     )
+    if product.b.stored is not None and product.b.stored.rounded:
+        return sum(of_kinds) + tile.warp[1] // row.shape.n  # a register with the scale of each column
     # The sums of a group beside all others, and the scales.
     grouped = row.registers("d") * tile.warp[0] * tile.warp[1] // (row.shape.m * row.shape.n) if product.group else 0
     return sum(of_kinds) + grouped + grouped // 4
@@ -296,7 +298,7 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
     scales = product.group_scales
-    if scales is None or schedule.ctas or product.b.packed:
+    if scales is None or schedule.ctas or product.b.packed or not product.group:
         return None
     shape = list(scales.type.get_shape())
     shape[1 - product.group_axis] = schedule.cta[1]

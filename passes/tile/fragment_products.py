@@ -20,7 +20,6 @@ from ...dialect.warp.attributes import (
     SwizzleAttr,
     fragment_of,
     memory_of,
-    memory_space,
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
@@ -30,7 +29,7 @@ from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import MatrixOp, stored_of
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
@@ -39,8 +38,7 @@ from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
 from .fragment_math import constant, mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
-from .register_products import RegisterProduct
-from .store_epilogue import held_type
+from .register_products import RegisterProduct, group_scales
 from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
@@ -265,7 +263,8 @@ class ScaledProduct(FragmentProduct):
 # Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
 #
 # The products of a group are added up by themselves, and their sums, times the scales of the columns, are added to the
-# rest in f32: the weights themselves are not rounded after they are scaled.
+# rest in f32: the weights themselves are not rounded after they are scaled. Those that are `rounded` are multiplied by
+# their scales in registers, before the product.
 
 
 class GroupedProduct(DenseProduct):
@@ -281,35 +280,22 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        run = min(depth, groups.size)
+        runs = range(0, depth, run := min(depth, groups.size))
+        kind, stored = fragment_of(accumulator), stored_of(self.op.b)
+        if rounded := stored is not None and stored.rounded:
+            kind = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
         # Before the products, which hide how long memory takes to answer.
-        scales = [self._load(index, groups, warp, first) for first in range(0, depth, run)]
-        for number, scale in enumerate(scales):
+        before = outside if 1 in memory_of(groups.scales).get_shape() else index
+        scales = [group_scales(self, before, groups, warp, first, kind) for first in runs]
+        for first, scale in zip(runs, scales, strict=True):
+            every = range(first, first + run, self.tiling.step)
+            if rounded:
+                accumulator = self.steps(outside, index, warp, accumulator, every, scale)
+                continue
             sums = constant(outside, fragment_of(accumulator), 0.0)
-            sums = self.steps(outside, index, warp, sums, range(number * run, (number + 1) * run, self.tiling.step))
+            sums = self.steps(outside, index, warp, sums, every)
             accumulator = mapped(index, _added, accumulator, sums, scale)
         return accumulator
-
-    def _load(self, index: IndexBuilder, groups: GroupScales, warp: Place, first: int) -> SSAValue:
-        """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in."""
-        held, swapped = memory_of(groups.scales), self.op.transposed_b is not None
-        shared = memory_space(held) == SHARED_SPACE
-        count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
-        k = index.add(index.add(index.known(groups.k), warp["k"]), first)
-        group: Index = index.div(k, groups.size)
-        if count * groups.size % self.tiling.schedule.cta[2]:
-            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-        kind = self.tiling.fragment("acc").with_element(held_type(groups.scales))
-        line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
-        if shared:
-            where = [start, line] if swapped else [line, start]
-            return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along="columns")).fragment
-        row = MatrixOp(groups.scales, [line], None, 1)
-        if isinstance(view := groups.scales.owner, MatrixOp):
-            row = view.at([line], None, 1)
-        inside = bounds_attribute(False, columns % self.tiling.schedule.cta[1] == 0)
-        where = [index.value(0), start]
-        return index.insert(LoadOp(index.insert(row).matrix, where, kind, inside, along="columns")).fragment
 
 
 def _added(elements: Sequence[SSAValue]) -> SSAValue:

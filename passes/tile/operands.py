@@ -92,8 +92,11 @@ class OperandTiles(Generic[ProductT]):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
         return index.insert(SubfragmentOp(whole, (0, start), kind.shape)).fragment
 
-    def load(self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index]) -> SSAValue:
-        """Loads the fragment whose first element lies at `at` in the tile, or in the part of it that the warp holds.
+    def load(
+        self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], scales: SSAValue | None = None
+    ) -> SSAValue:
+        """Loads the fragment whose first element lies at `at` in the tile, or in the part of it that the warp holds;
+        integers are multiplied by `scales`, if there are any.
 
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
@@ -114,7 +117,8 @@ class OperandTiles(Generic[ProductT]):
         move = MatrixMove(4, trans, pieces, self.packed)
         raw = index.insert(LoadOp(tile, where, loaded, swapped=transposed, matrices=str(move))).fragment
         if stored is not None:
-            return index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
+            made = index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
+            return made if scales is None else index.insert(ElementwiseOp(Kind.Mul, made, scales)).fragment
         return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
 
     # From memory, where the operands of `warp.matmul` are, to shared memory
@@ -369,9 +373,16 @@ class FragmentProduct(Multiplication):
         return self.steps(outside, index, warp, accumulator, every)
 
     def steps(
-        self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue, every: range
+        self,
+        outside: IndexBuilder,
+        index: IndexBuilder,
+        warp: Place,
+        accumulator: SSAValue,
+        every: range,
+        scales: SSAValue | None = None,
     ) -> SSAValue:
-        """The accumulators after steps of the instruction, those at `every` k of the warp's part."""
+        """The accumulators after steps of the instruction, those at `every` k of the warp's part; integers of B are
+        multiplied by `scales`, if there are any."""
         for inner in every:
             at = warp | {"k": outside.add(warp["k"], inner)}
             own = warp | {"k": inner}  # A in registers is the warp's part
@@ -380,6 +391,7 @@ class FragmentProduct(Multiplication):
                     outside if self._stays(tile) and self._fit(o) else index,
                     tile,
                     own if isinstance(tile.type, FragmentType) else at,
+                    scales if o.role == "b" else None,
                 )
                 for o, tile in zip(self.operands, self.tiles, strict=True)
             )

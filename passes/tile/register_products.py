@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
@@ -17,8 +17,8 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import form_of
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
-from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.views import BLOCK_LINES, PACKED, StoredOp
+from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
+from ...dialect.warp.views import BLOCK_LINES, PACKED, MatrixOp, StoredOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
@@ -86,7 +86,7 @@ class RegisterProduct(Multiplication):
         changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
         held = self._loaded(outside, index, warp, depth) if changes else None
-        beside, run = self._beside(index, warp, depth)
+        beside, run = self._beside(outside, index, warp, depth)
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
             index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
@@ -129,20 +129,25 @@ class RegisterProduct(Multiplication):
             return index.insert(ConvertLayoutOp.to(held, layout)).fragment
         return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
-    def _beside(self, index: IndexBuilder, at: Place, depth: int) -> tuple[Sequence[Sequence[SSAValue]], int]:
-        """The zero points, if there are some, and the scales of each run along k of so many elements of packed
-        weights, as fragments of a step."""
+    def _beside(
+        self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int
+    ) -> tuple[Sequence[Sequence[SSAValue]], int]:
+        """The zero points, if there are some, and the scales that are multiplied before the product, of each run along
+        k of so many elements, as fragments of a step."""
         form, lines = form_of(self.op.b), self.op.lines
+        if (groups := self.op.groups) is not None:
+            kind = self._step_of_weights()
+            return [[group_scales(self, outside, groups, at, 0, kind, "rows")]], depth
         if not lines or not isinstance(form, StoredOp) or form.group is None:
             return [[]], depth
         group, kind = form.group.value.data, self._step_of_weights()
-        groups = max(1, self.tiling.schedule.cta[2] // group)
+        parts = max(1, self.tiling.schedule.cta[2] // group)
         first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
         beside: list[list[SSAValue]] = []
         for number in range(depth // run):
             beside.append([])
             for line in lines[::-1]:
-                columns = memory_of(line).get_shape()[1] // groups
+                columns = memory_of(line).get_shape()[1] // parts
                 place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
                 beside[-1].append(index.insert(LoadOp(line, place, kind, along="rows")).fragment)
         return beside, run
@@ -158,3 +163,37 @@ class RegisterProduct(Multiplication):
         for kind, other in zip(kinds, beside, strict=True):
             weights = index.insert(ElementwiseOp(kind, weights, other)).fragment
         return weights
+
+
+def group_scales(
+    way: Multiplication,
+    index: IndexBuilder,
+    groups: GroupScales,
+    warp: Place,
+    first: int,
+    kind: FragmentType,
+    along: str = "columns",
+) -> SSAValue:
+    """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
+    the columns of a fragment of this kind, or the rows of one of B^T."""
+    held, swapped, schedule = memory_of(groups.scales), way.op.transposed_b is not None, way.tiling.schedule
+    shared = memory_space(held) == SHARED_SPACE
+    count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
+    group: Index = 0
+    if count > 1:
+        k = index.add(index.add(index.known(groups.k), warp["k"]), first)
+        group = index.div(k, groups.size)
+        if count * groups.size % schedule.cta[2]:
+            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
+    kind = kind.with_element(held_type(groups.scales))
+    line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
+    if shared:
+        where = [start, line] if swapped else [line, start]
+        return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
+    row = MatrixOp(groups.scales, [line], None, 1)
+    if isinstance(view := groups.scales.owner, MatrixOp):
+        row = view.at([line], None, 1)
+    inside = columns % schedule.cta[1] == 0
+    bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
+    where = [index.value(0), start]
+    return index.insert(LoadOp(index.insert(row).matrix, where, kind, bounds, along=along)).fragment

@@ -81,6 +81,8 @@ class RowRegion(NamedTuple):
             if isinstance(op, AcrossOp):
                 own = chunk.reduced(op, parts=False) if step is None else self._along(index, op, end, step, columns)
                 columns[op.result] = self.join(index, op.kind.data, own)
+                if step is None and not isinstance(self.length, int) and _shows_its_start(op):
+                    columns[op.result] = _started(index, op.kind.data, columns[op.result])
         results = dict(enumerate(all_yielded(self.region)))
         if step is not None:
             for number in [n for n, value in results.items() if self.is_column(value)]:
@@ -136,6 +138,19 @@ class RowRegion(NamedTuple):
         if not isinstance(owner, Operation):
             return value in self.numbers
         return not isinstance(owner, AcrossOp) and all(map(self.is_number, owner.operands))
+
+
+def _shows_its_start(op: AcrossOp) -> bool:
+    """Whether it matters that a reduction which passes over NaN is, of nothing else, what it starts from: elements less
+    their maximum are NaN all the same."""
+    users = [use.operation for use in op.result.uses]
+    less = all(isinstance(o, arith.SubfOp) and (o.lhs, o.rhs) == (op.element, op.result) for o in users)
+    return op.kind.data in (Kind.Max, Kind.Min) and not less
+
+
+def _started(index: IndexBuilder, kind: Kind, column: SSAValue) -> SSAValue:
+    """A column together with what the reduction starts from."""
+    return mapped(index, lambda x: COMBINED[kind](x[0], number(IDENTITIES[kind])), column)
 
 
 @dataclass

@@ -131,7 +131,8 @@ class StageBuilder:
             return GroupScales(tile, product.group, index.value(here["k"]), index.value(0))
         if along:
             memory = outside.insert(MatrixOp(memory, (), along, 1 - along)).matrix
-        return GroupScales(memory, product.group, index.value(here["k"]), index.value(here["n"]))
+        where = (index if product.group else outside).value(here["n"])
+        return GroupScales(memory, product.group or product.k, index.value(here["k"]), where)
 
     def _multiplied(
         self,

@@ -76,6 +76,12 @@ class Widening:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
         return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
 
+    def scaled(self, pair: VirtualRegister, scales: VirtualRegister) -> VirtualRegister:
+        """Two floats times their scales; before sm_90 bf16 has no multiplication, and x * y - 0 is one."""
+        if self.element.name == "f16":
+            return self._emit("mul.rn.f16x2", pair, scales)
+        return self._emit("fma.rn.bf16x2", pair, scales, self._number(-0.0))
+
     def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
         bits = self.stored.element.bits
         held = WIDENED_BITS // bits
@@ -182,6 +188,10 @@ def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
 def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
+    if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
+        scale = Widening(lowering.emitter, made.integers, element, late=_between_products(op, made.integers)).scaled
+        lowering.values[op.fragment] = list(map(scale, *inputs))
+        return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         _computes(op, element)
     into = lowering.result(op.fragment, in_place=True)
@@ -194,7 +204,8 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     given, to = fragment_of(op.input), op.fragment.type
     if (stored := op.integers) is not None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
-        convert = Widening(lowering.emitter, stored, to.element, late=_between_products(op, stored)).convert
+        use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
+        convert = Widening(lowering.emitter, stored, to.element, late=_between_products(use, stored)).convert
         lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
     if given.element.name in FP8 and to.element.name == "f16":
@@ -205,7 +216,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), given, to)
 
 
-def _between_products(op: ConvertOp, stored: StoredIntegers) -> bool:
+def _between_products(op: ConvertOp | ElementwiseOp, stored: StoredIntegers) -> bool:
     """Whether integers are converted one register after the other, where products of fragments read them.
 
     Of bytes that is faster, of 4 bits slower (H200, 16x8192x8192: 21.1 microseconds for 21.4, 14.7 for 14.6).

@@ -86,12 +86,13 @@ def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumula
             for operand, scales, map_ in zip((a, b), op.scales, maps, strict=False)
         )
     if op.zero_points is not None:
-        b = _less(b, scope[op.zero_points])
+        b = _less(b, scope[op.zero_points], DTYPES[op.multiplied[1]])
     if op.group_scales is not None:
         b = _grouped(b, scope[op.group_scales])
+        if op.b_stored is not None and op.b_stored.rounded:
+            b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
     if op.is_packed:
-        unit = 2.0 ** -(8 if op.multiplied[1] == "bf16" else 11)
-        b = replace(b, error=np.abs(b.value) * unit * (1 if op.zero_points is None else 2))
+        b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
         value = np.full_like(start.value, float(op.init.value.data))
@@ -132,10 +133,10 @@ def unpacked(op: MatmulOp, lines: Reference) -> Reference:
     return Reference(value, np.zeros_like(value), lines.dtype)
 
 
-def _less(operand: Reference, points: Reference) -> Reference:
+def _less(operand: Reference, points: Reference, kind: DType) -> Reference:
     """B less the zero points of its groups, rounded once."""
     each = np.repeat(points.value, operand.value.shape[0] // points.value.shape[0], axis=0)
-    return replace(operand, value=operand.value - each)
+    return replace(operand, value=rounded(operand.value - each, kind))
 
 
 def _grouped(operand: Reference, scales: Reference) -> Reference:

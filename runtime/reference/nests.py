@@ -17,7 +17,7 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstan
 
 from ...dialect.mlir.affine import FIXED, is_plain, steps_of, windows
 from ...dialect.mlir.contraction import METADATA
-from ...dialect.mlir.generic import Factor, Weighted, weighted
+from ...dialect.mlir.generic import Factor, Weighted, may_scale_sums, weighted
 from ...dialect.nest import Combination, Nest, NestAccess
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
@@ -144,16 +144,17 @@ def elementwise(op: Operation, nest: Nest, scope: Arrays) -> list[Reference]:
 
 
 def _left_unrounded(nest: Nest, value: Floats, dtype: DType) -> Floats | float:
-    """What the roundings of integers times scales change, for a product that may multiply its sums with the scales
-    (`docs/narrow.md`)."""
+    """What the roundings of integers times scales change, for a product that may multiply its sums with the scales, as
+    flags say (`docs/narrow.md`)."""
     if dtype not in ROUNDINGS or not isinstance(nest.writes[0].value.owner, memref.AllocOp):
         return 0.0
     kinds = [access.element.type for access in nest.reads]
     narrow = any(isinstance(kind, IntegerType) and kind.bitwidth in (4, 8) for kind in kinds)
-    if not narrow or not any(isinstance(op, arith.SIToFPOp | arith.UIToFPOp) for op in nest.body.ops):
+    unrounded = sum(map(may_scale_sums, nest.body.ops))
+    if not narrow or not unrounded:
         return 0.0
     unit, least = ROUNDINGS[dtype]
-    return operations(nest.body) * (unit * np.abs(value) + least)
+    return unrounded * (unit * np.abs(value) + least)
 
 
 def _reduces(nest: Nest, how: Combination) -> bool:

@@ -406,18 +406,18 @@ class Verdict:
 
 
 _MESSAGE = re.compile(r"(?:error|fatal)\s*: (.*)")
-_CRASHED = re.compile(r"Internal|longer than|Unsupported \.version|^$")
+_CRASHED = re.compile(r"Internal|longer than|Unsupported \.version|no error, but a crash")
 
 
 def judge(mutant: Mutant) -> Verdict:
     """What ptxas and we say."""
     arch = arch_for(mutant.text) or "sm_90a"
     output, failed = ptxas(mutant.text, arch)
-    theirs = next(iter(_MESSAGE.findall(output)), output.strip()) if failed else ""
+    theirs = next(iter(_MESSAGE.findall(output)), f"no error, but a crash: {output.strip()}") if failed else ""
     found = check_text(mutant.text).diagnostics
     ours = found[0].message if found else ""
     opcode = re.match(r"'?([a-z][\w.:]*?)(?:'|: )", ours)
-    listed = (reason(opcode[1], ours, arch) or "") if opcode and not failed else ""
+    listed = (reason(opcode[1] if opcode else "", ours, arch) or "") if ours and not failed else ""
     return Verdict(mutant, theirs, ours, listed, failed and bool(_CRASHED.match(theirs)))
 
 

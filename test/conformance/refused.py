@@ -136,6 +136,16 @@ KINDS = (
         f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
+        r"tcgen05\.(alloc|commit)\..*",
+        r"a generic address takes 64 bits, got a \.b32 register",
+        "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
+    ),
+    Kind(
+        "",
+        r"a \.samplerref needs \.target texmode_independent",
+        "5.3: samplers are variables of their own in .target texmode_independent alone; ptxas looks at no array",
+    ),
+    Kind(
         r"wgmma\.mma_async\.sp\..*",
         r"operand e: expected a (\.b32 register, got a vector of 1|register that holds \.b32, got \.pred)",
         "9.7.15.6.1: sp-meta is a .b32 register; ptxas takes it in braces, and a predicate",

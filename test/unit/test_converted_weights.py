@@ -145,6 +145,9 @@ PLAIN = (
 )
 
 
+ALLOWED = SCALED.replace("%0 : f16", "%0 fastmath<contract> : f16")
+
+
 def run(text: str, kernels: int = 1, c: Any = np.float32) -> tuple[Array, Array, Array, Array, Kernel]:
     rng = np.random.default_rng()
     a = rng.standard_normal((21, 64)).astype(np.float16)
@@ -165,6 +168,34 @@ def test_a_scale_of_columns_is_part_of_the_product(text: str, dtype: Any) -> Non
     a, q, s, d, kernel = run(text, c=dtype)
     assert kernel.scratch == (), "the converted weights are nowhere"
     np.testing.assert_allclose(d, a @ q * s, rtol=2e-3, atol=2e-3 * np.abs(a @ q * s).max())
+
+
+WIDE = """    %0 = arith.sitofp %q : i8 to f32
+    %1 = arith.extf %s : f16 to f32
+    %2 = arith.mulf %1, %0 : f32
+    %w = arith.truncf %2 : f32 to f16"""
+
+
+@pytest.mark.parametrize("schedule", [{}, {"cta": (32, 48, 64), "sliced_k": 2}, {"mma": "m64n24k16"}], ids=str)
+@pytest.mark.parametrize("by_columns", [True, False])
+@pytest.mark.parametrize("float_", ["f16", "bf16"])
+def test_each_weight_is_rounded_after_it_is_scaled(float_: str, by_columns: bool, schedule: dict[str, Any]) -> None:
+    """In registers, before `mma` and before `wgmma`: the sums of rounded weights to the accuracy of f32."""
+    text = function(SCALED if by_columns else WIDE).replace("f16", float_)
+    if by_columns:
+        text = text.replace("#kn = affine_map<(k, n)", "#kn = affine_map<(n, k)").replace("64x48", "48x64")
+        text = text.replace("-> (k, n)>", "-> (n, k)>", 1).replace("#s = affine_map<(k, n)", "#s = affine_map<(n, k)")
+        maps = ", ".join(f"affine_map<(m, n, k) -> ({axes})>" for axes in ("m, k", "n, k", "m, n"))
+        text = text.replace("linalg.matmul ins", f"linalg.matmul indexing_maps = [{maps}] ins")
+    kernel, rng = compile(text, "sm_90a", cache=False, **schedule), np.random.default_rng()
+    assert (len(kernel.launches), kernel.scratch) == (1, ())
+    assert ("wgmma" in kernel.ptx) == ("mma" in schedule)
+    a, s = rng.standard_normal((21, 64)).astype(FLOATS[float_]), (rng.random(48) / 3).astype(FLOATS[float_])
+    q, d = rng.integers(-128, 128, (64, 48)).astype(np.int8), np.full((21, 48), np.nan, np.float32)
+    kernel(a, np.ascontiguousarray(q.T if by_columns else q), s, d, device="interp", checks="all")
+    weights = (q * s.astype(np.float64)).astype(FLOATS[float_]).astype(np.float64)
+    exact = a.astype(np.float64) @ weights
+    np.testing.assert_allclose(d, exact, rtol=1e-6, atol=1e-6 * np.abs(exact).max())
 
 
 def test_scales_are_asked_for_before_the_loop() -> None:
@@ -237,7 +268,7 @@ def test_turns_of_all_stages_where_they_make_up_k() -> None:
 
 
 def test_zero_points_and_numbers() -> None:
-    a, q, s, d, _ = run(function(POINT))
+    a, q, s, d, _ = run(function(re.sub(r"(mulf .*|truncf %\d+) :", r"\1 fastmath<reassoc> :", POINT)))
     exact = a @ (q % 256 - 128) * s / 2
     np.testing.assert_allclose(d, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
     a, q, s, d, _ = run(function(PLAIN))
@@ -270,7 +301,11 @@ def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
 
 
 def test_scaled_weights_are_not_rounded_and_a_remark_says_so() -> None:
-    for text, count in ((function(SCALED), 1), (function("    %w = arith.sitofp %q : i8 to f16"), 0)):
+    for text, count in (
+        (function(ALLOWED), 1),
+        (function(SCALED), 0),
+        (function("    %w = arith.sitofp %q : i8 to f16"), 0),
+    ):
         with remarks() as said:
             FuseWeightsPass().apply(make_context(), parse_mlir(make_context(), text, "f.mlir"))
         assert said == count * [

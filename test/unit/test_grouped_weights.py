@@ -78,15 +78,20 @@ def run(text: str, bits: int, by: str, group: int, *, dimensions: bool = False) 
         held = held.reshape((K // group, group, -1) if by == "kn" else (N, K // group, -1))
     c = np.full((M, N), np.nan, np.float32)
     kernel(a, held, np.ascontiguousarray(s if by == "kn" else s.T), c, device="interp")
-    return kernel, c, a.astype(np.float64) @ (q * np.repeat(s.astype(np.float64), group, 0))
+    scaled = q * np.repeat(s.astype(np.float64), group, 0)
+    if "fastmath" not in text:
+        scaled = scaled.astype(np.float16).astype(np.float64)
+    return kernel, c, a.astype(np.float64) @ scaled
 
 
 @pytest.mark.parametrize(
-    ("q", "by", "group", "dimensions"),
-    [("i4", "kn", 64, False), ("i4", "nk", 32, True), ("i8", "kn", 32, True), ("i8", "nk", 64, False)],
-)
-def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimensions: bool) -> None:
-    text = function(q, by, group, dimensions=dimensions)
+    ("q", "by", "group", "dimensions", "flags"),
+    [("i4", "kn", 64, False, ""), ("i4", "nk", 32, True, ""), ("i8", "kn", 32, True, ""), ("i8", "nk", 64, False, ""),
+     ("i4", "nk", 32, True, " fastmath<contract>"), ("i8", "kn", 64, False, " fastmath<reassoc>")],
+)  # fmt: skip
+def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimensions: bool, flags: str) -> None:
+    """And each weight rounded, where no flag allows to scale the sums of groups instead."""
+    text = function(q, by, group, dimensions=dimensions).replace("mulf %0, %s", f"mulf %0, %s{flags}")
     kernel, found, exact = run(text, int(q[1]), by, group, dimensions=dimensions)
     assert (len(kernel.launches), kernel.scratch) == (1, ()), "the converted weights are nowhere"
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
@@ -104,7 +109,8 @@ def test_a_scale_that_is_not_finite_stays_in_its_column(q: str, by: str, group: 
     s[0, 3], s[0, 7] = np.inf, np.nan
     c = np.full((M, N), np.nan, np.float32)
     held = in_memory(weights if by == "kn" else weights.T, int(q[1]))
-    compile(function(q, by, group), cache=False)(a, held, s if by == "kn" else s.T.copy(), c, device="interp")
+    text = function(q, by, group).replace("mulf %0, %s", "mulf %0, %s fastmath<contract>")
+    compile(text, cache=False)(a, held, s if by == "kn" else s.T.copy(), c, device="interp")
     others = [column for column in range(N) if column not in (3, 7)]
     np.testing.assert_allclose(c[:, others], exact[:, others], rtol=1e-5, atol=1e-5 * np.abs(exact).max())
     np.testing.assert_array_equal(c[1:, 3], np.sign(first[1:, 3]) * np.inf)
@@ -132,7 +138,8 @@ func.func @f(%A: memref<18x2x64xf16>, %Q: memref<2x64x40xi4>, %S: memref<2x40xf1
     rng = np.random.default_rng()
     a, q = rng.standard_normal((18, 2, 64)).astype(np.float16), rng.integers(0, 16, (128, 40))
     s, c = (rng.random((2, 40)) + 0.1).astype(np.float16), rng.standard_normal((18, 40)).astype(np.float32)
-    exact = c + a.reshape(18, 128).astype(np.float64) @ (q * np.repeat(s.astype(np.float64), 64, 0))
+    scaled = (q * np.repeat(s.astype(np.float64), 64, 0)).astype(np.float16).astype(np.float64)
+    exact = c + a.reshape(18, 128).astype(np.float64) @ scaled
     compile(text, cache=False)(a, in_memory(q, 4).reshape(2, 64, 20), s, c, device="interp")
     np.testing.assert_allclose(c, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 
@@ -140,9 +147,9 @@ func.func @f(%A: memref<18x2x64xf16>, %Q: memref<2x64x40xi4>, %S: memref<2x40xf1
 def test_groups_and_columns_have_scales_and_what_is_there_is_kept() -> None:
     """A scale of all weights goes to the epilogue, where C is added."""
     body = """%0 = arith.sitofp %q : i8 to f16
-    %1 = arith.mulf %0, %s : f16
+    %1 = arith.mulf %0, %s fastmath<contract> : f16
     %half = arith.constant 0.5 : f16
-    %w = arith.mulf %1, %half : f16"""
+    %w = arith.mulf %1, %half fastmath<contract> : f16"""
     _, found, exact = run(function("i8", "kn", 64, body=body), 8, "kn", 64)
     np.testing.assert_allclose(found, exact / 2, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 

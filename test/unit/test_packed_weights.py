@@ -98,6 +98,6 @@ def test_unpacking_inverts_packing(bits: int) -> None:
 
 def test_packed_weights_are_converted_before_where_no_warpgroups_multiply() -> None:
     with remarks() as said:
-        kernel = compile(Packed(16, 64, 256, 4, 128).text(), target="sm_80", cache=False)
+        kernel = compile(Packed(16, 64, 256, 8, 128).text(), target="sm_80", cache=False)
     assert len(kernel.launches) > 1
     assert any("packed weights are multiplied by warpgroups, which the target does not have" in one for one in said)

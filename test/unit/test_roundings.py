@@ -254,6 +254,9 @@ def test_a_product_in_16_bits_is_rounded_once_and_a_remark_says_so(kind: str) ->
     kernel(a, b, c, device="interp")
     assert not c.any()
     assert compare(exact, c).ok
+    if kind == "f16":  # each instruction adds exact products, and rounds its sum
+        compile(text, accumulate="f16")(a, b, c, device="interp")
+        assert not c.any()
     message = f"its body rounds each product and each sum to {kind}; the kernel adds exact products, and rounds once"
     end = " (accumulate = f16: after each instruction)" if kind == "f16" else ""
     rounding = [one for one in said if "rounds each product" in one]
@@ -542,3 +545,63 @@ def test_zeros_of_either_sign_are_two_numbers() -> None:
     y = np.full_like(x, np.nan)
     compile(ZEROS, cache=False)(x, y, device="interp")
     assert (y == -np.inf).all()
+
+
+# Weights of integers that are scaled before a product
+
+
+def test_weights_are_rounded_after_they_are_scaled_unless_flags_say_otherwise() -> None:
+    """The reference tells a product of rounded weights from one whose sums are scaled."""
+    text = """#kn = affine_map<(k, n) -> (k, n)>
+func.func @f(%A: memref<21x16xf16>, %Q: memref<16x48xi8>, %S: memref<48xf16>, %C: memref<21x48xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %W = memref.alloc() : memref<16x48xf16>
+  linalg.generic {indexing_maps = [#kn, affine_map<(k, n) -> (n)>, #kn], iterator_types = ["parallel", "parallel"]}
+      ins(%Q, %S : memref<16x48xi8>, memref<48xf16>) outs(%W : memref<16x48xf16>) {
+  ^bb0(%q: i8, %s: f16, %old: f16):
+    %0 = arith.sitofp %q : i8 to f16
+    %w = arith.mulf %0, %s : f16
+    linalg.yield %w : f16
+  }
+  linalg.fill ins(%zero : f32) outs(%C : memref<21x48xf32>)
+  linalg.matmul ins(%A, %W : memref<21x16xf16>, memref<16x48xf16>) outs(%C : memref<21x48xf32>)
+  return
+}"""
+    rng = np.random.default_rng()
+    a, s = rng.standard_normal((21, 16)).astype(np.float16), (rng.random(48) + 0.1).astype(np.float16)
+    q = rng.integers(-128, 128, (16, 48)).astype(np.int8)
+    for flag in ("", "contract", "reassoc"):
+        own = text.replace("%s : f16\n", f"%s fastmath<{flag}> : f16\n") if flag else text
+        c = np.full((21, 48), POISON, np.float32)
+        kernel = compile(own, cache=False)
+        assert len(kernel.launches) == 1
+        kernel(a, q, s, c, device="interp")
+        assert compare(reference(own, a, q, s, c)[-1], c).ok
+        assert compare(reference(text, a, q, s, c)[-1], c).ok == (not flag)
+
+
+@pytest.mark.parametrize("body", [
+    "%0 = arith.sitofp %q : i8 to f32\n %1 = arith.truncf %0 : f32 to f8E5M2\n %w = arith.extf %1 : f8E5M2 to f16",
+    "%0 = arith.sitofp %q : i8 to f16\n %c = arith.constant 0.1 : f16\n %1 = arith.mulf %0, %c : f16\n"
+    "%w = arith.mulf %1, %s : f16",
+])  # fmt: skip
+def test_other_roundings_of_weights_are_those_of_a_kernel_of_its_own(body: str) -> None:
+    text = f"""#kn = affine_map<(k, n) -> (k, n)>
+func.func @f(%Q: memref<16x48xi8>, %S: memref<48xf16>, %A: memref<21x16xf16>, %C: memref<21x48xf32>) {{
+  %W = memref.alloc() : memref<16x48xf16>
+  linalg.generic {{indexing_maps = [#kn, affine_map<(k, n) -> (n)>, #kn], iterator_types = ["parallel", "parallel"]}}
+      ins(%Q, %S : memref<16x48xi8>, memref<48xf16>) outs(%W : memref<16x48xf16>) {{
+  ^bb0(%q: i8, %s: f16, %old: f16):
+    {body}
+    linalg.yield %w : f16
+  }}
+  linalg.matmul ins(%A, %W : memref<21x16xf16>, memref<16x48xf16>) outs(%C : memref<21x48xf32>)
+  return
+}}"""
+    rng = np.random.default_rng()
+    a, s = rng.standard_normal((21, 16)).astype(np.float16), (rng.random(48) + 0.1).astype(np.float16)
+    q, c = rng.integers(-128, 128, (16, 48)).astype(np.int8), np.zeros((21, 48), np.float32)
+    exact, kernel = reference(text, q, s, a, c)[-1], compile(text, "sm_90a", cache=False)
+    kernel(q, s, a, c, device="interp")
+    assert compare(exact, c).ok
+    assert len(kernel.launches) == 2

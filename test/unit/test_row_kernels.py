@@ -243,6 +243,16 @@ def test_maxima_are_nan_where_the_operation_says_so() -> None:
         np.testing.assert_array_equal(y, [1, wanted, 1])
 
 
+@pytest.mark.parametrize(("columns", "start"), [(2, -np.inf), (50, -np.inf), (64, -6e4), (2100, -6e4)])
+def test_a_row_of_nothing_but_nan_is_the_start_of_its_largest_number(columns: int, start: float) -> None:
+    """And so is one whose numbers are all below it."""
+    kernel = compile(reduced(3, columns, "f32", "maxnumf", "0xFF800000" if np.isinf(start) else str(start)))
+    x, y = np.full((3, columns), np.nan, np.float32), np.zeros(3, np.float32)
+    x[0, -1], x[1] = 3, -1e35
+    kernel(x, y, device="interp")
+    np.testing.assert_array_equal(y, np.float32([3, max(start, -1e35), start]))
+
+
 def test_rows_of_part_of_a_matrix_in_place() -> None:
     kind = "memref<6x10xf32, strided<[32, 1], offset: 3>>"
     text = f"""func.func @f(%x: {kind}) {{

@@ -9,9 +9,9 @@ func.func @f(%A: memref<18x192xf16>, %Q: memref<192x56xi8>, %S: memref<3x56xf16>
       ins(%Q, %S : memref<192x56xi8>, memref<3x56xf16>) outs(%W : memref<192x56xf16>) {
   ^bb0(%q: i8, %s: f16, %old: f16):
     %0 = arith.sitofp %q : i8 to f16
-    %1 = arith.mulf %0, %s : f16
+    %1 = arith.mulf %0, %s fastmath<contract> : f16
     %half = arith.constant 0.5 : f16
-    %w = arith.mulf %1, %half : f16
+    %w = arith.mulf %1, %half fastmath<contract> : f16
     linalg.yield %w : f16
   }
   

@@ -14,10 +14,10 @@ func.func @f(%A: memref<21x64xf16>, %Q: memref<64x48xi8>, %S: memref<48xf16>, %C
     %1 = arith.sitofp %0 : i32 to f32
     %2 = arith.extf %s : f16 to f32
     %half = arith.constant 0.5 : f32
-    %3 = arith.mulf %2, %half : f32
-    %4 = arith.mulf %1, %half : f32
-    %5 = arith.mulf %4, %2 : f32
-    %w = arith.truncf %5 : f32 to f16
+    %3 = arith.mulf %2, %half fastmath<contract> : f32
+    %4 = arith.mulf %1, %half fastmath<contract> : f32
+    %5 = arith.mulf %4, %2 fastmath<contract> : f32
+    %w = arith.truncf %5 fastmath<contract> : f32 to f16
     linalg.yield %w : f16
   }
   linalg.fill ins(%zero : f32) outs(%C : memref<21x48xf32>)

@@ -9,7 +9,7 @@
 #c = affine_map<(m, n, k) -> (m, n)>
 #mn = affine_map<(m, n) -> (m, n)>
 
-// The converted weights are nowhere; the scale, and what comes after, are the epilogue.
+// The converted weights are nowhere; the scale, and what comes after, are the epilogue, for the rounding may be left out.
 // CHECK-LABEL: func.func @scaled
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     linalg
@@ -42,7 +42,7 @@ func.func @scaled(%A: memref<16x128xbf16>, %Q: memref<64x128xi4>, %S: memref<64x
     %eight = arith.constant 8 : i32
     %0 = arith.subi %wide, %eight : i32
     %1 = arith.sitofp %0 : i32 to bf16
-    %2 = arith.mulf %1, %s : bf16
+    %2 = arith.mulf %1, %s fastmath<contract> : bf16
     linalg.yield %2 : bf16
   }
   linalg.fill ins(%zero : bf16) outs(%C : memref<16x64xbf16>)
@@ -69,10 +69,33 @@ func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64
       ins(%Q, %S : memref<128x64xi4>, memref<2x64xf16>) outs(%W : memref<128x64xf16>) {
   ^bb0(%q: i4, %s: f16, %old: f16):
     %0 = arith.sitofp %q : i4 to f16
-    %1 = arith.mulf %0, %s : f16
+    %1 = arith.mulf %0, %s fastmath<contract> : f16
     linalg.yield %1 : f16
   }
   linalg.matmul ins(%A, %W : memref<16x128xf16>, memref<128x64xf16>) outs(%C : memref<16x64xf32>)
+  return
+}
+
+// What is rounded after it is scaled is so before the product; the scales of columns are those of one group.
+// CHECK-LABEL: func.func @rounded
+// CHECK:         %[[S:\w+]] = memref.expand_shape %S
+// CHECK:         %Q_stored = warp.stored %Q as s8 rounded times %[[S]] : memref<64x128xi8>, memref<64x1xbf16>
+// CHECK-NEXT:    warp.matmul bf16 x bf16 %A, %Q_stored plus %C into %C maps
+// TILED-LABEL: gpu.func @rounded
+// TILED:         %[[S:\w+]] = warp.load {{.*}}along = "columns"{{.*}} -> !warp.fragment<b, 16x32xbf16,
+// TILED:         scf.for
+// TILED:           %[[W:\w+]] = warp.convert {{.*}}stored = "s8"
+// TILED-NEXT:      warp.elementwise mul %[[W]], %[[S]] :
+func.func @rounded(%A: memref<16x128xbf16>, %Q: memref<64x128xi8>, %S: memref<64xbf16>, %C: memref<16x64xf32>) {
+  %W = memref.alloc() : memref<64x128xbf16>
+  linalg.generic {indexing_maps = [#nk, #n, #nk], iterator_types = ["parallel", "parallel"]}
+      ins(%Q, %S : memref<64x128xi8>, memref<64xbf16>) outs(%W : memref<64x128xbf16>) {
+  ^bb0(%q: i8, %s: bf16, %old: bf16):
+    %0 = arith.sitofp %q : i8 to bf16
+    %1 = arith.mulf %0, %s : bf16
+    linalg.yield %1 : bf16
+  }
+  linalg.matmul indexing_maps = [#a, #b, #c] ins(%A, %W : memref<16x128xbf16>, memref<64x128xbf16>) outs(%C : memref<16x64xf32>)
   return
 }
 

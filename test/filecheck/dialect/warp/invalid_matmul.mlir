@@ -175,6 +175,24 @@ func.func @odd_groups(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<3x6x
 
 // -----
 
+func.func @rounded(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %s: memref<1x6xf32>, %c: memref<4x6xf32>) {
+  // expected-error @+2 {{expected scales of f16, to which products with them are rounded, got memref<1x6xf32>}}
+  %w = warp.stored %b as s8 rounded times %s : memref<64x6xi8>, memref<1x6xf32>
+  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @unscaled(%a: memref<4x64xf16>, %b: memref<64x6xi8>, %c: memref<4x6xf32>) {
+  // expected-error @+2 {{expected scales that integers are rounded with: `rounded times %scales`}}
+  %w = warp.stored %b as s8 rounded : memref<64x6xi8>
+  warp.matmul f16 x f16 %a, %w plus %c into %c : memref<4x64xf16>, !warp.operand<memref<64x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
+  return
+}
+
+// -----
+
 // expected-error @+3 {{expected the type of c, which is given}}
 func.func @f(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   warp.matmul f16 x f16 %a, %b plus %c into %c : memref<4x5xf16>, memref<5x6xf16>, memref<4x6xf32>

@@ -53,11 +53,13 @@ func.func @sparse(%a: memref<100x96xf16>, %e: memref<7x96xi32>, %b: memref<192x3
 }
 
 // CHECK-LABEL: func.func @stored
-func.func @stored(%a: memref<4x5xbf16>, %q: memref<5x6xi4>, %c: memref<4x6xf32>) {
+func.func @stored(%a: memref<4x5xbf16>, %q: memref<5x6xi4>, %s: memref<1x6xbf16>, %c: memref<4x6xf32>) {
   // CHECK-NEXT: %w = warp.stored %q as u4 minus 8 : memref<5x6xi4>
   %w = warp.stored %q as u4 minus 8 : memref<5x6xi4>
   // CHECK-NEXT: %v = warp.stored %q as s4 {note} : memref<5x6xi4>
   %v = warp.stored %q as s4 {note} : memref<5x6xi4>
+  // CHECK-NEXT: %r = warp.stored %q as s4 minus 2 rounded times %s : memref<5x6xi4>, memref<1x6xbf16>
+  %r = warp.stored %q as s4 minus 2 rounded times %s : memref<5x6xi4>, memref<1x6xbf16>
   // CHECK-NEXT: warp.matmul bf16 x bf16 %a, %w plus %c into %c : memref<4x5xbf16>, !warp.operand<memref<5x6xi4>>, memref<4x6xf32> plus memref<4x6xf32>
   warp.matmul bf16 x bf16 %a, %w plus %c into %c : memref<4x5xbf16>, !warp.operand<memref<5x6xi4>>, memref<4x6xf32> plus memref<4x6xf32>
   return
