@@ -138,6 +138,7 @@ def schedule_of_tile(
         promote="f32" if needs.promotes(product, accumulate, target) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
+        sliced_k=tile.slices,
         consumers="pingpong"
         if tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
         else COOPERATIVE,
@@ -146,7 +147,7 @@ def schedule_of_tile(
     if not needs.adds_in_tensor_memory(target):
         schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = fitting_stages(product, schedule, target)
-    if tile_count(product, tile) > target.sms or product.op.grouped == M:
+    if tile.slices == 1 and (tile_count(product, tile) > target.sms or product.op.grouped == M):
         return schedule.with_fields(stages=stages, ctas=target.sms)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))

@@ -305,6 +305,10 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
     return arith.AddfOp(total, arith.MulfOp(part, scale).result).result
 
 
+SCALES_OF_UNIT = 4
+"""Scales of f32 in the 16 bytes at a multiple of which a box begins."""
+
+
 @dataclass(frozen=True)
 class BlockTiles:
     """The scales of f32 of blocks of A (side 0), or of B, for a K tile, in a line: of each row, a part for each block
@@ -329,6 +333,8 @@ class BlockTiles:
         source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
         for part in range(self.parts):
             group = index.add(index.div(at["k"], size), part)
+            # A box begins at a multiple of 16 bytes.
+            group = group if rows == 1 else index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
             where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
             index.insert(CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=(part, self.parts)))
 
@@ -398,10 +404,12 @@ class BlockScaledProduct(WarpgroupProduct):
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
     ) -> list[SSAValue]:
         """The same from lines in shared memory, those of A and those of B."""
-        found: list[SSAValue] = []
+        first, found = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT), list[SSAValue]()
         for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
-            place, along = (number, POINT) if groups.blocks[side] > 1 else (
-                index.add(warp[axis], number * self.tiling.schedule.cta[side]), along)  # fmt: skip
+            if groups.blocks[side] == 1:
+                place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
+            else:
+                place, along = index.add(first, number), POINT
             found.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return found
 
