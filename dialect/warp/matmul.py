@@ -74,7 +74,7 @@ from .operands import (
     verify_held,
     verify_scaling,
 )
-from .views import StoredIntegers, group_scales_of, is_packed, points_of, stored_of
+from .stored import StoredIntegers, group_scales_of, is_packed, points_of, stored_of
 
 # What `warp.matmul` and `warp.tile_mma` share: the types that A and B are multiplied as, and the words for how.
 

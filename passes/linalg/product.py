@@ -20,9 +20,10 @@ from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_spac
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import PairedOp
+from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.views import StoredIntegers, strides_of
+from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix
@@ -45,9 +46,7 @@ class MatrixFactor(Protocol):
         ...
 
     @property
-    def packed(self) -> bool:
-        """Whether memory has those in lines (`views.PACKED`)."""
-        ...
+    def packed(self) -> bool: ...
 
 
 class Multiplied(Protocol):

@@ -18,8 +18,8 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, Memory
 from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span
+from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
-from ...dialect.warp.views import PACKED
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import MatrixOperand, Spread
 from ..linalg.product import Product

@@ -14,9 +14,11 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import LANES
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
+from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
+from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS as PATTERN
@@ -412,6 +414,33 @@ def behind_each_other(sizes: Iterable[int]) -> int:
 def whole_swizzles(size: int) -> int:
     """The next multiple of what every swizzle repeats after."""
     return -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+
+
+MOST_STAGES, BARRIERS = 8, 256
+"""Stages beyond which more were no faster; bytes kept for mbarriers."""
+
+
+def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
+    """As many stages as shared memory holds, and pay."""
+    sizes = stage_bytes(product, schedule)
+    beside = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
+    room = target.shared - staging_bytes(product, schedule) - BARRIERS - beside
+    return max(LEAST_RING, min(MOST_STAGES, room // sum(sizes)))
+
+
+def check_slices(schedule: Schedule, product: Product) -> None:
+    """Checks the slices of a K tile of packed weights, each of which warpgroups of its own multiply.
+
+    Raises:
+        ScheduleError: for parts that are no whole blocks, or K tiles of several groups, or parts of several.
+    """
+    (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
+    if slices & (slices - 1) or depth % (slices * columns):
+        raise ScheduleError(f"sliced_k = {slices}: a K tile of {depth} is not as many blocks of {columns}")
+    group = product.group or depth
+    part = depth // slices
+    if (group % depth and depth % group and group < product.k) or (group % part and part % group):
+        raise ScheduleError(f"cta = {schedule.cta} with sliced_k = {slices}: groups of {group} end within a part")
 
 
 def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:

@@ -11,11 +11,10 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
-from ...dialect.warp.views import PACKED
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k
 from . import needs
@@ -34,9 +33,6 @@ from .warpgroup_model import (
 )
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
-
-MOST_STAGES, BARRIERS = 8, 256
-"""Stages beyond which more were no faster; bytes kept for mbarriers."""
 
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
@@ -95,29 +91,6 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
         )
 
 
-def check_slices(schedule: Schedule, product: Product) -> None:
-    """Checks the slices of a K tile of packed weights, each of which warpgroups of its own multiply.
-
-    Raises:
-        ScheduleError: for parts that are no whole blocks, or K tiles of several groups, or parts of several.
-    """
-    (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
-    if slices & (slices - 1) or depth % (slices * columns):
-        raise ScheduleError(f"sliced_k = {slices}: a K tile of {depth} is not as many blocks of {columns}")
-    group = product.group or depth
-    part = depth // slices
-    if (group % depth and depth % group and group < product.k) or (group % part and part % group):
-        raise ScheduleError(f"cta = {schedule.cta} with sliced_k = {slices}: groups of {group} end within a part")
-
-
-def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
-    """As many stages as shared memory holds, and pay."""
-    sizes = needs.stage_bytes(product, schedule)
-    beside = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
-    room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS - beside
-    return max(LEAST_RING, min(MOST_STAGES, room // sum(sizes)))
-
-
 def schedule_of_tile(
     product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
 ) -> Schedule:
@@ -146,7 +119,7 @@ def schedule_of_tile(
     )
     if not needs.adds_in_tensor_memory(target):
         schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
-    stages = fitting_stages(product, schedule, target)
+    stages = needs.fitting_stages(product, schedule, target)
     if tile.slices == 1 and (tile_count(product, tile) > target.sms or product.op.grouped == M):
         return schedule.with_fields(stages=stages, ctas=target.sms)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
@@ -436,7 +409,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
-        if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
+        if role == PLAIN or needs.fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
 
 

@@ -27,9 +27,10 @@ from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
+from ...dialect.warp.stored import stored_of
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.views import MatrixOp, stored_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail

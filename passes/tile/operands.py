@@ -26,9 +26,10 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.views import BLOCK_LINES, LINE, PACKED, MatrixOp
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand

@@ -16,9 +16,10 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import form_of
+from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.views import BLOCK_LINES, PACKED, MatrixOp, StoredOp
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k

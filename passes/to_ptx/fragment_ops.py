@@ -24,7 +24,7 @@ from ...dialect.warp.fragments import (
     Kind,
 )
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.views import NIBBLES, StoredIntegers
+from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import fail
 from .addressing import SharedTile
 from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegister, word

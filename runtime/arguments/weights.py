@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialect.warp.views import PACKED
+from ...dialect.warp.stored import PACKED
 from ..base.errors import ArgumentError
 
 Array = NDArray[Any]
