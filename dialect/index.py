@@ -13,6 +13,7 @@ def _homes(names: Mapping[str, str]) -> Mapping[str, str]:
 
 PASSES: Mapping[str, tuple[str, str]] = {
     "warp-set-target": ("passes.pipeline", "SetTargetPass"),
+    "warp-transform": ("passes.strategy.transform", "TransformPass"),
     "gpu-kernel-outlining": ("passes.tile.outline_launches", "OutlineLaunchesPass"),
     "warp-bufferize": ("passes.linalg.bufferize", "BufferizePass"),
     "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass"),
@@ -39,8 +40,8 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-fp8-as-f16": ("passes.tile.lay_out", "Fp8AsF16Pass"),
     "warp-specialise": ("passes.pipelining.specialise", "SpecialisePass"),
     "warp-pipeline": ("passes.pipelining.pipeline", "PipelinePass"),
-    "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
     "warp-tensor-memory": ("passes.pipelining.tensor_memory", "TensorMemoryPass"),
+    "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
@@ -54,6 +55,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
 """The module and the class of each pass, first those of the standard pipeline."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
+    "warp-transform": ("transform.named_sequence",),
     "gpu-kernel-outlining": ("gpu.launch",),
     "warp-bufferize": (
         "func.call",
@@ -86,8 +88,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fp8-as-f16": ("schedule.fp8_as",),
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
-    "warp-synchronise": ("warp.make_ring",),
     "warp-tensor-memory": ("warp.wgmma",),
+    "warp-synchronise": ("warp.make_ring",),
     "warp-expand": (
         "warp.sum_sliced_k",
         "warp.store_part",
@@ -106,6 +108,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
+    "transform": ("dialect.mlir.transform", "TRANSFORM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
     "ptx": ("dialect.ptx.ops", "PTX"),
@@ -254,6 +257,7 @@ PUBLIC: Mapping[str, str] = {
     "compress": "runtime.arguments.sparse",
     "expand": "runtime.arguments.sparse",
     "explain": "runtime.lookup.explain",
+    "fastest": "runtime.kernel.compile",
     "judge": "runtime.oracle.judge",
     "load_kernels": "runtime.kernel.compile",
     "load_ptx": "runtime.kernel.module",

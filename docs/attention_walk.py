@@ -21,6 +21,7 @@ def page() -> Iterator[str]:
     yield from asked()
     yield from levels()
     yield from few_queries()
+    yield from gradients()
     yield from over_time()
     yield from computed()
     yield from declined()
@@ -166,6 +167,41 @@ K and V in pages are views of a cache, `warp.paged`. A tile of keys lies in one 
 """)
 
 
+def gradients() -> Iterator[str]:
+    """What training needs."""
+    yield prose("""
+## Gradients
+
+The forward pass leaves the logarithm of the sum of each row, lse = M + log L with M = max S and L = sum exp(S - M): if
+the function stores that number of each query too, as f32, the kernel of O does it.
+
+The backward pass is fused by meaning as the forward pass is, one result at a time, where its elements are these:
+
+    P = exp(S - lse)        dP = dO V^T        dS = scale * P * (dP - delta)
+    dV = P^T dO             dK = dS^T Q        dQ = dS K
+
+| part | what may vary |
+|---|---|
+| S | scaled, masked by a `diagonal`, a `window`, or both, as above; other functions and `lengths` are not fused |
+| lse, delta | memory of f32 with a number for each query, along any loops of the batch |
+| delta | the sum of dO * O along a row: an argument, or computed before, by a kernel of its own |
+| scale | at any place in dS; it is that of S |
+| P, dS | rounded to the type of the matrices that they are multiplied with |
+| batch | heads that share K and V: dK and dV are summed over what indexes Q, and not K |
+| results | dQ, dK and dV, or some of them, dV not alone; f16, bf16 or f32 |
+
+They become `warp.attention_gradient`: one for dQ, one for dK and dV, or two where their columns are more than 256
+together. The rows of the first are queries, those of the second keys, and each CTA has some rows. It keeps its tiles of
+Q and dO, or of K and V, and loops over tiles of the other two. Scores are computed again, and P and dS stay in
+registers, as operand A of the products that are added up. Nothing is added by several CTAs, so every run gives the
+same bits; Q K^T and dO V^T are computed twice for that, seven products in place of five.
+
+S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own. A row that no
+key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O. `test/attention_gradients.py` states
+the bounds on errors.
+""")
+
+
 def over_time() -> Iterator[str]:
     """The picture of a kernel."""
     yield prose("""
@@ -235,7 +271,7 @@ def declined() -> Iterator[str]:
 If a function does not match, the compiler compiles the products separately, and `warploom-opt --remarks` says why at
 the second product. The reasons are:
 
-- The scores, a temporary computed from them, or the sums before the division have another use.
+- The scores, a temporary computed from them, or the sums before the division have another use than O and lse.
 - The divisor of P is not the sum of the same exponentials, or the subtracted number is not the largest score of the
   row.
 - The scores depend on several products, or have a negative scale.

@@ -62,6 +62,8 @@ ADDITIONS = (
     ),
     ("a kernel that reads and writes memory once, without a K loop", "what makes a `Traversal`, in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/tile/expand.py`, and its operation in `needs`"),
+    ("a step of strategies", "an operation in `dialect/mlir/transform.py`, a method of `Handle` in `passes/strategy/`"),
+    ("anything, from a package of your own", "an entry point: [how](strategies.md#packages-of-your-own)"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
     ("a constant measured on a GPU", "`passes/schedule/model.py`, or a file like it for another GPU"),
@@ -292,6 +294,8 @@ OF_IDEAS = {
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
+    "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
+    "passes/schedule/attention_gradient.py passes/tile/attention_gradient.py",
     "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
     "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "

@@ -20,15 +20,21 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
+from xdsl.utils.arg_spec import ArgSpec
 
 from .diagnostics import CHOSEN, Said
 from .patterns import counted
+from .universe import WARPLOOM_UNIVERSE
 
 PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
 """Options that take names of passes."""
 
 OPTIONS: dict[str, dict[str, object]] = {
     "--pass-pipeline": {"metavar": "PIPELINE", "help": "Passes as 'builtin.module(a,b{option=1})', in place of -p"},
+    "--transform": {
+        "metavar": "FILE",
+        "help": "Apply the strategy of a file, written in the dialect transform: before the passes, or where they do",
+    },
     "--full-conversion": {
         "action": "store_true",
         "help": "With --allow-unregistered-dialect, make an operation that is not lowered an error, not a remark",
@@ -64,6 +70,10 @@ OPTIONS: dict[str, dict[str, object]] = {
 """The options of the driver that say how passes are run, as `argparse` takes them."""
 
 
+STRATEGY = "warp-transform"
+"""The pass that applies strategies."""
+
+
 class UsageError(Exception):
     """The command line asks for something that does not exist; exit code 2."""
 
@@ -82,6 +92,14 @@ class PipelineStep(NamedTuple):
     @property
     def title(self) -> str:
         return f"{type(self.one).__name__} ({self.one.name})"
+
+
+def with_strategy(steps: list[PipelineStep], file: str) -> list[PipelineStep]:
+    """Steps that apply the strategy of a file: where a pipeline applies those of modules, or else first."""
+    one = WARPLOOM_UNIVERSE.all_passes[STRATEGY]().from_pass_spec(ArgSpec(STRATEGY, {"file": (file,)}))
+    if one.name not in (step.one.name for step in steps):
+        return [PipelineStep(one, ""), *steps]
+    return [step._replace(one=one) if step.one.name == one.name else step for step in steps]
 
 
 @dataclass(frozen=True)

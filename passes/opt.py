@@ -8,7 +8,6 @@ import difflib
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from xdsl.context import Context
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern, attr_type_rewrite_pattern
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
@@ -43,10 +42,11 @@ from .instrument import (
     formatted,
     passes_of,
     pipeline_in,
+    with_strategy,
 )
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
-from .universe import LAYOUT, NAMES, WARPLOOM_UNIVERSE, known_universe, parse_mlir
+from .universe import LAYOUT, NAMES, known_universe, parse_mlir
 
 # `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
 #
@@ -160,6 +160,8 @@ class WarploomOptMain(xDSLOptMain):
         _check_specs("target", [parse_spec(self.args.target)], known_universe().all_targets)
         super().setup_pipeline()
         steps = [step for one in self.pipeline.passes for step in _expanded(one)]
+        if self.args.transform is not None:
+            steps = with_strategy(steps, self.args.transform)
         names = {step.one.name for step in steps} | {step.of for step in steps}
         for option in PRINTED:
             for name in filter(None, (getattr(self.args, option) or "").split(",")):
@@ -351,27 +353,18 @@ class _OutputFile(StringIO):
 
 class _ListPasses(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        print("\n".join(_describe_pass(factory()) for factory in WARPLOOM_UNIVERSE.all_passes.values()))
+        from .listed import passes_help
+
+        print(passes_help())
         parser.exit()
 
 
 class _HelpSchedule(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from .schedule_help import schedule_help
+        from .listed import schedule_help
 
         print(schedule_help(), end="")
         parser.exit()
-
-
-def _describe_pass(pass_class: type[ModulePass]) -> str:
-    """The pass's name, the first sentence of its documentation, and a line for each option."""
-    sentence = re.split(r"(?<=\.) ", " ".join((pass_class.__doc__ or "").split()))[0]
-    lines = [pass_class.name, *textwrap.wrap(sentence, 100, initial_indent="    ", subsequent_indent="    ")]
-    for name, kind, default in get_pass_option_infos(pass_class):
-        # xDSL quotes a type that the pass's module keeps as text
-        option = f"      {name.replace('_', '-')}: {kind.strip(chr(39))}"
-        lines.append(option if default is None else f"{option} = {default}")
-    return "\n".join(lines)
 
 
 def _span(text: str, name: str, line: int, column: int) -> Span[str]:

@@ -33,14 +33,16 @@ def counted(counts: Counter[str]) -> Generator[None]:
         _COUNTS.reset(token)
 
 
-def apply_patterns(patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False) -> None:
-    """Applies to each operation below another the first pattern that rewrites it; operations that patterns make are
-    not visited.
+def apply_patterns(
+    patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False, itself: bool = False
+) -> None:
+    """Applies to each operation below another, and to `itself`, the first pattern that rewrites it; operations that
+    patterns make are not visited.
 
     What a pattern raises is raised as it is: xDSL's walker puts the printed IR in its place.
     """
     for op in list(root.walk(reverse=reverse)):
-        if op is not root and op.parent is not None:
+        if (itself or op is not root) and op.parent is not None:
             _apply_first(patterns, op)
 
 

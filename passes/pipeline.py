@@ -150,6 +150,7 @@ def standard_pipeline(
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
+            "warp-transform",
             "gpu-kernel-outlining",
             "warp-bufferize",
             "warp-fuse-attention",
@@ -164,7 +165,7 @@ def standard_pipeline(
             # Fields of a schedule are those of one kernel, but for what holds of all.
             *(
                 ()
-                if {*(schedule or ())} - {"batch_invariant"}
+                if {*(schedule or ())} - {"batch_invariant", "model"}
                 else (f"warp-version{{{file[0]}}}" if file else "warp-version",)
             ),
             f"warp-schedule{{{options}}}" if options else "warp-schedule",
@@ -181,8 +182,8 @@ def standard_pipeline(
             "warp-fp8-as-f16",
             "warp-specialise",
             "warp-pipeline",
-            "warp-synchronise",
             "warp-tensor-memory",
+            "warp-synchronise",
             "warp-expand",
             "warp-allocate",
             "convert-warp-to-ptx",

@@ -277,7 +277,18 @@ def _builtin() -> Dialect:
     return builtin()
 
 
-OWN = {"arith": ARITH, "builtin": _builtin, "gpu": GPU, "linalg": LINALG, "llvm": LLVM, "memref": MEMREF}
+TRANSFORM: Callable[[], Dialect] = _lazy(DIALECTS["transform"])
+"""xDSL's `transform` with steps that it lacks, and those of this project; as for `linalg`."""
+
+OWN = {
+    "arith": ARITH,
+    "builtin": _builtin,
+    "gpu": GPU,
+    "linalg": LINALG,
+    "llvm": LLVM,
+    "memref": MEMREF,
+    "transform": TRANSFORM,
+}
 """The dialects that stand in place of xDSL's of these names."""
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .interp.watch.report import LaunchReport
     from .interp.watch.timeline import LaunchTrace, TraceEvent
     from .kernel.check import check_ptx
-    from .kernel.compile import compile, load_kernels
+    from .kernel.compile import compile, fastest, load_kernels
     from .kernel.kernel import Kernel
     from .kernel.module import PtxModule, load_ptx
     from .lookup.explain import explain
@@ -81,6 +81,7 @@ __all__ = [
     "compress",
     "expand",
     "explain",
+    "fastest",
     "judge",
     "load_kernels",
     "load_ptx",

@@ -44,11 +44,11 @@ from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower, verified_after_each_pass
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import HostError, Kernel, WarploomError, compile
-from warploom.runtime.cli.inputs import arrays
 from warploom.runtime.kernel.lowering import parse, without_tensors
 from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
+from warploom.runtime.reference.inputs import arrays
 
 ROOT = Path(__file__).parents[1]
 PINS = ROOT / "test" / "data" / "pins"

@@ -15,11 +15,12 @@ import time
 from collections.abc import Sequence
 from multiprocessing import Pool
 
+from attention_problems import problem
 from attentions import Attention
 from pins import Function, Level, Pinned, pinned, smaller
 from products import Product
 
-from warploom.runtime import Kernel, WarploomError
+from warploom.runtime import Kernel, WarploomError, prove
 from warploom.runtime.cli.prove import prove_kernel
 from warploom.runtime.proof.question import Proof
 
@@ -33,10 +34,13 @@ def proof_of(kernel: Pinned) -> Proof:
     if isinstance(source, Product):
         product = smaller(source, kernel.target)
         compiled, shapes = product.compile(kernel.target), product.shapes() if product.form in SIZED else []
-        return proven(compiled, product.mlir, _sizes(compiled, shapes))
+        return prove_kernel(compiled, product.mlir, _sizes(compiled, shapes), 0)
     if isinstance(source, Attention):
         compiled, shapes = kernel.compile(), [source.shape(v) for v in source.arguments() if source.dynamic]
-        return proven(compiled, source.mlir, _sizes(compiled, shapes))
+        if source.lengths or source.pages or source.documents:
+            names = [p.name for p in compiled.function.parameters]
+            return prove(compiled, source.mlir, dict(zip(names, problem(source).arguments, strict=True)))
+        return prove_kernel(compiled, source.mlir, _sizes(compiled, shapes), 0)
     if isinstance(source, Function):
         return prove_kernel(kernel.compile(), source.text, source.sizes, 0, source.words.get("function"))
     raise TypeError(f"{kernel} is launched by no function")
@@ -46,12 +50,6 @@ def _sizes(kernel: Kernel, shapes: Sequence[tuple[int, ...]]) -> list[str]:
     """The sizes of arguments that have none in their types."""
     pairs = zip(kernel.function.parameters, shapes, strict=False)
     return [f"{p.name}=random:{'x'.join(map(str, shape))}" for p, shape in pairs if p.shape]
-
-
-def proven(kernel: Kernel, text: str, sizes: list[str]) -> Proof:
-    """The verdict; where rounding decides a comparison otherwise than the function does, that on other numbers."""
-    proof = prove_kernel(kernel, text, sizes, 0)
-    return prove_kernel(kernel, text, sizes, 1) if proof.outcome == "refuted" and proof.compared else proof
 
 
 def verdict(kernel: Pinned) -> tuple[str, bool, float]:

@@ -22,11 +22,11 @@ from multiprocessing import Pool
 import numpy as np
 
 from warploom.runtime import Kernel, WarploomError, compile, prove
-from warploom.runtime.cli.inputs import arrays
 from warploom.runtime.kernel.lowering import parse, without_tensors
 from warploom.runtime.plan import host
 from warploom.runtime.proof.question import PROVEN, REFUTED
 from warploom.runtime.reference import functions as reference
+from warploom.runtime.reference.inputs import arrays
 
 PRODUCT = """
 func.func @product(%A: memref<24x40xbf16>, %B: memref<40x24xbf16>, %C: memref<24x24xf32>) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from typing import ClassVar, NoReturn
@@ -24,17 +24,12 @@ from .form import (
 )
 from .mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
 from .row import Bindings, Specific, Target, Version, choice
-from .wgmma import UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
+from .wgmma import TENSOR_MEMORY, UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
 
 # The fifth generation's tensor cores: which targets have what, and what moves data. PTX ISA 9.7.16.
 
 
 # Which targets have what. Source: PTX ISA 9.7.16, Target ISA Notes; ptxas 13.5.37 where they differ.
-
-TENSOR_MEMORY: Specific = (
-    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0)),
-)  # fmt: skip
-"""Where there is tensor memory."""
 
 EACH_ALONE: Specific = (
     ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_103a", (8, 8)), ("sm_110a", (9, 0)), ("sm_107a", (9, 4)),
@@ -375,17 +370,23 @@ _KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", **dict.fromkeys(FP8, "f8f
 def of_warpgroup(row: Wgmma) -> TensorProduct | None:
     """The product of one CTA, with D in tensor memory, that computes what a warpgroup does; None if there is none.
 
-    Its D has 64 rows, on 16 lanes of each warp, which are the rows that the warp has of a warpgroup's.
+    Its D has 64 rows, on 16 lanes of each warp, or 128, on 32: the rows that the warp has of a warpgroup's.
     """
     kind = _KINDS.get(row.a.name)
     if kind is None or row.sparse or row.d.name not in _RESULTS[kind].values() or _KINDS.get(row.b.name) != kind:
         return None
     opcode = Opcode(kind, 1)
     rows, columns = _sizes(opcode)
-    if row.shape.m not in rows or row.shape.n not in columns:
-        return None
+    if row.shape.m not in rows or row.shape.n not in columns or row.shape.n % (row.shape.m // 8):
+        return None  # 9.7.16.2.1: of 128 rows N in steps of 16
     section, only = "9.7.16.10.9.1", INTEGERS if kind == "i8" else TENSOR_MEMORY
     return TensorProduct(opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, section=section, only=only)
+
+
+def of_pair(product: TensorProduct) -> TensorProduct:
+    """The product of two CTAs, each of which has the rows of one, and half of its columns of B. 9.7.16.10.9.1."""
+    shape = product.shape
+    return replace(product, opcode=Opcode(product.opcode.kind, 2), shape=Shape(2 * shape.m, shape.n, shape.k))
 
 
 def in_tensor_memory(row: Wgmma, target: Target) -> bool:

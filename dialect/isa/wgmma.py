@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..layouts.layout import Layout, accumulator, multiplicand, row
+from ..layouts.layout import LANES, Layout, accumulator, multiplicand, row
 from .form import FP8, ElementType, Granularity, ProductForm, Shape, element_type, fragment, word
 from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
 from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, Specific, Version, choice
@@ -136,8 +136,13 @@ ROW_BYTES = 32
 """Bytes of a row of A that one instruction takes, of a sparse A the stored ones."""
 
 SM_90A: Specific = (("sm_90a", (8, 0)),)
+TENSOR_MEMORY: Specific = (
+    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0)),
+)  # fmt: skip
+"""Where there is tensor memory."""
 _OF_WARP = (row(4), row(5))
-"""Which rows a warp of the group holds."""
+_OF_WARP_OF_TWO = (row(5), row(6))
+"""Which rows a warp of the group holds: of 64, and of 128 (`doubled`)."""
 
 _FLOAT_N = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
@@ -216,13 +221,15 @@ class Wgmma(ProductForm):
             KeyError: for B, which is never in registers.
         """
         alone = {"a": multiplicand(16, self.stored_k, self.a.bits), "d": accumulator(16, 8)}[role]
-        return Layout(alone.lane, alone.element, _OF_WARP)
+        if self.shape.m == M:
+            return Layout(alone.lane, alone.element, _OF_WARP)
+        return Layout(alone.lane, (*alone.element, row(4)), _OF_WARP_OF_TWO)
 
     def registers(self, role: str) -> int:
         """32-bit registers of each lane that operand "a" or "d" takes."""
         if role == "a":
             return self.layout("a").elements * self.a.bits // 32
-        return self.shape.n // 2 * self.d.bits // 32
+        return self.shape.m * self.shape.n * self.d.bits // (32 * LANES * WARPS)
 
 
 @cache
@@ -266,3 +273,10 @@ def _sparse() -> Iterator[Wgmma]:
             yield Wgmma(
                 shape, left, right, result, result, max(ptx, (8, 2)), "9.7.15.6", granularity, metadata, satfinite
             )
+
+
+@cache
+def doubled(row: Wgmma) -> Wgmma:
+    """A product of 128 rows by a warpgroup, which has them in tensor memory alone: no `wgmma` multiplies so many."""
+    shape = row.shape
+    return replace(row, shape=Shape(2 * shape.m, shape.n, shape.k), only=TENSOR_MEMORY, sm=100)

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import zip_longest
+from typing import cast
 
+from .. import plugins
 from ..isa import families
 from ..isa.row import Bindings, Row
 from .rows import arithmetic, conversions, copies, data, synchronisation, tcgen05
@@ -137,13 +139,23 @@ ROWS: tuple[PatternRow, ...] = (
 @cache
 def roots() -> frozenset[str]:
     """The first words of all opcodes that there are rows for."""
-    return families.ROOTS | frozenset(_by_root())
+    return families.ROOTS | frozenset(_by_root()) | frozenset(_from_outside())
 
 
 @cache
 def _by_root() -> dict[str, list[PatternRow]]:
+    return _table(ROWS)
+
+
+@cache
+def _from_outside() -> dict[str, list[PatternRow]]:
+    """The rows of other packages, which are looked at for opcodes that no row here spells."""
+    return _table(row for rows in plugins.everything(plugins.ROWS) for row in cast("Iterable[PatternRow]", rows))
+
+
+def _table(rows: Iterable[PatternRow]) -> dict[str, list[PatternRow]]:
     table: dict[str, list[PatternRow]] = {}
-    for row in ROWS:
+    for row in rows:
         table.setdefault(row.root, []).append(row)
     return table
 
@@ -153,7 +165,11 @@ def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
     """The rows one of whose spellings is `opcode`, each with what the qualifiers bind."""
     if (form := families.find(opcode)) is not None:
         return ((form, {}),)
-    rows = _by_root().get(opcode.partition(".")[0], ())
+    root = opcode.partition(".")[0]
+    return _spelling(opcode, _by_root().get(root, ())) or _spelling(opcode, _from_outside().get(root, ()))
+
+
+def _spelling(opcode: str, rows: Iterable[PatternRow]) -> tuple[tuple[Row, Bindings], ...]:
     return tuple((row.spelled(opcode), bindings) for row in rows if (bindings := row.match(opcode)) is not None)
 
 
@@ -169,7 +185,11 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     root = opcode.partition(".")[0]
     if root not in roots():
         return nearest_roots(root, roots(), count)
-    proposed = families.likely(opcode) if root in families.ROOTS else _likely(opcode, _by_root()[root])
+    proposed = (
+        families.likely(opcode)
+        if root in families.ROOTS
+        else _likely(opcode, (*_by_root().get(root, ()), *_from_outside().get(root, ())))
+    )
     words = opcode.split(".")
     return tuple(sorted(proposed, key=lambda spelling: _distance(spelling.split("."), words))[:count])
 

@@ -67,7 +67,7 @@ class Schedule:
     )
     mma: Shape = always(
         "tile",
-        "the shape of the matrix instruction; M = 64 means `wgmma`, which warpgroups execute",
+        "the shape of the instruction; M = 64 or 128 means warpgroups, 128 in tensor memory, where N is of one of them",
         least=1,
     )
     stages: int = always(
@@ -349,7 +349,12 @@ class Schedule:
     @property
     def together(self) -> int:
         """Warps that compute a warp tile: four where the instruction is one of warpgroups."""
-        return WARPGROUP if self.mma.m == WARPGROUP_ROWS else 1
+        return WARPGROUP if self.mma.m >= WARPGROUP_ROWS else 1
+
+    @property
+    def pairs(self) -> bool:
+        """Whether pairs of CTAs multiply together, in tensor memory."""
+        return self.mma.m > WARPGROUP_ROWS and self.cluster == (2, 1)
 
     @property
     def warps(self) -> int:

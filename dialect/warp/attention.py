@@ -328,7 +328,8 @@ class AttentionOp(IRDLOperation):
         warp.attention %Q, %K, %V into %O {..., lengths_map = affine_map<(b, h, m, n, d, e) -> (b)>}
           : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
 
-    A `warp.pointwise`, given as
+    With `lse`, memory of f32 that the loops of the batch and m index by `lse_map`, each row also leaves the logarithm
+    of the sum of the exponentials of its scores, which its gradient is computed from. A `warp.pointwise`, given as
     `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
     by m, n and the batch.
 
@@ -353,10 +354,12 @@ class AttentionOp(IRDLOperation):
     until = opt_operand_def(IndexType())
     lengths = opt_operand_def(MemRefType)
     parts = var_operand_def(MemRefType)
+    lse = opt_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     window = opt_prop_def(IntegerAttr)
     lengths_map = opt_prop_def(AffineMapAttr)
+    lse_map = opt_prop_def(AffineMapAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
@@ -364,7 +367,7 @@ class AttentionOp(IRDLOperation):
     assembly_format = (
         "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)?"
         " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
-        " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))?"
+        " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))? (`lse` $lse^ `:` type($lse))?"
     )
 
     def __init__(
@@ -378,17 +381,19 @@ class AttentionOp(IRDLOperation):
         tile: Sequence[SSAValue] = (),
         until: SSAValue | None = None,
         parts: Sequence[SSAValue] = (),
+        lse: tuple[SSAValue, AffineMap] | None = None,
     ):
-        """`matrices` are Q, K, V and O."""
+        """`matrices` are Q, K, V and O, `lse` memory and its map."""
         keys = keys or Keys()
-        lengths, map_ = keys.lengths or (None, None)
+        (lengths, map_), (sums, of_sums) = keys.lengths or (None, None), lse or (None, None)
         super().__init__(
-            operands=[*matrices, scores, list(tile), until, lengths, list(parts)],
+            operands=[*matrices, scores, list(tile), until, lengths, list(parts), sums],
             properties={
                 "scale": FloatAttr(scale, f32),
                 "diagonal": None if keys.diagonal is None else IntegerAttr(keys.diagonal, i64),
                 "window": None if keys.window is None else IntegerAttr(keys.window, i64),
                 "lengths_map": None if map_ is None else AffineMapAttr(map_),
+                "lse_map": None if of_sums is None else AffineMapAttr(of_sums),
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )
@@ -449,6 +454,7 @@ class AttentionOp(IRDLOperation):
             )
         self._verify_types()
         self._verify_lengths()
+        self._verify_lse()
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -469,6 +475,16 @@ class AttentionOp(IRDLOperation):
             raise VerifyException(f"expected lengths to be indexed by loops of the batch, got {map_}")
         sizes = self.sizes
         sizes.add("lengths", self.lengths, loops_of(map_))
+
+    def _verify_lse(self) -> None:
+        if (self.lse, self.lse_map) == (None, None):
+            return
+        if self.lse is None or self.lse_map is None or memory_of(self.lse).element_type != f32:
+            raise VerifyException("expected lse in memory of f32 with a map of the loops that index it")
+        of_tile = [self.batch + E] if self.tile else []  # a matrix whose columns are all the same
+        loops = loops_of(self.lse_map.data)
+        if sorted(loops) != [*range(self.batch), self.batch + M, *of_tile]:
+            raise VerifyException(f"expected lse to be indexed by all loops of the batch and m, got {list(loops)}")
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]

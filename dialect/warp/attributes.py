@@ -38,7 +38,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..isa.row import Target, UnknownTargetError, target
 from ..layouts.layout import AXES, Layout
-from ..schedule import SWIZZLES, Schedule, ScheduleError
+from ..schedule import SWIZZLES, Schedule
+from ..schedule.partial import PartialSchedule, PartialScheduleAttr, parse_fields
 
 # Attributes and types of the dialect `warp`.
 
@@ -339,24 +340,13 @@ class ScheduleAttr(Data[Schedule]):
 
     name = "warp.schedule"
 
+    def __new__(cls, data: Schedule | PartialSchedule | None = None) -> ScheduleAttr | PartialScheduleAttr:
+        """An attribute of what was parsed, which is one class or the other by the fields that are there."""
+        return PartialScheduleAttr(data) if isinstance(data, PartialSchedule) else super().__new__(cls)
+
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Schedule:
-        options: dict[str, object] = {}
-
-        def parse_field() -> None:
-            name = parser.parse_identifier(" as a schedule field")
-            parser.parse_punctuation("=")
-            if (word := parser.parse_optional_identifier()) is not None:
-                options[name] = word
-            else:
-                options[name] = parser.parse_dimension_list()
-
-        position = parser.pos
-        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
-        try:
-            return Schedule.of(options)
-        except ScheduleError as e:
-            parser.raise_error(str(e), position)
+        return parse_fields(parser)  # pyright: ignore[reportReturnType]
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():

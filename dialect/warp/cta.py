@@ -263,7 +263,8 @@ class PipelineOp(IRDLOperation):
         warp.pipeline consumer_release %ring[%stage] : !warp.ring<4>
 
     - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`.
-    - `producer_commit` comes after the copies to a stage were started. Of tensor copies the bytes are enough.
+    - `producer_commit` comes after the copies to a stage were started. Of tensor copies the bytes are enough; with
+      `products`, the stage is full when the products in tensor memory that were started so far are done.
     - `consumer_wait` waits until a stage is full.
     - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
       tensor memory that were started so far are done.
@@ -307,8 +308,8 @@ class PipelineOp(IRDLOperation):
         waits = step in (ACQUIRE, WAIT) and self.stage is not None
         if (self.parity is not None) != waits:
             raise VerifyException(f"expected a parity where a stage is waited for, and nowhere else, in {step}")
-        if self.products is not None and step != RELEASE:
-            raise VerifyException(f"expected products in {RELEASE}, got them in {step}")
+        if self.products is not None and step not in (COMMIT, RELEASE):
+            raise VerifyException(f"expected products in {COMMIT} or {RELEASE}, got them in {step}")
         if self.bytes is not None and step != ACQUIRE:
             raise VerifyException(f"expected bytes in {ACQUIRE}, got them in {step}")
 

@@ -6,6 +6,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from . import (
     attention,
+    attention_gradient,
     attributes,
     cta,
     elements,
@@ -32,6 +33,7 @@ _MODULES = (
     *(
         matmul,
         attention,
+        attention_gradient,
         mma,
         wmma,
         operands,

@@ -106,12 +106,12 @@ class ArriveOp(_Synchronises):
         warp.arrive %full[%stage] {copies} : !warp.barriers<8>
 
     With `bytes`, one thread arrives, the first unless `by` names another, and announces so many bytes. The phase ends
-    only after tensor copies have delivered them as well::
+    only after tensor copies have delivered them as well; `at` may name another CTA, to whose barrier they deliver::
 
         warp.arrive %full[%stage] {bytes = 16384 : i64, by = 128 : i64} : !warp.barriers<8>
 
     With `products`, one thread of the warpgroup arrives when the products that it has started in tensor memory are
-    done. It does not wait::
+    done, at the barriers of both CTAs of a pair. It does not wait::
 
         warp.arrive %empty[%stage] {products} : !warp.barriers<8>
 
@@ -145,7 +145,8 @@ class ArriveOp(_Synchronises):
         super().__init__(operands=[barriers, number, cta], properties=properties)
 
     def verify_(self) -> None:
-        _verify_one_of(at=self.cta, copies=self.copies, products=self.products, bytes=self.bytes)
+        _verify_one_of(copies=self.copies, products=self.products, bytes=self.bytes)
+        _verify_one_of(at=self.cta, copies=self.copies, products=self.products)
         if self.by is not None and self.bytes is None:
             raise VerifyException("'by' names the thread that announces bytes, which are not given")
         if self.bytes is not None and not 0 <= self.bytes.value.data <= MOST_BYTES:
@@ -300,6 +301,11 @@ class FenceOp(_Synchronises):
 
 CLUSTER_SIZE = "gpu.known_cluster_size"
 """The attribute of a kernel that says how many CTAs along x, y and z a cluster has: `array<i32: 2, 1, 1>`."""
+
+PAIRS = "warp.pairs"
+"""The attribute of a kernel whose CTAs, two in each cluster, multiply together in tensor memory: a product has 128 rows
+of A and D in each, and half of the columns of B. The first CTA starts all products, and waits at barriers of its
+own for copies and readers in both; both are told when products are done. Source: PTX ISA 9.7.16.5.1."""
 
 
 CLUSTER_SM = 90

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i32, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i1, i32, i64
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
@@ -27,7 +27,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType, having
-from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, rows
+from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, doubled, rows
 from ..layouts.layout import Layout, permuted
 from .attributes import (
     SHARED_SPACE,
@@ -43,6 +43,7 @@ from .attributes import (
 from .matrices import verify_indices
 from .mma import metadata_type, verify_selector
 from .op_shapes import flag, verify_target
+from .synchronisation import PAIRS
 
 if TYPE_CHECKING:
     from ..isa.tensor_product import TensorProduct
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
 
 
 def find_row(
-    a: ElementType, b: ElementType, d: ElementType, n: int, *, satfinite: bool = False, sparse: bool = False
+    a: ElementType, b: ElementType, d: ElementType, n: int, m: int = M, *, satfinite: bool = False, sparse: bool = False
 ) -> Wgmma:
-    """The row that multiplies such elements to `n` columns.
+    """The row that multiplies such elements to `n` columns of 64 rows, or of the 128 that tensor memory has.
 
     Raises:
         VerifyException: if there is none, with the types or the N that come nearest.
@@ -72,7 +73,7 @@ def find_row(
         raise VerifyException(
             f"wgmma of {a.name} x {b.name} -> {d.name} has no N of {n}; the nearest are {' and '.join(map(str, near))}"
         )
-    return nearest
+    return nearest if m == M else doubled(nearest)
 
 
 def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:
@@ -271,7 +272,8 @@ class WgmmaOp(IRDLOperation):
         if a is None or b is None:
             raise VerifyException("expected operands of element types of the ISA")
         types = a if self.a_in_registers else _multiplied(a), _multiplied(b), kind.element
-        return find_row(*types, kind.shape[1], satfinite=self.satfinite is not None, sparse=self.e is not None)
+        rows, columns = kind.shape
+        return find_row(*types, columns, rows, satfinite=self.satfinite is not None, sparse=self.e is not None)
 
     @property
     def sums(self) -> FragmentType:
@@ -307,7 +309,7 @@ class WgmmaOp(IRDLOperation):
             verify_tile(memory_of(value), indices, f"operand {role.upper()}")
         row, kind = self.row, self.sums
         numbers = row_numbers(kind.layout.data, row.layout("d"))
-        if kind.role.data != "acc" or kind.shape[0] != M or numbers is None:
+        if kind.role.data != "acc" or kind.shape[0] not in (M, 2 * M) or numbers is None:
             wanted = f"!warp.fragment<acc, {M}x{kind.shape[1]}x{kind.element_type}, [{row.layout('d')}]>"
             of = "the transpose of C" if self.transposed is not None else "C"
             raise VerifyException(f"expected {of} to be {wanted}, got {kind}")
@@ -342,7 +344,7 @@ class WgmmaOp(IRDLOperation):
 
     def _verify_operand(self, role: str, row: Wgmma, memory: Memory) -> None:
         along = self.major(role)
-        extent, depth = (M, row.stored_k) if role == "a" else (row.shape.n, row.shape.k)
+        extent, depth = (row.shape.m, row.stored_k) if role == "a" else (row.shape.n, row.shape.k)
         if along and role not in row.transposable(a_shared=True):
             raise VerifyException(
                 f"operand {role.upper()} of {row.element(role).name} lies along K; only 16 bits do not"
@@ -360,11 +362,14 @@ class TensorMmaOp(IRDLOperation):
     """D = A * B + D on tiles in shared memory, with D in tensor memory. One thread of the warpgroup starts the product.
     It has ended when a barrier of `warp.arrive` with `products` has::
 
-        warp.tensor_mma %As[%s, %m, %k], %Bs[%s, %n, %k], %D[%g] : memref<2x64x64xf16, #warp.swizzle<128>, 3>,
-            memref<2x128x64xf16, #warp.swizzle<128>, 3>, memref<2x64x128xf32, 6>
+        warp.tensor_mma %As[%s, %m, %k], %Bs[%s, %n, %k], %D[%g] : memref<2x128x64xf16, #warp.swizzle<128>, 3>,
+            memref<2x256x64xf16, #warp.swizzle<128>, 3>, memref<2x128x256xf32, 6>
 
     The operation is one instruction: the rows and columns of matrix `%g` of D, and 32 bytes of K. The indices and
-    `mn_major_a`, `mn_major_b` are as in `warp.wgmma`. Source: PTX ISA 9.7.16.10.9.1.
+    `mn_major_a`, `mn_major_b` are as in `warp.wgmma`. With `adds %p`, D = A * B where %p is false. Source: PTX ISA
+    9.7.16.10.9.1.
+
+    In a kernel with `warp.pairs`, each CTA has half of the columns of B in its tile, and its own rows of A and D.
     """
 
     name = "warp.tensor_mma"
@@ -375,20 +380,28 @@ class TensorMmaOp(IRDLOperation):
     b_indices = var_operand_def(IndexType())
     d = operand_def(MemRefType)
     number = operand_def(IndexType())
+    adds = opt_operand_def(i1)
     mn_major_a = opt_prop_def(UnitAttr)
     mn_major_b = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` attr-dict `:` "
+        "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` (`adds` $adds^)? attr-dict `:` "
         "type($a) `,` type($b) `,` type($d)"
     )
 
-    def __init__(self, product: WgmmaOp, d: SSAValue, number: SSAValue):
-        """The product of a warpgroup, with D in tensor memory."""
+    def __init__(
+        self,
+        product: WgmmaOp,
+        places: tuple[Sequence[SSAValue], Sequence[SSAValue]],
+        d: SSAValue,
+        number: SSAValue,
+        adds: SSAValue | None = None,
+    ):
+        """The product of warpgroups, whose tiles begin at `places`, with D in tensor memory."""
         super().__init__(
-            operands=[product.a, list(product.a_indices), product.b, list(product.b_indices), d, number],
+            operands=[product.a, places[0], product.b, places[1], d, number, adds],
             properties={name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b")},
         )
 
@@ -404,15 +417,17 @@ class TensorMmaOp(IRDLOperation):
     @property
     def row(self) -> TensorProduct:
         """The instruction."""
-        from ..isa.tensor_product import of_warpgroup
+        from ..isa.tensor_product import of_pair, of_warpgroup
 
         a, b, d = (element_row(memory_of(value).element_type) for value in (self.a, self.b, self.d))
         if a is None or b is None or d is None:
             raise VerifyException("expected operands of element types of the ISA")
         *_, rows, columns = memory_of(self.d).get_shape()
-        product = of_warpgroup(find_row(_multiplied(a), _multiplied(b), d, columns, satfinite=False, sparse=False))
+        product = of_warpgroup(find_row(_multiplied(a), _multiplied(b), d, columns, rows))
         if product is None or product.shape.m != rows:
             raise VerifyException(f"no product has a D of {rows}x{columns}x{d.name} in tensor memory")
+        if in_pairs(self):
+            product = of_pair(product)
         return replace(product, along_mn=(self.major("a"), self.major("b")))
 
     def verify_(self) -> None:
@@ -423,6 +438,14 @@ class TensorMmaOp(IRDLOperation):
             verify_tile(memory_of(value), indices, f"operand {role.upper()}")
             descriptor_of(memory_of(value), mn_major=self.major(role))
         verify_target(self, self.row)
+
+
+def in_pairs(op: Operation) -> bool:
+    """Whether an operation is one of a kernel whose CTAs multiply in pairs."""
+    kernel: Operation | None = op
+    while kernel is not None and PAIRS not in kernel.attributes:
+        kernel = kernel.parent_op()
+    return kernel is not None
 
 
 def _multiplied(element: ElementType) -> ElementType:

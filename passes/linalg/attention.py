@@ -40,7 +40,7 @@ from .element_expressions import (
     region_of,
 )
 from .elementwise import check_attention
-from .fuse_epilogue import Replacement
+from .fuse_epilogue import Replacement, place_in_block
 from .operand import FoldDimension, KernelArgument, VectorOperand, each_once, root
 from .product import Product, read
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
@@ -49,11 +49,6 @@ from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
 """The loops that Q, K, V and O run along, as A of Q K^T, B of it, B of P V and D of that do."""
-
-
-def padded(columns: int) -> int:
-    """Columns of Q, K or V in a tile, of as many in memory."""
-    return max(16, 1 << (columns - 1).bit_length())
 
 
 class Attention(NamedTuple):
@@ -118,8 +113,9 @@ class Attention(NamedTuple):
         q, k, v, o, *of_scores = self.operands
         lengths = [] if self.lengths is None else [self.lengths]
         pages = [VectorOperand("pages", view.table) for view in self.paged]
+        lse = [] if self.op.lse is None else [VectorOperand("lse", self.op.lse)]
         given = [_in_memory(operand) for operand in (q, k, v)]
-        return each_once((*given, *of_scores, *pages, *lengths, o))
+        return each_once((*given, *of_scores, *pages, *lengths, o, *lse))
 
     @property
     def paged(self) -> list[PagedOp]:
@@ -203,6 +199,7 @@ class AttentionMatch:
             decline("what P is divided by is not the sum of each row of it")
         self.scores = self._scores(exponential)
         self._read_factors()
+        self.lse = self._logarithm(exponential, total)
         rest = self.scores.rest
         self.score_operands = {
             leaf: value for leaf in (*rest.leaves("load"), *rest.leaves("outside")) if (value := leaf.value)
@@ -269,6 +266,27 @@ class AttentionMatch:
             decline(f"scores are scaled by {scale:g}")
         return Scores(rest, scale * logarithm, keys)
 
+    def _logarithm(
+        self, exponential: ElementExpression, total: ElementExpression
+    ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts] | None:
+        """What else makes M + log(L) of each row, in f32, and where: what its gradient is computed from."""
+        block, place = self.values.parent, (*range(self.batch), QUERY)
+        largest, shape = exponential.operands[0].operands[1], memory_of(self.o[0]).get_shape()[: self.batch]
+        for op in () if block is None or not exponential.is_op("math.exp") else block.ops:
+            if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or op.next_op is None:
+                continue
+            kind = memory_of(op.outputs[0])
+            like = kind.get_num_dims() == len(place) and kind.get_shape()[: self.batch] == shape
+            if kind.element_type != f32 or not like:
+                continue
+            reader = ElementReader(KEY)
+            element = reader.element(op.outputs[0], place, op.next_op)
+            logarithms = [side for side in element.operands if side.is_op("math.log") and side.operands == (total,)]
+            if element.is_op("arith.addf") and len(logarithms) == 1 and largest in element.operands:
+                self.reader.used |= reader.used
+                return op, op.outputs[0], place
+        return None
+
     def _read_factors(self) -> None:
         """Q and K: the memories that scores are a product of, and their places."""
         (product,) = self.scores.rest.leaves("product")
@@ -312,7 +330,10 @@ class AttentionMatch:
         lengths = self.scores.keys.lengths
         read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
         used = frozenset({*self.reader.used, self.values, self.last})
-        found = Replacement(used, self.last, frozenset((self.o[0],)), read)
+        results, last = [self.o[0]], self.last
+        if self.lse is not None:
+            results, last = [*results, self.lse[1]], max(last, self.lse[0], key=place_in_block)
+        found = Replacement(used, last, frozenset(results), read)
         if self.product not in found.dead:
             decline("others use the scores too, or what becomes of them")
         if self.values not in found.dead:
@@ -338,6 +359,7 @@ class AttentionMatch:
             scale=self.scores.scale,
             keys=self._keys(order),
             scores=None if score is None else score.function,
+            lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
         )
 
     def _keys(self, order: Mapping[Name, int]) -> Keys:
@@ -386,6 +408,8 @@ class PackHeads(RewritePattern):
         heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
         if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
             return
+        if op.lse is not None:
+            return
         head = max(heads, key=sizes.__getitem__)
         order = list(range(op.maps[0].num_dims))
         order[head], order[query] = query, head
@@ -422,3 +446,6 @@ class FuseAttentionPass(ModulePass):
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseAttention()], op)
         apply_patterns([PackHeads()], op)
+        from .attention_gradient import fuse_gradients  # with operations that most functions do not have
+
+        fuse_gradients(op, self.name)

@@ -20,6 +20,7 @@ from ...dialect.mlir.affine import FIXED, is_projection, map_along
 from ...dialect.mlir.generic import contracted
 from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes, shape_of
@@ -317,6 +318,15 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
     reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
     reads += [] if attention.lengths is None else [MemoryUse("lengths", attention.lengths)]
     _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
+    if attention.lse is not None and attention.lse_map is not None:
+        _check(op, reads, MemoryUse("lse", attention.lse, attention.lse_map.data))
+
+
+def check_gradient(op: Operation, gradient: AttentionGradientOp) -> None:
+    """Refuses gradients that share elements with what they are made of; errors are about `op`."""
+    reads = [MemoryUse(name, value) for name, value in zip((*MATRICES, *ROWS), gradient.inputs, strict=True)]
+    for name, memory, map_ in gradient.gradients:
+        _check(op, reads, MemoryUse(name, memory, map_))
 
 
 def check_rows(op: Operation, rows: RowsOp) -> None:

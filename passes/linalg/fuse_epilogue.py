@@ -21,6 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attention import RowsOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
@@ -286,7 +287,7 @@ def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
         return _roots(op.operands), _roots(op.outputs)
     if isinstance(op, MatmulOp):
         return _roots(op.memories), _roots([op.d])
-    if isinstance(op, RowsOp):
+    if isinstance(op, RowsOp | AttentionGradientOp):
         return _roots(op.operands), _roots(op.outputs)
     return None
 

@@ -324,6 +324,11 @@ class Product:
         return each_once(self.operands)
 
 
+def padded(columns: int) -> int:
+    """Columns of Q, K or V of an attention in a tile, of as many in memory."""
+    return max(16, 1 << (columns - 1).bit_length())
+
+
 def images_of(operand: MatrixOperand) -> Im2colOp | None:
     """What makes the matrices of images that an operand is; None of another one."""
     made = operand.value.owner

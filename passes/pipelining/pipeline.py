@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -153,6 +153,9 @@ class Pipeliner:
     def _rewrite_tiles(self, tiles: scf.ForOp) -> None:
         """A CTA that goes from tile to tile of the result in the loop around."""
         outer, old = self.index, tiles.body.block
+        for op in [op for op in old.ops if isinstance(op, arith.ConstantOp)]:
+            op.detach()  # what reads the first stage stands before the loop
+            outer.insert(op)
         start = self.prologue(self._moved(outer, old.args[0], tiles.lb), [])
         initial = start.values(outer)
         body = Block(arg_types=[IndexType(), *(value.type for value in initial)])

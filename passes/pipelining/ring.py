@@ -34,6 +34,7 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     WaitOp,
 )
+from ...dialect.warp.warpgroup import in_pairs
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
@@ -296,10 +297,14 @@ class Ring(NamedTuple):
 
 def with_stages(alloc: SSAValue, stages: int) -> None:
     """Gives a shared-memory tile a leading dimension of stages, in place."""
+    with_shape(alloc, [stages, *memory_of(alloc).get_shape()])
+
+
+def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
+    """Gives a shared-memory tile another shape, in place."""
     op, kind = alloc.owner, memory_of(alloc)
     if isinstance(op, memref.AllocOp):
-        staged = MemRefType(kind.element_type, [stages, *kind.get_shape()], kind.layout, kind.memory_space)
-        new = memref.AllocOp([], [], staged)
+        new = memref.AllocOp([], [], MemRefType(kind.element_type, shape, kind.layout, kind.memory_space))
         block = op.parent_block()
         if block is not None:
             block.insert_op_before(new, op)
@@ -318,11 +323,13 @@ def with_stages(alloc: SSAValue, stages: int) -> None:
 
 @dataclass(frozen=True)
 class Share:
-    """The part of a tile that this CTA copies: number `part` of `count`, to the CTAs that `mask` has a bit for."""
+    """The part of a tile that this CTA copies: number `part` of `count`, to the CTAs that `mask` has a bit for. Without
+    a mask it has no more of the tile than that: its share of dimension `axis`."""
 
     count: int
     part: Index
-    mask: SSAValue
+    mask: SSAValue | None
+    axis: int = 0
 
 
 class CtaCluster(NamedTuple):
@@ -419,6 +426,8 @@ class MbarrierRing(RewritePattern):
                 use.operation.operands[use.index] = full.barriers
                 continue
             made = self._of(_step(use.operation), full.barriers, empty.barriers, peers)
+            if in_pairs(op):
+                _tell_first(rewriter, use.operation, made)
             rewriter.replace(use.operation, made, [])
         rewriter.erase(op)
 
@@ -428,15 +437,23 @@ class MbarrierRing(RewritePattern):
         name, stage, parity = step.step.data, step.stage, step.parity
         if stage is None:
             fail(step, "expected a stage of a ring that is not waited for at a barrier of the CTA")
+        if step.products is not None:
+            return [ArriveOp(full if name == COMMIT else empty, stage, products=True)]
         if name == COMMIT:
             return [ArriveOp(full, stage, copies=True)]
-        if step.products is not None:
-            return [ArriveOp(empty, stage, products=True)]
         if parity is None:
             return [ArriveOp(empty, stage, cta) for cta in (None, *peers)]
         if name == WAIT or step.bytes is None:
             return [AwaitOp(full if name == WAIT else empty, stage, parity)]
         return [AwaitOp(empty, stage, parity), ArriveOp(full, stage, bytes=step.bytes.value.data)]
+
+
+def _tell_first(rewriter: PatternRewriter, step: Operation, made: Sequence[Operation]) -> None:
+    """Lets both CTAs of a pair arrive at the barriers of the first, who waits for both."""
+    for arrive in made:
+        if isinstance(arrive, ArriveOp) and arrive.products is None:
+            rewriter.insert(zero := arith.ConstantOp(IntegerAttr(0, IndexType())), InsertPoint.before(step))
+            arrive.operands = [arrive.barriers, arrive.number, zero.result]
 
 
 def _step(op: Operation) -> PipelineOp:

@@ -278,6 +278,8 @@ class ConsumerLoop(NamedTuple):
     ) -> tuple[scf.ForOp, list[Index]]:
         """The loop over K: waits for a stage, and for the products of the one before, where that may be. `behind_all`
         inserts what follows on the loop, while its last products run."""
+        if not self.in_tensor_memory:
+            wait_late(self.loop.body.block)
         old, behind = self.loop.body.block, not self.in_tensor_memory and self._waits_behind()
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
@@ -348,6 +350,46 @@ class ConsumerLoop(NamedTuple):
         sums = [result for op in ops if isinstance(op, WgmmaOp) for result in op.results]
         users = [use.operation for value in sums for use in value.uses]
         return all(isinstance(user, (WgmmaOp, scf.YieldOp)) for user in users) and len(self.loop.iter_args) == 1
+
+
+def _groups(block: Block) -> dict[CommitOp, list[SSAValue]]:
+    """The sums of each group of products."""
+    groups, sums = dict[CommitOp, list[SSAValue]](), list[SSAValue]()
+    for op in block.ops:
+        if isinstance(op, WgmmaOp):
+            sums.append(op.d)
+        elif isinstance(op, CommitOp):
+            groups[op], sums = sums, []
+    return groups
+
+
+def wait_late(block: Block) -> None:
+    """Moves each wait for all products of a loop over K behind the products that do not need their sums, up to the
+    first use. Where nothing else uses them, the last wait of the loop is for them too."""
+    waits = [op for op in block.ops if isinstance(op, WaitOp)]
+    groups = _groups(block)
+    if len(waits) != len(groups) or any(wait.pending.value.data for wait in waits):
+        return
+    found = list[tuple[WaitOp, Operation, list[Operation]]]()
+    for sums, wait in zip(groups.values(), waits, strict=True):
+        used = [_in_block(use.operation, block) for value in sums for use in value.uses]
+        used = [op for op in used if not isinstance(op, WgmmaOp | scf.YieldOp)]
+        first = min(used, key=list(block.ops).index, default=waits[-1])
+        found.append((wait, first, list(takewhile(lambda op, first=first: op is not first, _behind(wait)))))
+    if not any(isinstance(op, WgmmaOp) for _, _, between in found for op in between):
+        return
+    for wait, first, between in found:
+        if wait is not waits[-1] or first is not wait:
+            Rewriter.erase_op(wait)
+        if first is not waits[-1]:
+            block.insert_op_before(WaitOp(WGMMA, sum(isinstance(op, CommitOp) for op in between)), first)
+
+
+def _in_block(op: Operation, block: Block) -> Operation:
+    """The operation of a block that another one is, or is in."""
+    while op.parent is not block and (around := op.parent_op()) is not None:
+        op = around
+    return op
 
 
 # Tiles that stay for the whole loop over K, such as Q of an attention, in a ring of their own.

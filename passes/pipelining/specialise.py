@@ -22,22 +22,23 @@ from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, UnitAttr, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attributes import target_of
+from ...dialect.warp.attributes import fragment_of, target_of
 from ...dialect.warp.cta import RELEASE, WAIT, CopyOp, MakeRingOp
-from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
     BULK,
     CLUSTER,
     CLUSTER_SIZE,
+    PAIRS,
     SOME_WARPS,
     CommitOp,
     ElectOp,
@@ -50,6 +51,7 @@ from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
 from ..patterns import Index, IndexBuilder, PatternPass
+from ..schedule.needs import adds_in_tensor_memory
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import CtaCluster, DeclinedError, Ring, Share, copies_of, decline, is_load, with_stages
 from .roles import ConsumerLoop, Once, OwnTiles, Producer
@@ -59,6 +61,13 @@ REGISTERS = {2: (40, 232), 3: (32, 160)}
 """Registers of a thread of the producer and of the consumers, by how many of these there are; one needs no more than it
 has. 128 threads of each share 65,536."""
 
+MOST_SUMS, MANY_SUMS = 160, (24, 240)
+"""Registers of all sums of a turn, of two consumers, and those of threads where there are more: with 232 ptxas lets
+products of 192 wait for each other."""
+
+
+OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
+"""The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
 
 BARRIERS = 1024
 """Bytes left for barriers."""
@@ -84,10 +93,10 @@ class Specialiser:
     def _check(self) -> None:
         """What the loop has beside copies and products of warpgroups, would be done by nobody."""
         block = self.loop.body.block
-        products = (WgmmaOp, FenceOp, CommitOp, WaitOp)
+        products, tiles = (WgmmaOp, FenceOp, CommitOp, WaitOp), {copy.destination for copy in self.copies}
         for op in block.ops:
             known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
-            if not (known or is_pure(op)):
+            if not (known or is_pure(op) or (isinstance(op, LoadOp) and op.memory not in tiles)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
             if copy.until is not None:
@@ -131,16 +140,19 @@ class Specialiser:
         self.loads = self._stage_loads()
         mine = self._from(block, first)
         adds_up = self._in_tensor_memory()
-        # One thread of a warpgroup says that its products have read a stage, where they are done without it.
-        readers = self.launch.schedule.warps // (WARPS if adds_up else 1)
+        # One thread of the CTA says that products have read a stage, where they are done without warps.
+        readers = 1 if adds_up else self.launch.schedule.warps
         whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
-        peers = () if cluster is None else cluster.peers(before)
+        pairs = self.launch.schedule.pairs
+        peers = () if cluster is None or pairs else cluster.peers(before)
         everyone = readers * (1 + len(peers))
-        ring = Ring.of(index, MakeRingOp(self.launch.schedule.stages, 1, everyone, peers=peers))
+        ring = Ring.of(index, MakeRingOp(self.launch.schedule.stages, 2 if pairs else 1, everyone, peers=peers))
         index.insert(FenceOp(ASYNC_PROXY))
-        index.insert(ScopedBarrierOp(CLUSTER, mbarriers=True) if peers else BarrierOp())
+        index.insert(BarrierOp() if cluster is None else ScopedBarrierOp(CLUSTER, mbarriers=True))
+        if pairs:
+            kernel.attributes[PAIRS] = UnitAttr()
         warp = index.insert(SubgroupIdOp()).result
-        registers = REGISTERS.get(self.consumers // WARPS)
+        registers = self._registers()
         produce, consume = Block(), Block()
         sources = [copy.tensor.memory for copy in (*once, *copies)]
         tiles = [copy.destination for copy in self.copies]
@@ -170,9 +182,22 @@ class Specialiser:
         kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
         self.launch.finish()
 
+    def _registers(self) -> tuple[int, int] | None:
+        """Registers of a thread of the producer and of the consumers; None if all have what they are given."""
+        products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
+        sums = sum(fragment_of(value).registers for value in starts)
+        of_groups = self.consumers // WARPS
+        if self._in_tensor_memory():
+            return OF_TENSOR_MEMORY.get(of_groups)
+        return MANY_SUMS if of_groups == 2 and sums > MOST_SUMS else REGISTERS.get(of_groups)
+
     def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
         products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
+        if cluster is not None and self.launch.schedule.pairs:
+            axis = next((int(op.major("b")) for op in products if op.b is copy.destination), None)
+            return None if axis is None else Share(2, cluster.row, None, axis)
         # Of transposes that are multiplied the second operand is A.
         of_b = any((op.b is copy.destination) != (op.transposed is not None) for op in products)
         return None if cluster is None else cluster.share(index, of_b=of_b)
@@ -207,6 +232,8 @@ class Specialiser:
             try:
                 if schedule.own_tiles:
                     decline(loads[0], "consumers have tiles of their own")
+                if self._in_tensor_memory():
+                    decline(loads[0], "stages are released by products in tensor memory")
                 tiles = [copy.destination for copy in self.copies]
                 staged.append(StagedLoads(loads, tiles, self.launch, self.index, left))
             except DeclinedError as declined:
@@ -328,7 +355,7 @@ class Specialiser:
         """Whether the target adds products of warpgroups up in tensor memory."""
         target = target_of(self.launch.kernel)
         products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
-        return target is not None and not any(op.row.runs_on(target) for op in products)
+        return target is not None and adds_in_tensor_memory(target) and bool(products)
 
     def _remove_copies(self) -> None:
         for op in list(self.loop.body.block.ops):

@@ -44,11 +44,11 @@ from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
-from ..schedule.needs import BUFFERS
+from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
-from .ring import Ring, Share, decline
+from .ring import Ring, Share, decline, with_shape
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
@@ -152,7 +152,12 @@ class TensorCopy(NamedTuple):
         images = made if isinstance(made, Im2colOp) else None
         kind = box_type(tensor, tile, copy.place[1], images)
         share = share if copy.place[1] == 1 else None
-        if share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
+        if share is not None and share.mask is None:
+            shape = list(tile.get_shape())
+            shape[share.axis] //= share.count
+            with_shape(copy.destination, shape)
+            kind = box_type(tensor, memory_of(copy.destination))
+        elif share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, share.count, images)
         return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
@@ -194,7 +199,10 @@ class TensorCopy(NamedTuple):
         beside = self.copy.place[0] * self.columns if one else 0
         down: Index = 0
         left: Index = 0
-        if self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
+        if self.share is not None and self.share.mask is None:
+            own = index.mul(self.share.part, memory_of(tile).get_shape()[self.share.axis])
+            row, column = (index.add(row, own), column) if self.share.axis == 0 else (row, index.add(column, own))
+        elif self.share is not None and memory_of(tile).get_shape()[-2] > self.rows:
             down = index.mul(self.share.part, self.rows)
         elif self.share is not None:
             panels //= self.share.count
@@ -261,23 +269,28 @@ class StagedStores:
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
         rows, groups = fragment.shape[0], launch.schedule.consumer_warps // WARPS
-        shape = [groups * BUFFERS, rows, self.columns]
+        count = staging_buffers(launch.schedule)
+        shape = [groups * count, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
         self.map = self.view.encoded(launch, box_type(self.view, tile))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
-        first, self.barrier = index.mul(group, BUFFERS), index.value(index.add(group, 1))
-        self.buffers = [index.add(first, number) for number in range(BUFFERS)]
+        first, self.barrier = index.mul(group, count), index.value(index.add(group, 1))
+        self.buffers = [index.add(first, number) for number in range(count)]
 
     def replace(self) -> None:
         """Puts staging and tensor copies in the place of the stores."""
-        number, total = 0, sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns
+        number, count, total = (
+            0,
+            len(self.buffers),
+            sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns,
+        )
         for store in self.stores:
             index = self.index.at(Builder(InsertPoint.before(store)))
             for left in range(0, fragment_of(store.fragment).shape[1], self.columns):
                 # Of an odd number of panels the last one has the buffer that the next tile begins with.
-                self._panel(index, store, left, number % BUFFERS, 0 if not number and total % BUFFERS else BUFFERS - 1)
+                self._panel(index, store, left, number % count, 0 if not number and total % count else count - 1)
                 number += 1
             Rewriter.erase_op(store)
 

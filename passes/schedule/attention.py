@@ -14,7 +14,8 @@ from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention, padded
+from ..linalg.attention import Attention
+from ..linalg.product import padded
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of
@@ -104,7 +105,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         schedule = _chosen(read, target, asked_of(given), invariant=invariant)
         if named := [name for name in FIXED if name in given and given[name] != schedule[name]]:
             raise ScheduleError(f"an attention has no choice of {', '.join(named)}")
-        schedule = schedule.with_fields(**_around(schedule, given))
+        schedule = schedule.with_fields(**around(schedule, given))
         if "staging" not in given and _shared_bytes(read, schedule) > target.shared:
             schedule = schedule.with_fields(staging=0)
         _check(schedule, read, target)
@@ -122,7 +123,7 @@ def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Sch
     rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
         return _by_warpgroups(read, target)
-    few = _by_slices(read, target) if rows <= MOST_SLICED else None
+    few = _by_slices(read, target) if rows <= MOST_SLICED and read.op.lse is None else None
     return few or _by_fragments(read, target)
 
 
@@ -234,7 +235,7 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
     )
 
 
-def _around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
+def around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
     """The fields given, with the warp tile and the instruction that go with another tile."""
     changed = dict(given)
     if isinstance(cta := given.get("cta"), tuple):
@@ -259,6 +260,8 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
     if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
         raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
+    if slices > 1 and read.op.lse is not None:
+        raise ScheduleError("warps that share keys store no logarithms of sums")
     if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.together == 1:
@@ -281,6 +284,8 @@ def _unsplit(read: Attention, schedule: Schedule) -> str:
     """Why CTAs cannot share the keys of a tile; "" if they can."""
     if schedule.together > 1 or schedule.ctas:
         return "keys are split among warps that multiply fragments, one tile for each CTA"
+    if read.op.lse is not None:
+        return "the logarithms of sums are stored by the only CTA of a tile"
     if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known(
         "m"
     ):

@@ -12,7 +12,7 @@ from ...dialect.isa.form import FP8, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma
+from ...dialect.isa.wgmma import UNIT, Wgmma, doubled
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
@@ -209,12 +209,13 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
         return ()
     a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
     a, b = (b, a) if exchanged else (a, b)
-    return having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
+    every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
+    return every if exchanged or sparse else (*every, *map(doubled, every))
 
 
 def by_warpgroups(row: Wgmma, target: Target) -> bool:
     """Whether a target has the product of a warpgroup: by its instruction, or with D in tensor memory."""
-    if row.runs_on(target):
+    if row.runs_on(target) and row.shape.m == wgmma.M:
         return True
     from ...dialect.isa.tensor_product import in_tensor_memory
 
@@ -278,11 +279,14 @@ def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrange
     return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
 
 
-STAGED_BITS, STAGED_BYTES = (16, 32), 64 * LINE
+STAGED_BITS = (16, 32)
 """Bits of the elements of D that tensor copies store; bytes that a warpgroup stages at a time, at most."""
 
-BUFFERS = 2
-"""Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read."""
+
+def staging_buffers(schedule: Schedule) -> int:
+    """Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read. Of tensor
+    memory one is enough, as products go on meanwhile."""
+    return 2 if schedule.mma.m == wgmma.M else 1
 
 
 def not_copied(operand: MatrixOperand) -> str:
@@ -352,7 +356,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
-        (columns * k, shared_bits(product, product.b)),
+        (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),
     ]
     if product.metadata is not None:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS
@@ -378,7 +382,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
     width = columns if schedule.exchanged else panel
-    return gcd(rows, STAGED_BYTES * BYTE // (width * bits)), width
+    return gcd(rows, schedule.mma.m * LINE * BYTE // (width * bits)), width
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
@@ -388,7 +392,7 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     if schedule.together == 1:
         return strip_bytes(product, schedule)
     part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
-    return schedule.consumer_warps // schedule.together * BUFFERS * part
+    return schedule.consumer_warps // schedule.together * staging_buffers(schedule) * part
 
 
 def shared_bytes(product: Product, schedule: Schedule) -> int:

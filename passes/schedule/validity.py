@@ -28,6 +28,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
+from .tensor_memory import check_pairs
 from .warpgroup import (
     MOST_PROMOTED,
     PLAIN,
@@ -113,8 +114,8 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
     """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
-    if needs.adds_in_tensor_memory(target):
-        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {target} has products in tensor memory of one CTA")
+    if needs.adds_in_tensor_memory(target) and (reason := check_pairs(schedule, product)):
+        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {reason}")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
@@ -361,7 +362,7 @@ def asked_of(given: Mapping[str, object]) -> str:
         return in_registers
     mma = given.get("mma")
     if isinstance(mma, Shape):
-        return PLAIN if mma.m == ROWS else "fragments"
+        return PLAIN if mma.m >= ROWS else "fragments"
     if in_registers or any(given.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
         return PLAIN
     return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
@@ -377,8 +378,8 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
         given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
     ):
         return dict(given)
-    (m, n, k), tile = chosen.cta, (ROWS, mma.n)
-    cta: tuple[int, ...] = (m, mma.n, k)
+    (m, n, k), tile = chosen.cta, (mma.m, mma.n)
+    cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
     if chosen.exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, make_dataclass, replace
+from typing import TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ...dialect import plugins
 from ...dialect.isa.row import Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
+from ...dialect.schedule.partial import PartialScheduleAttr
 from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark
@@ -20,6 +25,7 @@ from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
+from .attention_gradient import gradient_schedule
 from .candidates import default_schedule, products
 from .needs import key_of
 from .validity import Tuned, asked_of, followed, one_group, override
@@ -38,6 +44,9 @@ ScheduleOptions: type[ModulePass] = make_dataclass(
     "ScheduleOptions", map(_option, FIELDS.values()), bases=(ModulePass,), frozen=True
 )
 """A pass with an option for each field of a schedule."""
+
+ScheduleModel: TypeAlias = Callable[[Operation, Target], Mapping[str, object]]
+"""A model of another package: the fields that it chooses for a product, or an attention, on a target."""
 
 
 def target_for(op: Operation) -> Target:
@@ -60,16 +69,19 @@ def read_tuned(op: ModuleOp, path: str | None) -> Tuned | None:
 
 @dataclass(frozen=True)
 class SchedulePass(ScheduleOptions):
-    """Attaches `warp.schedule` to every product that has none. Products still in `linalg` are raised first.
+    """Attaches `warp.schedule` to every product that has none. Products still in `linalg` are raised first. Where a
+    product has some fields of one, `#warp.schedule<cta = 128x128x32>`, the others are chosen.
 
     An option replaces one choice of the default schedule: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Other
     choices change only where they must, and `--remarks` lists them. `tuned` names a file that `warploom tune` wrote:
-    for products that the file knows, the default is the fastest measured schedule.
+    for products that the file knows, the default is the fastest measured schedule. `model` names a function of an
+    installed package, by its entry point in `warploom.models`, which chooses fields that no option gives.
     """
 
     name = "warp-schedule"
 
     tuned: str | None = None
+    model: str | None = None
 
     def options(self) -> dict[str, str | int | tuple[int, ...]]:
         """The options given, by name."""
@@ -80,23 +92,42 @@ class SchedulePass(ScheduleOptions):
         tuned = read_tuned(op, self.tuned)
         raise_products(op)
         for matmul in list(products(op)):
-            if ScheduleAttr.name not in matmul.attributes:
+            if not isinstance(matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))
-        for attention in [o for o in op.walk() if isinstance(o, AttentionOp) and ScheduleAttr.name not in o.attributes]:
-            attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
+        kinds = AttentionOp, AttentionGradientOp
+        for attention in [each for each in op.walk() if isinstance(each, kinds)]:
+            if not isinstance(attention.attributes.get(ScheduleAttr.name), ScheduleAttr):
+                attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 
-    def _of_attention(self, attention: AttentionOp) -> Schedule:
+    def _asked(self, op: Operation) -> dict[str, object]:
+        """The fields that are not to be chosen: those that the operation has, then those of the pass.
+
+        Raises:
+            ScheduleError: naming an option that cannot be read.
+        """
+        partial = op.attributes.get(ScheduleAttr.name)
+        model = None if self.model is None else cast("ScheduleModel", plugins.loaded(plugins.MODELS, self.model))
+        if self.model is not None and model is None:
+            names = ", ".join(plugins.entries(plugins.MODELS)) or "none"
+            raise ScheduleError(f"no installed package has a model {self.model}; there is {names}")
+        chosen = {} if model is None else parse_options(model(op, target_for(op)))
+        own = partial.data.options() if isinstance(partial, PartialScheduleAttr) else {}
+        return chosen | parse_options(self.options()) | own
+
+    def _of_attention(self, attention: AttentionOp | AttentionGradientOp) -> Schedule:
         try:
-            options = parse_options(self.options())
+            options = self._asked(attention)
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
+        if isinstance(attention, AttentionGradientOp):
+            return gradient_schedule(attention, target_for(attention), options)
         return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
         target, product = target_for(matmul), read(matmul)
         try:
-            options = parse_options(self.options())
+            options = self._asked(matmul)
             asked = [options.get(name) for name in ("promote", "fp8_as")]
             product = replace(product, short_sums="none" in asked or (not any(asked) and product.short_sums))
             if options.get("batch_invariant") == "True":
@@ -137,7 +168,8 @@ class ChoosingPipeline(Pipeline, SchedulePass):
         return PARTS["schedule"].of(self._all())
 
     def _all(self) -> str:
-        return standard_pipeline(self.target, self.options(), tf32=self.tf32, tuned=self.tuned)
+        model = {} if self.model is None else {"model": self.model}
+        return standard_pipeline(self.target, self.options() | model, tf32=self.tf32, tuned=self.tuned)
 
 
 @dataclass(frozen=True)

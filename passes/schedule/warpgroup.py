@@ -20,6 +20,7 @@ from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
+from .tensor_memory import part_of, tiles_of_lanes
 from .warpgroup_model import (
     LINE,
     NARROW_RESULT,
@@ -101,7 +102,7 @@ def schedule_of_tile(
     """
     schedule = Schedule(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
-        warp=(tile.m, ROWS) if tile.in_registers == "b" else (ROWS, tile.n),
+        warp=(tile.m, ROWS) if tile.in_registers == "b" else (row.shape.m, row.shape.n),
         mma=row.shape,
         stages=LEAST_RING,
         group=group_of(product, tile),
@@ -117,8 +118,7 @@ def schedule_of_tile(
         else COOPERATIVE,
         **operands,
     )
-    if not needs.adds_in_tensor_memory(target):
-        schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
+    schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = needs.fitting_stages(product, schedule, target)
     if tile.slices == 1 and (tile_count(product, tile) > target.sms or product.op.grouped == M):
         return schedule.with_fields(stages=stages, ctas=target.sms)
@@ -171,9 +171,6 @@ of all of it."""
 MOST_PROMOTED_BY_THREE = 128
 """The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
 spills)."""
-
-MOST_ADDED = 128
-"""Columns of a warpgroup's sums in tensor memory, by default."""
 
 ROLES = ("b", "a", PLAIN)
 """The values of `in_registers`: the operand that warpgroups have in registers, if any. Of several that pay the first is
@@ -391,15 +388,14 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     if why_not(product, target, role):
         return
     every = needs.warpgroup_rows(product, exchanged=role == "b")
-    rows = {r.shape.n: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
+    rows = {r.shape[:2]: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
-    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if tile.width in rows]
+    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if (ROWS, tile.width) in rows]
     if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
-        # With more columns, or with rows of D staged, ptxas 13.5 spills a few bytes beside the loads of sums.
-        tiles = [tile for tile in tiles if tile.cluster == (1, 1) and tile.width <= MOST_ADDED]
+        tiles = list(tiles_of_lanes(product, tiles, rows, target))
     if columns := product.blocks[1]:
         tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
         tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
@@ -408,7 +404,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
-        schedule = schedule_of_tile(product, tile, rows[tile.width], accumulate, target, operands)
+        schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
         if role == PLAIN or needs.fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
 
@@ -484,7 +480,8 @@ def _check_in_registers(schedule: Schedule, product: Product, role: str) -> None
 
 def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
     panel = panel_of_b(product, schedule.cta[1])
-    if not product.b.transposed and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
+    shared = schedule.mma.m > ROWS  # one instruction has the columns of all
+    if not (product.b.transposed or shared) and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
         raise ScheduleError(
             f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.mma}"
         )

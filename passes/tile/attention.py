@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
@@ -35,12 +36,13 @@ from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention, padded
-from ..linalg.product import Product
+from ..linalg.attention import Attention
+from ..linalg.product import Product, padded
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
@@ -86,6 +88,100 @@ def _larger(x: Sequence[SSAValue]) -> SSAValue:
     return arith.MaxnumfOp(x[0], x[1]).result
 
 
+def multiplied(
+    index: IndexBuilder, tiling: Tiling[Product], a: SSAValue, b: SSAValue, sums: SSAValue, part: Sequence[Index]
+) -> SSAValue:
+    """Sums with the product of tiles, or of a fragment and a tile, added; `part` is the warp's, [m, n, k]."""
+    product = tiling.product
+    transposed = (product.a.transposed and isinstance(a.type, MemRefType), product.b.transposed)
+    at = index.values(part)
+    op = TileMmaOp(a, b, sums, product.op.multiplied, transposed=transposed, part=at)
+    op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
+    op.location = product.op.location
+    return index.insert(op).d
+
+
+def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue) -> SSAValue:
+    """What becomes of scores as operand A of a product."""
+    kind, (rows, columns) = tiling.fragment("a"), fragment_of(scores).shape
+    half = index.insert(ConvertOp(scores, kind.element_type)).fragment
+    operand = FragmentType.of("a", rows, columns, kind.element_type, kind.layout.data)
+    return index.insert(ConvertLayoutOp(half, operand)).fragment
+
+
+class Band(NamedTuple):
+    """The scores that count by their place: in row r the columns up to r + `right`, from r - `left` on; of all where
+    there is no such number."""
+
+    right: int | None
+    left: int | None
+
+    def end(self, index: IndexBuilder, columns: Index, start: Index, rows: int) -> Index:
+        """Where columns end that count for so many rows from `start` on; there are so many `columns`."""
+        if self.right is None:
+            return columns
+        reached = index.add(start, rows + self.right)
+        columns, reached = index.value(columns), index.value(reached)
+        return index.insert(arith.MinSIOp(columns, reached, IndexType())).result
+
+    def first(self, index: IndexBuilder, start: Index, step: int) -> Index:
+        """The tile of `step` columns with the first that counts for a row from `start` on."""
+        return 0 if self.left is None else index.div(index.from_zero(index.sub(start, self.left)), step)
+
+    def masked(
+        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
+    ) -> SSAValue:
+        """Scores of a warp, which begin at a row and at a column, with minus infinity where they do not count; so many
+        `columns` do, a multiple of a tile's where zeros may stand for scores behind the end."""
+        beyond: list[SSAValue] = []
+        rows, width = schedule.warp
+        last = index.add(at, width)
+        if not isinstance(columns, int) or columns % schedule.cta[1]:
+            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(columns), "sgt")).result)
+        if self.right is not None:
+            # The last column of the tile against the last that counts for the first row of the warp.
+            first = index.add(row, self.right + 1)
+            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
+        if self.left is not None:
+            # The first column of the tile against the first that counts for the last row of the warp.
+            first = index.add(row, rows - 1 - self.left)
+            beyond.append(index.insert(arith.CmpiOp(at, index.value(first), "slt")).result)
+        if not beyond:
+            return scores
+        condition, *others = beyond
+        for other in others:
+            condition = index.insert(arith.OrIOp(condition, other)).result
+        then, otherwise = Block(), Block()
+        inner = index.at(Builder(InsertPoint.at_end(then)))
+        inner.insert(scf.YieldOp(self._mask(inner, schedule, scores, row, at, columns)))
+        Builder(InsertPoint.at_end(otherwise)).insert(scf.YieldOp(scores))
+        op = scf.IfOp(condition, [scores.type], Region(then), Region(otherwise))
+        return index.insert(op).results[0]
+
+    def _mask(
+        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
+    ) -> SSAValue:
+        kind = fragment_of(scores)
+        if not isinstance(columns, int) or columns % schedule.cta[1]:
+            scores = until(index, scores, index.sub(at, columns), -math.inf)
+        if self.right is not None:
+            places = self._places(index, row, at, kind, self.right + 1)
+            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, *places)
+        if self.left is not None:
+            places = self._places(index, row, at, kind, -self.left - 1)
+            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, *places)
+        return scores
+
+    @staticmethod
+    def _places(
+        index: IndexBuilder, row: Index, at: SSAValue, kind: FragmentType, less: int
+    ) -> tuple[SSAValue, SSAValue]:
+        """The columns of scores counted from the warp's first row, less a number, and their rows."""
+        start = index.sub(index.sub(at, index.value(row)), less)
+        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
+        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment
+
+
 class AttentionBuilder:
     """Builds what the warps of a CTA do for its rows of O."""
 
@@ -101,6 +197,7 @@ class AttentionBuilder:
         scale = op.scale.value.data
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
+        self.band = Band(op.keys.diagonal, op.keys.window)
         self.factor, self.computed = scale * math.log2(math.e), op.score is not None
         self.slices = slices_of(schedule)
         self.start: Index = index.known(op.tile[0])
@@ -125,12 +222,12 @@ class AttentionBuilder:
         self._copy(inside, self.v, self.op.v, at, v, until)
         copies_done(inside, self.schedule)
         scores = constant(inside, self.scores.fragment("acc"), 0.0)
-        scores = self._product(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
+        scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
         scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
         largest, sums, again, p = self._softmax(inside, scores, largest, sums)
         parts = [times(inside, part, again) for part in parts]
-        p, width, key = self._operand(inside, p), self.values.schedule.warp[1], self.warp_key
-        parts = [self._product(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(parts)]
+        p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
+        parts = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(parts)]
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(largest, sums, *parts))
         index.insert(loop)
@@ -144,23 +241,12 @@ class AttentionBuilder:
         if self.op.until is not None:
             keys = index.minimum(keys, self.op.until)
         self.keys = keys
-        if self.op.diagonal is None:
-            return keys
-        reached = index.add(self.start, rows + self.op.diagonal.value.data)
-        keys, reached = index.value(keys), index.value(reached)
-        return index.insert(arith.MinSIOp(keys, reached, IndexType())).result
-
-    def _first(self, step: int) -> Index:
-        """The tile of keys with the first that counts for a row of the CTA."""
-        index = self.index
-        if self.op.window is None:
-            return 0
-        return index.div(index.from_zero(index.sub(self.start, self.op.window.value.data)), step)
+        return self.band.end(index, keys, self.start, rows)
 
     def _range(self, rows: int, step: int) -> tuple[Index, Index, SSAValue | None]:
         """The first key of this CTA, how many it has, and where copies end if not where memory does."""
         index, end, parts = self.index, self._end(rows), self.schedule.split_k
-        begin = self._first(step)
+        begin = self.band.first(index, self.start, step)
         if parts == 1:
             first = index.mul(begin, step)
             ends = self.op.until is not None and self.schedule.together == 1
@@ -215,74 +301,14 @@ class AttentionBuilder:
 
     # Scores
 
-    def _product(
-        self,
-        index: IndexBuilder,
-        tiling: Tiling[Product],
-        a: SSAValue,
-        b: SSAValue,
-        sums: SSAValue,
-        part: Sequence[Index],
-    ) -> SSAValue:
-        """Sums with the product of tiles, or of a fragment and a tile, added; `part` is the warp's, [m, n, k]."""
-        product = tiling.product
-        transposed = (product.a.transposed and isinstance(a.type, MemRefType), product.b.transposed)
-        at = index.values(part)
-        op = TileMmaOp(a, b, sums, product.op.multiplied, transposed=transposed, part=at)
-        op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
-        op.location = self.op.location
-        return index.insert(op).d
-
     def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
         """Scores as the region makes them, and minus infinity where they do not count."""
-        step, width = self.schedule.cta[1], self.schedule.warp[1]
         if self.op.score is not None:
             kind = fragment_of(scores)
             given = list(map(placed, self.read.scores.epilogue_operands))
             operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
             scores = operands.map([scores], operands.load(0), self.op.score, f32, 0)
-        beyond: list[SSAValue] = []
-        keys, last = self.keys, index.add(at, width)
-        if not isinstance(keys, int) or keys % step:
-            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(keys), "sgt")).result)
-        if self.op.diagonal is not None:
-            # The last column of the tile against the last that counts for the first row of the warp.
-            first = index.add(self.row, self.op.diagonal.value.data + 1)
-            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
-        if self.op.window is not None:
-            # The first column of the tile against the first that counts for the last row of the warp.
-            first = index.add(self.row, self.schedule.warp[0] - 1 - self.op.window.value.data)
-            beyond.append(index.insert(arith.CmpiOp(at, index.value(first), "slt")).result)
-        if not beyond:
-            return scores
-        condition, *others = beyond
-        for other in others:
-            condition = index.insert(arith.OrIOp(condition, other)).result
-        then, otherwise = Block(), Block()
-        inner = index.at(Builder(InsertPoint.at_end(then)))
-        inner.insert(scf.YieldOp(self._mask(inner, at, scores)))
-        Builder(InsertPoint.at_end(otherwise)).insert(scf.YieldOp(scores))
-        op = scf.IfOp(condition, [scores.type], Region(then), Region(otherwise))
-        return index.insert(op).results[0]
-
-    def _mask(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
-        """Scores with minus infinity behind the last key, and right of the diagonal."""
-        kind, keys = fragment_of(scores), self.keys
-        if not isinstance(keys, int) or keys % self.schedule.cta[1]:
-            scores = until(index, scores, index.sub(at, keys), -math.inf)
-        if self.op.diagonal is not None:
-            column, row = self._places(index, at, kind, self.op.diagonal.value.data + 1)
-            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, column, row)
-        if self.op.window is not None:
-            column, row = self._places(index, at, kind, -self.op.window.value.data - 1)
-            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, column, row)
-        return scores
-
-    def _places(self, index: IndexBuilder, at: SSAValue, kind: FragmentType, less: int) -> tuple[SSAValue, SSAValue]:
-        """The columns of scores counted from the warp's first row, less a number, and their rows."""
-        start = index.sub(index.sub(at, index.value(self.row)), less)
-        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
-        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment
+        return self.band.masked(index, self.schedule, scores, self.row, at, self.keys)
 
     # Softmax
 
@@ -310,6 +336,10 @@ class AttentionBuilder:
         if self.computed:
             return power(arith.MulfOp(arith.AddfOp(x[0], x[1]).result, number(self.factor)).result)
         return power(fma(x[0], number(self.factor), x[1]))
+
+    def _logarithm(self, x: Sequence[SSAValue]) -> SSAValue:
+        """The logarithm of the sum of the exponentials of a row, from its largest score and its sum."""
+        return fma(x[0], number(self.op.scale.value.data), math_dialect.LogOp(x[1]).result)
 
     # States that are merged
 
@@ -350,13 +380,6 @@ class AttentionBuilder:
             return SoftmaxState(largest, total, [of_sums.load(index, index.add(warp, i * slices))])
 
         return self._merged(index, list(map(state_of, range(slices))))
-
-    def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
-        """P as the operand of a product."""
-        kind, (rows, keys) = self.values.fragment("a"), fragment_of(p).shape
-        half = index.insert(ConvertOp(p, kind.element_type)).fragment
-        whole = FragmentType.of("a", rows, keys, kind.element_type, kind.layout.data)
-        return index.insert(ConvertLayoutOp(half, whole)).fragment
 
     def _initial(self) -> list[SSAValue]:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
@@ -430,6 +453,10 @@ class AttentionBuilder:
 
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""
+        if self.op.lse is not None:
+            lse = mapped(index, self._logarithm, state.largest, state.sum)
+            rows = bounds_attribute(self.scores.inside("m"), True)
+            index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
         inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
         for i, part in enumerate(state.parts):

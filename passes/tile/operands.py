@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
+from xdsl.dialects import gpu, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
 from ...dialect.warp.cta import SPREAD, CopyOp
@@ -225,6 +225,29 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> l
         found.insert(0, index.rem(rest, size))
         rest = index.div(rest, size)
     return [rest, *found]
+
+
+def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
+    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
+    d = product.d
+    if product.ends is not None:
+        return product.batch
+    others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
+    where = dict(zip(d.batch, others, strict=True))
+    return tuple(
+        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
+        for loop, known in enumerate(product.batch)
+    )
+
+
+def cta_number(index: IndexBuilder) -> SSAValue:
+    """The number of this CTA."""
+    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+
+
+def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
+    """The tile of a CTA in its matrix, and the number of that matrix in a batch."""
+    return index.rem(number, tiles), index.div(number, tiles)
 
 
 def axis(loop: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
@@ -17,9 +17,10 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
+from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
 from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
 from ...dialect.warp.groups import FindGroupOp, GroupOp
@@ -28,6 +29,7 @@ from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
+from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.elementwise import check_product
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.pages import erase_pages
@@ -35,8 +37,11 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.attention import part_types
-from .operands import batch_index
+from .operands import batch_index, batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, schedule_of
+
+if TYPE_CHECKING:
+    from .attention_gradient import TiledGradient
 
 
 class Inside(NamedTuple):
@@ -107,11 +112,6 @@ def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[in
     return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
 
 
-def _in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
-    """The tile of a CTA in its matrix, and the number of that matrix in a batch."""
-    return index.rem(number, tiles), index.div(number, tiles)
-
-
 def _view(
     index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
 ) -> SSAValue:
@@ -147,30 +147,12 @@ class Extents(NamedTuple):
         return Extents(m, n, batch_sizes(index, product, memory))
 
 
-def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
-    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
-    d = product.d
-    if product.ends is not None:
-        return product.batch
-    others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
-    where = dict(zip(d.batch, others, strict=True))
-    return tuple(
-        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
-        for loop, known in enumerate(product.batch)
-    )
-
-
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
     """CTA tiles along M and N. Clusters are whole: tiles may lie beyond the end, where they are moved back or store
     nothing."""
     (rows, columns, _), (high, wide) = schedule.cta, schedule.cluster
     down, across = index.ceildiv(extents.m, rows * high), index.ceildiv(extents.n, columns * wide)
     return index.mul(down, high), index.mul(across, wide)
-
-
-def cta_number(index: IndexBuilder) -> SSAValue:
-    """The number of this CTA."""
-    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
 
 
 def cta_origin(
@@ -236,6 +218,11 @@ class TiledProduct(NamedTuple):
         )
         starts = cta_origin(index, extents, self.schedule, tile, product.products)
         starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
+        return self.at(index, inside, starts)
+
+    def at(self, index: IndexBuilder, inside: Inside, starts: Sequence[Index]) -> MatmulOp:
+        """The product of the tile that begins at a row and a column; `inside` is what the kernel sees of operands."""
+        product = self.product
         maps = [
             self._map(_loops(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
@@ -259,11 +246,11 @@ class TiledProduct(NamedTuple):
         """The sizes of the matrix that a tile is of, its number there, the matrix's number, and its group's rows."""
         product, extents = self.product, Extents.of(index, self.product, arguments)
         if product.ends is None:
-            tile, matrix = _in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
+            tile, matrix = in_matrix(index, number, self._tiles(index, extents)) if extents.batch else (number, 0)
             return extents, tile, matrix, ()
         ends = arguments[product.ends.value]
         if self.op.grouped == K:
-            tile, matrix = _in_matrix(index, number, self._tiles(index, extents))
+            tile, matrix = in_matrix(index, number, self._tiles(index, extents))
         else:
             across = index.value(grid(index, extents, self.schedule)[1])
             found = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
@@ -339,7 +326,7 @@ class TiledAttention(NamedTuple):
         operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
         number, part = index.div(cta, parts), index.rem(cta, parts)
         tiles, batch = self._extents(index, arguments)
-        tile, matrix = _in_matrix(index, number, tiles) if batch else (number, 0)
+        tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
         row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
         op, count = self.op, len(FACTORS)
@@ -352,8 +339,21 @@ class TiledAttention(NamedTuple):
             tile=index.values([row] if parts == 1 else [row, number, part]),
             until=self._length(index, arguments, batch, matrix),
             parts=scratch,
+            lse=self._lse(index, arguments, batch, matrix),
         )
         return in_place_of(op, found)
+
+    def _lse(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
+    ) -> tuple[SSAValue, AffineMap] | None:
+        """Where the rows of this CTA leave the logarithms of their sums: a matrix whose columns are all the same."""
+        op, (_, _, _, e) = self.op, range(len(FACTORS))
+        if op.lse is None or op.lse_map is None:
+            return None
+        loops, at = loops_of(op.lse_map.data), batch_index(index, batch, matrix)
+        indices = index.values([at[loop] for loop in loops if loop < len(at)])
+        rows = MatrixOp(arguments[op.lse], indices, loops.index(len(at)), None)
+        return index.insert(rows).matrix, map_along(len(FACTORS), (0, e))
 
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
@@ -386,7 +386,7 @@ class TiledAttention(NamedTuple):
         return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
 
 
-def _outline(tiled: TiledProduct | TiledAttention) -> None:
+def outline(tiled: TiledProduct | TiledAttention | TiledGradient) -> None:
     """Puts a kernel and its launch in the place of an operation."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
@@ -414,7 +414,7 @@ class OutlineProduct(RewritePattern):
         if not op.tile:
             schedule = schedule_of(op)
             check_product(op, op)
-            _outline(TiledProduct(read(op), schedule))
+            outline(TiledProduct(read(op), schedule))
 
 
 class OutlineAttention(RewritePattern):
@@ -424,7 +424,18 @@ class OutlineAttention(RewritePattern):
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
             schedule = schedule_of(op)
-            _outline(TiledAttention(Attention.of(op), schedule))
+            outline(TiledAttention(Attention.of(op), schedule))
+
+
+class OutlineAttentionGradient(RewritePattern):
+    """`warp.attention_gradient` with a schedule: a kernel in which each CTA makes some rows of the results."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
+        if not op.tile:
+            from .attention_gradient import TiledGradient  # with operations that a product does not need
+
+            outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
 
 
 class OutlineRows(RewritePattern):
@@ -457,7 +468,7 @@ class OutlinePass(PatternPass):
     """
 
     name = "warp-outline"
-    patterns = OutlineProduct, OutlineAttention, OutlineRows, OutlineElementwise
+    patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)

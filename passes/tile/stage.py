@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
@@ -42,7 +43,7 @@ from .fragment_products import BlockTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
 from .register_products import GroupTiles
 from .store_epilogue import converted, load, placed
-from .tiling import Tiling, schedule_of
+from .tiling import Tiling, outermost, schedule_of
 
 CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | BlockTiles | GroupTiles
 """What has a tile in shared memory for each K tile."""
@@ -77,7 +78,8 @@ class StageBuilder:
         ways = copied(self.tiling)
         for way in ways:
             cta = way.counted(index, cta) if isinstance(way, MetadataTiles) else cta
-        shared = [index.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
+        above = index.at(Builder(InsertPoint.before(outermost(self.product.op))))
+        shared = [above.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
         body = Block(arg_types=[IndexType(), start.type])
         turns = KTurns.of(index, self.tiling)
@@ -221,12 +223,24 @@ class StageAttention(RewritePattern):
             erase_pages(read)
 
 
+class StageAttentionGradient(RewritePattern):
+    """`warp.attention_gradient` of the rows of one CTA: a loop over tiles of what lies along the columns of scores."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
+        if op.tile:
+            from .attention_gradient import GradientBuilder  # with operations that a product does not need
+
+            GradientBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            rewriter.erase(op)
+
+
 class StagePass(PatternPass):
     """Makes a loop over K for the tile of a CTA. In each step, the CTA copies a K tile of each operand to shared memory
     and multiplies them. After the loop it stores the sums to D. For attention it makes a loop over K and V."""
 
     name = "warp-stage"
-    patterns = StageProduct, StageAttention
+    patterns = StageProduct, StageAttention, StageAttentionGradient
 
 
 # `warp-distribute`: which warp of a CTA has what of the tiles that the CTA holds.
@@ -259,9 +273,11 @@ class Distribution:
         (self.start,) = self.starts
         self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
         self.moved = dict[tuple[SSAValue, str], Index]()
-        m, n = warp_origin(self.index, self.schedule)
-        self.slice = slice_number(self.index, self.schedule)
-        k = self.index.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
+        top = outermost(self.start)
+        above = self.index if top is self.start else IndexBuilder(Builder(InsertPoint.before(top)))
+        m, n = warp_origin(above, self.schedule)
+        self.slice = slice_number(above, self.schedule)
+        k = above.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
         self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 
     def _follow(self, value: SSAValue) -> None:

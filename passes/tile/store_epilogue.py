@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import column
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import StepOp
@@ -187,7 +188,8 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
     while bits > most and width % (2 * whole.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
-    if schedule.together > 1 and not schedule.exchanged and op.epilogue is not None:
+    in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts
+    if schedule.together > 1 and not schedule.exchanged and in_parts:
         element_bits = whole.with_element(held_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
         least = staged or GROUP_COLUMNS

@@ -182,6 +182,13 @@ def schedule_of(op: Operation) -> Schedule:
     return attribute.data
 
 
+def outermost(op: Operation) -> Operation:
+    """The outermost loop that an operation of a kernel is in, such as one over tiles; itself, if it is in none."""
+    while isinstance(around := op.parent_op(), scf.ForOp):
+        op = around
+    return op
+
+
 def kernel_of(op: Operation) -> gpu.FuncOp | None:
     """The kernel that an operation is in."""
     around = op.parent_op()

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
+from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
@@ -173,7 +173,7 @@ for _kind, _compute in _BINARY.items():
 WARP = word(0xFFFFFFFF)
 """All lanes."""
 
-ALONE = frozenset(("warp.await", "warp.tensor_load", "warp.tensor_store", "warp.cluster_rank"))
+ALONE = frozenset(("warp.await", "warp.tensor_load", "warp.tensor_store", "warp.cluster_rank", "warp.tensor_mma"))
 """Operations of the dialect that one lane can do alone."""
 
 
@@ -184,7 +184,7 @@ def _can_be_alone(op: Operation) -> bool:
     if isinstance(op, ArriveOp):
         return op.copies is None
     if isinstance(op, FenceOp):
-        return op.before.data == ASYNC_PROXY
+        return op.before.data != WGMMA
     return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE
 
 

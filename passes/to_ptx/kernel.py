@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, StringAtt
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialect import plugins
 from ...dialect.index import LOWERINGS
 from ...dialect.isa.row import KIB, Target, Version
 from ...dialect.isa.row import target as target_named
@@ -87,6 +88,8 @@ def handler_of(op: Operation) -> Handler | None:
     """What lowers an operation; None if nothing does."""
     if op.name not in HANDLERS and op.name in LOWERINGS:
         import_module(f"...{LOWERINGS[op.name]}", __package__)
+    elif op.name not in HANDLERS:
+        plugins.loaded(plugins.LOWERINGS, op.name)
     return HANDLERS.get(op.name)
 
 

@@ -26,6 +26,7 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
+from ...dialect.warp.warpgroup import in_pairs
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
@@ -90,27 +91,36 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
         emitter.label(made)
 
 
+def group_of(op: Operation) -> str:
+    """How many CTAs multiply together in tensor memory, as all instructions of a kernel say it. PTX ISA 9.7.16.5."""
+    return f"cta_group::{2 if in_pairs(op) else 1}"
+
+
 @lowers(ArriveOp)
 def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     here, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
     if op.products is not None:
         first = one_thread(lowering, op, None, UnitAttr())
-        emitter.emit("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64", here, guard=first)
+        commit, both = f"tcgen05.commit.{group_of(op)}.mbarrier::arrive::one.shared::cluster", in_pairs(op)
+        ctas = [emitter.pure("mov.b16", 0b11)] if both else []
+        emitter.emit(f"{commit}{'.multicast::cluster' if both else ''}.b64", here, *ctas, guard=first)
         return
     if op.copies is not None:
         emitter.emit("cp.async.mbarrier.arrive.noinc.shared.b64", here)
         return
+    there = None
+    if op.cta is not None:
+        there = At(emitter.pure("mapa.shared::cluster.u32", here.base, lowering.scalar(op.cta)), here.offset)
     if op.bytes is not None:
-        guard = one_thread(lowering, op, op.by)
-        emitter.emit("mbarrier.arrive.expect_tx.shared::cta.b64", SINK, here, op.bytes.value.data, guard=guard)
+        guard, space = one_thread(lowering, op, op.by), "shared::cta" if there is None else "shared::cluster"
+        emitter.emit(f"mbarrier.arrive.expect_tx.{space}.b64", SINK, there or here, op.bytes.value.data, guard=guard)
         return
     first = is_alone(op) or lowering.scalars.compare("eq", lowering.lane, 0)
-    if op.cta is None:
+    if there is None:
         emitter.emit("mbarrier.arrive.shared.b64", SINK, here, guard=first)
         return
-    there = emitter.pure("mapa.shared::cluster.u32", here.base, lowering.scalar(op.cta))
     # A release for the cluster would be a fence of all memory, but nothing is published: the stage has been read.
-    emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, At(there, here.offset), guard=first)
+    emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, there, guard=first)
 
 
 @lowers(AwaitOp)

@@ -9,11 +9,13 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.warp.synchronisation import MOST_CTAS
 from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.warpgroup import ROWS
+from ...dialect.warp.warpgroup import ROWS, in_pairs
 from ..diagnostics import fail
 from .emitter import At, IndexValue, TensorBox, VirtualRegister, divisor_of
 from .kernel import KernelLowering, lowers
-from .synchronisation import barrier_address, one_thread
+from .synchronisation import barrier_address, group_of, one_thread
+
+FIRST_OF_PAIR = 0xFEFFFFFF
 
 COMPLETES = "mbarrier::complete_tx::bytes"
 
@@ -48,6 +50,10 @@ def _load(lowering: KernelLowering, op: TensorLoadOp) -> None:
     ctas = [] if op.mask is None else [_mask(lowering, op, lowering.scalar(op.mask))]
     if ctas:
         opcode = f"{opcode}.multicast::cluster"
+    if in_pairs(op):
+        # Bit 24 of an address is the lowest of the CTA's rank: the barrier is that of the first of the pair.
+        opcode = f"{opcode}.{group_of(op)}"
+        barrier = At(lowering.emitter.pure("and.b32", barrier.base, FIRST_OF_PAIR), barrier.offset)
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
     others = (*([offsets] if offsets else ()), *ctas)
     lowering.emitter.emit(opcode, place, box, barrier, *others, guard=one_thread(lowering, op, op.by))

@@ -16,7 +16,7 @@ from ...dialect.layouts.tensor_memory import MOVES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, memory_of
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.warpgroup import TensorMmaOp
+from ...dialect.warp.warpgroup import TensorMmaOp, in_pairs
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import TensorTile
@@ -24,10 +24,13 @@ from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 from .products import check_warpgroups, descriptors
-from .synchronisation import one_thread
+from .synchronisation import group_of, one_thread
 
 SHAPE = "16x256b"
 """What moves eight columns of 16 rows of a warp, in registers that lie as those of a product of fragments do."""
+
+REGISTERS, COLUMNS = 4, 8
+"""Of a lane that it moves at least, and the columns that these are of."""
 
 LANE_SHIFT = 16
 """The bit of an address from which on it has the lane; below it the column. PTX ISA 9.7.16.1."""
@@ -42,18 +45,18 @@ def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
     emitter, slot = lowering.emitter, lowering.addressing.shared_bytes_at(offset_of(op), 0)
     emitter.comment(f"{taken} columns of tensor memory")
     with _first_warp(lowering):
-        emitter.emit("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", slot, taken)
-        emitter.emit("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned")
-    _meet(lowering)
+        emitter.emit(f"tcgen05.alloc.{group_of(op)}.sync.aligned.shared::cta.b32", slot, taken)
+        emitter.emit(f"tcgen05.relinquish_alloc_permit.{group_of(op)}.sync.aligned")
+    _meet(lowering, op)
     lowering.values[op.memref] = TensorTile(emitter.compute("ld.shared.b32", slot), columns)
 
 
 @lowers(memref.DeallocOp)
 def _free(lowering: KernelLowering, op: memref.DeallocOp) -> None:
     tile, (taken, _) = _tile(lowering, op, op.memref), _allocated(op, op.memref)
-    _meet(lowering)
+    _meet(lowering, op)
     with _first_warp(lowering):
-        lowering.emitter.emit("tcgen05.dealloc.cta_group::1.sync.aligned.b32", tile.base, taken)
+        lowering.emitter.emit(f"tcgen05.dealloc.{group_of(op)}.sync.aligned.b32", tile.base, taken)
 
 
 def _allocated(op: Operation, memory: SSAValue) -> tuple[int, int]:
@@ -83,10 +86,14 @@ def _first_warp(lowering: KernelLowering) -> Generator[None]:
         emitter.label(behind)
 
 
-def _meet(lowering: KernelLowering) -> None:
-    """All threads have accessed tensor memory before any goes on to."""
+def _meet(lowering: KernelLowering, op: Operation) -> None:
+    """All threads, of both CTAs of a pair, have accessed tensor memory before any goes on to."""
     lowering.emitter.emit("tcgen05.fence::before_thread_sync")
-    lowering.emitter.emit("bar.sync", 0)
+    if in_pairs(op):
+        lowering.emitter.emit("barrier.cluster.arrive.aligned")
+        lowering.emitter.emit("barrier.cluster.wait.aligned")
+    else:
+        lowering.emitter.emit("bar.sync", 0)
     lowering.emitter.emit("tcgen05.fence::after_thread_sync")
 
 
@@ -98,7 +105,11 @@ def _product(lowering: KernelLowering, op: TensorMmaOp) -> None:
     kind = emitter.pure("mov.b32", Immediate(f"{product.encode():#x}"))
     place = At(_address(lowering, op, op.d, op.number), 0)
     first = one_thread(lowering, op, None, UnitAttr())
-    emitter.emit(str(product.opcode), place, words["a"], words["b"], kind, 1, guard=first)
+    adds = True if op.adds is None else lowering.predicate(op.adds)
+    emitter.emit(
+        str(product.opcode), place, words["a"], words["b"], kind, int(adds) if isinstance(adds, bool) else adds,
+        guard=first,
+    )  # fmt: skip
 
 
 def _encode(how: MatrixDescriptor) -> int:
@@ -116,7 +127,7 @@ def load(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
     """Reads the sums of a warpgroup's products."""
     into = lowering.result(op.fragment)
     for place, registers in _moves(lowering, op, kind, into):
-        lowering.emitter.emit(f"tcgen05.ld.sync.aligned.{SHAPE}.x{len(registers) // 4}.b32", registers, place)
+        lowering.emitter.emit(f"tcgen05.ld.sync.aligned.{SHAPE}.x{len(registers) // REGISTERS}.b32", registers, place)
     lowering.emitter.emit("tcgen05.wait::ld.sync.aligned")
     lowering.values[op.fragment] = into
 
@@ -124,7 +135,7 @@ def load(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
 def store(lowering: KernelLowering, op: StoreOp, kind: FragmentType) -> None:
     """Writes what a warpgroup's products are added to."""
     for place, registers in _moves(lowering, op, kind, lowering.fragment(op.fragment)):
-        lowering.emitter.emit(f"tcgen05.st.sync.aligned.{SHAPE}.x{len(registers) // 4}.b32", place, registers)
+        lowering.emitter.emit(f"tcgen05.st.sync.aligned.{SHAPE}.x{len(registers) // REGISTERS}.b32", place, registers)
     lowering.emitter.emit("tcgen05.wait::st.sync.aligned")
 
 
@@ -133,24 +144,32 @@ def _moves(
 ) -> Iterator[tuple[At, Fragment]]:
     """The registers of a fragment, some at a time, and their places in tensor memory: 16 of the 32 lanes of a warp."""
     check_warpgroups(lowering, op)
-    _, *begin = lowering.indices(op.indices)
-    if begin != [0, 0] or kind.bits != 32 or not _lies_so(kind.layout.data):
-        fail(
-            op,
-            f"expected the sums of a product of warpgroups, of 32 bits, from the first row and column on, got {kind}",
-        )
+    _, first_row, first_column = lowering.indices(op.indices)
+    halves = _halves(kind.layout.data)
+    if first_row != 0 or kind.bits != 32 or halves is None:
+        fail(op, f"expected sums of a product of warpgroups, of 32 bits, from the first row on, got {kind}")
     warp = lowering.scalars.mask(lowering.scalars.quotient(lowering.thread, LANES), WARPS - 1)
     lanes = lowering.scalars.multiply(warp, LANES << LANE_SHIFT)
     base = lowering.scalars.sum(_address(lowering, op, op.memory, op.indices[0]), lanes)
-    first = 0
-    while first < len(registers):
-        count = min(MOST_REGISTERS, 1 << (len(registers) - first).bit_length() - 1)
-        yield lowering.addressing.settle(base, first // 4 * 8), registers[first : first + count]
-        first += count
+    base = lowering.scalars.sum(base, first_column)
+    each = REGISTERS * halves  # of eight columns
+    for half in range(halves):
+        mine = [r for n, r in enumerate(registers) if n % each // REGISTERS == half]
+        first = 0
+        while first < len(mine):
+            count = min(MOST_REGISTERS, 1 << (len(mine) - first).bit_length() - 1)
+            place = (half * LANES // 2 << LANE_SHIFT) + first // REGISTERS * COLUMNS
+            yield lowering.addressing.settle(base, place), mine[first : first + count]
+            first += count
 
 
-def _lies_so(layout: Layout) -> bool:
-    """Whether registers of a fragment are those of loads of eight columns after each other, of 16 rows of each warp."""
+def _halves(layout: Layout) -> int | None:
+    """Of how many times 16 rows of each warp the registers of a fragment are those of loads of eight columns after each
+    other; None if they are not."""
     moved = MOVES[SHAPE]
-    more = tuple(column(3 + i) for i in range(len(layout.element) - len(moved.element)))
-    return layout == Layout(moved.lane, (*moved.element, *more), (row(4), row(5)))
+    for halves, warps in ((1, (row(4), row(5))), (2, (row(5), row(6)))):
+        element = (*moved.element, *(row(4) for _ in range(halves - 1)))
+        more = tuple(column(3 + i) for i in range(len(layout.element) - len(element)))
+        if layout == Layout(moved.lane, (*element, *more), warps):
+            return halves
+    return None

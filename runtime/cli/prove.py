@@ -127,7 +127,7 @@ def _order(args: argparse.Namespace, file: str, text: str, prefix: str) -> Order
     """The order of the sums of one of two kernels."""
     from .. import order
     from ..kernel.module import PtxModule
-    from .inputs import arrays
+    from ..reference.inputs import arrays
 
     inputs = vars(args)[f"{prefix}inputs"] or args.inputs
     if is_ptx(file, text):
@@ -165,7 +165,7 @@ def _compiled(args: argparse.Namespace, text: str) -> Proof:
 def prove_kernel(kernel: Kernel, text: str, inputs: list[str], seed: int, function: str | None = None) -> Proof:
     """A kernel against the function of a text that it was compiled from, on arguments as the command line has them."""
     from .. import prove
-    from .inputs import arrays
+    from ..reference.inputs import arrays
 
     drawn = arrays(kernel.function, inputs, seed)
     named = {p.name: array for p, array in zip(kernel.function.parameters, drawn, strict=True)}
@@ -176,7 +176,7 @@ def _against_function(args: argparse.Namespace, module: PtxModule, text: str) ->
     from .. import prove
     from ..kernel.lowering import parse, without_tensors
     from ..plan import host
-    from .inputs import arrays
+    from ..reference.inputs import arrays
 
     meant = parse(text, args.against)
     without_tensors(meant)
@@ -197,7 +197,7 @@ def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Pro
 
 def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
     """The arrays that two kernels are given."""
-    from .inputs import binding, kernel_argument
+    from ..reference.inputs import binding, kernel_argument
 
     named: dict[str, Array] = {}
     for number, text in enumerate(inputs):
@@ -212,7 +212,7 @@ def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
 def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: list[str]) -> KernelLaunch:
     """The launch that options of a prefix describe."""
     from .. import KernelLaunch
-    from .inputs import kernel_argument
+    from ..reference.inputs import kernel_argument
 
     given = vars(args)
     for option in ("grid", "block"):

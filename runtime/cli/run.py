@@ -35,8 +35,8 @@ from ..kernel.module import LaunchPlace, PtxModule, choose_place
 from ..numerics.floats import Array
 from ..plan import host
 from ..reference import functions as reference
-from . import inputs
-from .inputs import check_writable
+from ..reference import inputs
+from ..reference.inputs import check_writable
 from .options import schedule_options, target_asked
 from .report import Report, progress_bar
 

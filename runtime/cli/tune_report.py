@@ -33,7 +33,7 @@ from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import as_compile_errors, parse, target_name
 from ..numerics.floats import Array
-from . import inputs
+from ..reference import inputs
 from .options import target_asked
 
 # Finding a product's fastest schedule by measuring: what `warploom tune` does.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
@@ -17,14 +17,18 @@ from ...passes.collector import paused
 from ...passes.source import read_once, read_text
 from ..arguments.signature import Parameter, Signature
 from ..base.cache import kept, key_of
-from ..base.errors import ArgumentError
+from ..base.errors import ArgumentError, CompileError
 from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3, text_or_file
 from .kernel import Kernel, OnPhase, ScheduleOption
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ...passes.strategy.handle import Handle
+    from .lowering import StrategyText
     from .module import PtxModule
+
+    Strategies: TypeAlias = str | os.PathLike[str] | ModuleOp | Callable[[Handle], None]
 
 # A kernel as parts that a file can hold, JSON and text, and back.
 
@@ -149,6 +153,7 @@ def compile(
     on_phase: OnPhase | None = None,
     tf32: bool = False,
     tuned: str | Path | None = None,
+    strategy: Strategies | None = None,
     cache: bool = True,
     **schedule: ScheduleOption,
 ) -> Kernel:
@@ -163,6 +168,8 @@ def compile(
     - `tf32`: multiply f32 as tf32, which drops 13 of the 23 bits of each fraction. Without it products of f32 are
       refused.
     - `tuned`: a file of measured schedules, which `warploom tune` writes.
+    - `strategy`: what is applied to the module first: text or the path of a file in the dialect `transform`, a module,
+      or a function of the module's handle (`passes/strategy/handle.py`), whose kernels are not cached.
     - `cache`: whether a kernel that was compiled before, with the same options and compiler, is read from the cache on
       disk.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`. `batch_invariant=True` holds for a
@@ -180,8 +187,9 @@ def compile(
     text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
     file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
-        store = kept() if cache else None
-        key = None if store is None else _key(text, file, target, name, tf32, tuned, schedule)
+        applied = None if strategy is None else _strategy(strategy)
+        store = kept() if cache and not callable(applied) else None
+        key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
         start = time.perf_counter()
         if store is not None and key is not None and (parts := store.get(key)) is not None:
             if on_phase is not None:
@@ -191,7 +199,7 @@ def compile(
             from .lowering import lowered, parse
 
             module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
-            kernel = lowered(module, target, name, file, on_phase, tf32, tuned, schedule)
+            kernel = lowered(module, target, name, file, on_phase, tf32, tuned, schedule, applied)
         if store is not None and key is not None:
             store.put(key, parts_of(kernel))
         return kernel
@@ -204,6 +212,7 @@ def _key(
     name: str | None,
     tf32: bool,
     tuned: str | None,
+    strategy: StrategyText | Callable[[Handle], None] | None,
     schedule: Mapping[str, ScheduleOption],
 ) -> str | None:
     """What a kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
@@ -213,7 +222,45 @@ def _key(
         return None
     fields = {name: str(value) for name, value in schedule.items()}
     asked = {"target": target, "name": name, "tf32": tf32, "tuned": measured, "schedule": fields}
+    asked |= {} if strategy is None else {"strategy": strategy}
     return key_of("kernel", {"text": text, "file": file, **asked})
+
+
+def _strategy(given: Strategies) -> StrategyText | Callable[[Handle], None]:
+    """A strategy as text with its name, or as a function."""
+    if callable(given):
+        return given
+    written = isinstance(given, str | os.PathLike)
+    return text_or_file(given, SUFFIX, "<strategy>") if written else (_printed(_module(given)), "<strategy>")
+
+
+def fastest(
+    mlir: str | os.PathLike[str] | ModuleOp,
+    strategy: Strategies,
+    measure: Callable[[Kernel], float],
+    target: str | None = None,
+    **options: Any,
+) -> tuple[Kernel, tuple[int, ...]]:
+    """The kernel of the alternatives of a strategy for which `measure` is least, with the numbers of these.
+
+    Other arguments and errors are those of `compile`; alternatives that do not compile are left out, unless none does.
+    """
+    from .lowering import strategy_variants
+
+    written = isinstance(mlir, str | os.PathLike)
+    text, file = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
+    timed: list[tuple[float, tuple[int, ...], Kernel]] = []
+    failed: list[CompileError] = []
+    for choices, module in strategy_variants(text, file, target, _strategy(strategy)):
+        try:
+            kernel = compile(module, target, file=file, cache=False, **options)
+            timed.append((measure(kernel), choices, kernel))
+        except CompileError as error:
+            failed.append(error)
+    if not timed:
+        raise failed[0]
+    _, choices, kernel = min(timed, key=lambda each: each[:2])
+    return kernel, choices
 
 
 def load_kernels(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
@@ -20,6 +20,7 @@ from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
+from ...passes.instrument import STRATEGY
 from ...passes.pipeline import DEFAULT_TARGET, PARTS, can_apply, lower, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
@@ -30,7 +31,11 @@ from ..plan import host
 from .kernel import Kernel, OnPhase, ScheduleOption
 
 if TYPE_CHECKING:
+    from ...passes.strategy.handle import Handle
     from .module import PtxModule
+
+StrategyText: TypeAlias = tuple[str, str]
+"""The text of a strategy, and what messages call it."""
 
 LAST = "convert-warp-to-ptx"
 """The pass that leaves the level of fragments."""
@@ -45,11 +50,13 @@ def lowered(
     tf32: bool,
     tuned: str | None,
     schedule: Mapping[str, ScheduleOption],
+    strategy: StrategyText | Callable[[Handle], None] | None = None,
 ) -> Kernel:
     """The kernel of one function of a module, which is lowered in place; arguments and errors as those of `compile`."""
     target = target or target_name(module)
     with as_compile_errors():
         pipeline = _pipeline(target, schedule, tf32, tuned)
+        _apply_strategies(module, target, strategy)
         without_tensors(module)
         function = host.signature(host.choose(module, name))
         lower(module, make_context(), pipeline, on_phase)
@@ -65,6 +72,34 @@ def lowered(
         return kernel
 
 
+def _apply_strategies(module: ModuleOp, target: str, strategy: StrategyText | Callable[[Handle], None] | None) -> None:
+    """Applies a strategy, and that of the module where it has one, before anything else does."""
+    if strategy is None and not can_apply(STRATEGY, module):
+        return
+    from ...passes.strategy.transform import apply_strategy, read_strategy
+
+    ctx = make_context()
+    lower(module, ctx, f"warp-set-target{{arch={target}}},{STRATEGY}")
+    if strategy is not None:
+        apply_strategy(ctx, module, strategy if callable(strategy) else read_strategy(ctx, *strategy))
+
+
+def strategy_variants(
+    text: str, file: str, target: str | None, strategy: StrategyText | Callable[[Handle], None]
+) -> Iterator[tuple[tuple[int, ...], ModuleOp]]:
+    """A module by each choice of a strategy's alternatives, with the choices.
+
+    Raises:
+        CompileError: for a strategy that applies in no way.
+    """
+    from ...passes.strategy.transform import read_strategy, variants
+
+    module, ctx = parse(text, file), make_context()
+    with as_compile_errors():
+        lower(module, ctx, f"warp-set-target{{arch={target or target_name(module)}}}")
+        yield from variants(ctx, module, strategy if callable(strategy) else read_strategy(ctx, *strategy))
+
+
 def to_fragments(
     module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption]
 ) -> None:
@@ -72,6 +107,7 @@ def to_fragments(
     errors as those of `compile`."""
     with as_compile_errors():
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
+        _apply_strategies(module, target or target_name(module), None)
         without_tensors(module)
         lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
 

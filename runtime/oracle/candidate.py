@@ -188,7 +188,7 @@ def dimensions(text: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def number(text: str, sizes: Mapping[str, int]) -> Any:
     """`i32:M`, `f32:0.5` or whatever else `--arg` takes."""
-    from ..cli.inputs import kernel_argument
+    from ..reference.inputs import kernel_argument
 
     kind, colon, expression = text.partition(":")
     if colon and kind[:1] in "iu" and not expression.lstrip("-").isdigit():
@@ -219,7 +219,7 @@ def of_file(
     made = chosen(module, name, ("ModelNew", "Model", "candidate", "kernel"))
     if isinstance(made, type):
         made = model(made, how)
-    return PythonCandidate(made, framework or framework_of(path.read_text()), str(path))
+    return PythonCandidate(made, framework or framework_of(str(path)), str(path))
 
 
 def model(kind: Any, how: Made) -> Any:
@@ -246,8 +246,12 @@ def split_name(source: str) -> tuple[Path, str]:
     return found, name
 
 
-def framework_of(text: str) -> str:
-    """What a Python file computes with."""
+def framework_of(source: str | Callable[..., Any]) -> str:
+    """What a Python file or a function computes with."""
+    if callable(source):
+        return "torch" if "torch" in getattr(source, "__globals__", {}) else "numpy"
+    path = split_name(source)[0]
+    text = path.read_text() if path.suffix == ".py" else ""
     return "torch" if "import torch" in text or "from torch" in text else "numpy"
 
 

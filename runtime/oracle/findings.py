@@ -15,6 +15,7 @@ CODES: Mapping[str, str] = {
     "time-limit": "the candidate takes longer than --seconds",
     "memory-limit": "the candidate takes more memory than --megabytes",
     "network": "the candidate opens a network connection",
+    "file-written": "the candidate changes a file outside its folder",
     "reference-called": "the candidate calls the reference",
     "reference-read": "the candidate opens the file of the reference",
     "missing-output": "the candidate returns fewer or more outputs than the reference",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from os import PathLike, fspath
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..arguments.signature import describe
 from ..base.errors import ArgumentError
 from ..numerics.floats import Array
 from ..reference.functions import poison
-from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, of_file
+from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note
 from .references import (
     DRAWS,
@@ -76,11 +77,13 @@ def judge(
 
     def make(made: Made) -> Candidate:
         if callable(first):
-            used = framework or ("torch" if "torch" in getattr(first, "__globals__", {}) else "numpy")
-            return PythonCandidate(first, used)
+            return PythonCandidate(first, framework or framework_of(first))
         return of_file(first, launch, framework, chosen, made)
 
     verdict = Verdict(_name(first), _name(other))
+    if "torch" in (framework, *(framework_of(source) for source in (first, other))):
+        with suppress(ImportError):
+            import_module("torch")  # Before the fork, so that it is loaded once.
     worker = Worker(lambda watch: Service(watch, make, forbidden), seconds, megabytes, forbidden.file)
     try:
         held = of_source(other, texts, function, chosen, framework, draws, seed)
@@ -285,12 +288,22 @@ class _Session:
         """What is known only of a candidate whose results are right."""
         if not self.varies:
             self.verdict.add(note("reference-constant", "the results are the same for all data that was tried"))
-        self._prepare(call, [])
-        self._ask(JudgeRequest("library", call))
-        if prove and self.reference.text:
-            function = getattr(self.reference, "signature", None)
-            request = JudgeRequest("prove", call, text=self.reference.text, function=getattr(function, "name", None))
-            self.verdict.proof = self._ask(request).proof
+        if not prove or self.verdict.accesses is None:
+            self._prepare(call, [])
+            self._ask(JudgeRequest("library", call))
+            why = "the candidate is no single kernel" if prove else "no proof was asked for"
+            self.verdict.proof = {"outcome": "undecided", "text": why}
+            return
+        try:
+            self._prepare(call, self.reference.expected(call.arguments))
+            text = self.reference.linalg(call.arguments)
+        except NotComparedError as error:
+            self.verdict.add(note("proof-undecided", str(error)))
+            self.verdict.proof = {"outcome": "undecided", "text": str(error)}
+            return
+        function = getattr(self.reference, "signature", None)
+        request = JudgeRequest("prove", call, text=text, function=getattr(function, "name", None))
+        self.verdict.proof = self._ask(request).proof
 
 
 def _cut(value: Any, bits: int) -> Any:

@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from types import FunctionType
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import ml_dtypes
 import numpy as np
@@ -59,8 +61,14 @@ class JudgeReference(ABC):
     file = ""
     made = Made()
     """What the model of a candidate is made with."""
-    text = ""
-    """The text of linalg, which proofs take."""
+
+    @abstractmethod
+    def linalg(self, arguments: Mapping[str, Any]) -> str:
+        """The function as text of linalg, which proofs take.
+
+        Raises:
+            NotComparedError: where it is none that can be written so.
+        """
 
     @abstractmethod
     def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -104,8 +112,11 @@ class LinalgReference(JudgeReference):
         self.positions = sorted(self.signature.written)
         self.written = [self.names[i] for i in self.positions]
 
+    def linalg(self, arguments: Mapping[str, Any]) -> str:
+        return self.text
+
     def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
-        from ..cli.inputs import arrays
+        from ..reference.inputs import arrays
 
         drawn = arrays(self.signature, [text.format(**sizes) for text in self.inputs], seed)
         filled = self.signature.filled
@@ -143,6 +154,20 @@ class FunctionReference(JudgeReference):
             name: varied(value, kind, (seed, i, 3)) if is_ndarray(value) else value
             for i, (name, value) in enumerate(drawn.items())
         }
+
+    def linalg(self, arguments: Mapping[str, Any]) -> str:
+        """As the importer of torch writes it; functions of numpy as those of torch that have their names."""
+        if self.written or not all(map(is_ndarray, arguments.values())):
+            raise NotComparedError("a function that writes its arguments, or takes numbers, is not written as linalg")
+        try:
+            from ..torch.importer import torch_to_linalg
+
+            function = self.function if self.framework == "torch" else _as_torch(self.function)
+            with catch_warnings():
+                simplefilter("ignore")
+                return torch_to_linalg(function, *tensors(arguments, "torch").values())
+        except Exception as error:
+            raise NotComparedError(f"the reference is not written as linalg: {str(error).splitlines()[0]}") from error
 
     def expected(self, arguments: Mapping[str, Any]) -> list[Expected]:
         plain = self._evaluated(arguments, None)
@@ -194,6 +219,20 @@ class FunctionReference(JudgeReference):
         return copy.deepcopy(self.function).double()  # pyright: ignore[reportFunctionMemberAccess]
 
 
+def _as_torch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numpy on tensors: its names for numpy stand for torch's numpy."""
+    numpy: Any = import_module("torch._numpy")
+    own: Any = inspect.unwrap(function)
+    known = {name: numpy if value is np else value for name, value in own.__globals__.items()}
+    traced = FunctionType(own.__code__, known, own.__name__, own.__defaults__, own.__closure__)
+
+    def called(*examples: Any) -> Any:
+        results = flat(traced(*map(numpy.asarray, examples)))
+        return tuple(result.tensor for result in results)
+
+    return called
+
+
 def _equal(a: Array, b: Array) -> bool:
     return a.tobytes() == np.asarray(b).tobytes()
 
@@ -240,8 +279,7 @@ def of_source(
         ArgumentError: for another file, or a function whose arguments nothing describes.
     """
     if callable(source):
-        used = framework or ("torch" if "torch" in getattr(source, "__globals__", {}) else "numpy")
-        return FunctionReference(source, draws or _drawn(inputs, source), used)
+        return FunctionReference(source, draws or _drawn(inputs, source), framework or framework_of(source))
     path, name = split_name(source)
     if path.suffix == ".mlir":
         return LinalgReference(path.read_text(), str(path), inputs, function)
@@ -255,7 +293,7 @@ def of_source(
     get = getattr(module, "get_inputs", None)
     reference = FunctionReference(
         made, draws or (_drawn(inputs, made) if get is None or inputs else _of_get_inputs(get)),
-        framework or framework_of(path.read_text()), str(path),
+        framework or framework_of(str(path)), str(path),
     )  # fmt: skip
     reference.made = how
     return reference
@@ -288,7 +326,7 @@ def _of_get_inputs(get: Callable[[], Any]) -> Callable[[int, Mapping[str, int]],
 
 def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int, Mapping[str, int]], dict[str, Any]]:
     """Arguments as `--in NAME=random:TYPE:SIZES` describes them, in the order of the function."""
-    from ..cli.inputs import binding
+    from ..reference.inputs import binding
 
     texts = {bound.name: bound.value for bound in map(binding, inputs) if bound.name is not None}
     names = list(inspect.signature(function).parameters)
@@ -297,7 +335,7 @@ def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int
         raise ArgumentError(f"say what {', '.join(missing)} is, as in --in {missing[0]}=random:f32:64x48")
 
     def draw(seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
-        from ..cli.inputs import kernel_argument
+        from ..reference.inputs import kernel_argument
 
         return {
             n: number(texts[n], sizes) if texts[n].count(":") == 1 and texts[n][0] in "iu"

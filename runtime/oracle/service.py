@@ -193,10 +193,12 @@ class Service:
         if launch is None:
             return Answer()
         arrays = {name: value for name, value in call.arguments.items() if is_ndarray(value)}
+        names = [*call.arguments, *call.outputs]
         try:
-            proof = prove(launch, request.text, arrays, function=request.function)
+            proof = prove(launch, request.text, arrays, function=request.function, names=names)
         except WarploomError as error:
-            return Answer(findings=[note("proof-undecided", str(error))])
+            undecided = {"outcome": "undecided", "text": str(error)}
+            return Answer(findings=[note("proof-undecided", str(error))], proof=undecided)
         answer = Answer(proof=asdict(proof))
         if proof.outcome == "refuted":
             first = proof.differences[0]
@@ -298,6 +300,10 @@ def _library(candidate: Candidate, call: CandidateCall) -> list[JudgeFinding]:
     names: dict[str, None] = {}
 
     class Recorder(mode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # To skip its compiler, torch would import it, which takes seconds.
+
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
@@ -305,8 +311,9 @@ def _library(candidate: Candidate, call: CandidateCall) -> list[JudgeFinding]:
                 names[str(function)] = None
             return function(*args, **(kwargs or {}))
 
+    prepared = list(candidate.prepare(call).values())
     with Recorder():
-        candidate.call(call, list(candidate.prepare(call).values()))
+        candidate.call(call, prepared)
     return [note("library", f"torch computes {', '.join(names)}")] if names else []
 
 

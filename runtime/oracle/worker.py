@@ -1,14 +1,19 @@
-"""A process of its own for a candidate: its time and memory are bounded, and it reaches no network."""
+"""A process of its own for a candidate: its time and memory are bounded, and it reaches no network and writes no files
+but those of its folder."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import socket
+import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +21,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 SOCKETS = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind")
+CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MEGABYTE = 1 << 20
 SPARE, LOADING = 64, 4096
 """Megabytes above what the process has before a request, at the least; and more while the candidate is loaded."""
@@ -32,12 +39,16 @@ class LimitError(Exception):
 class Watch:
     """What the process of a candidate does that is looked at: codes with sentences, each once."""
 
-    def __init__(self, forbidden: str = "") -> None:
+    def __init__(self, forbidden: str = "", folder: str = "") -> None:
         self.events: dict[str, str] = {}
-        self.forbidden = forbidden
+        self.forbidden, self.folder = forbidden, folder
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """The hook: no connections, and the file of the reference is not opened unnoticed."""
+        """The hook: no connections, no files changed but those of the folder, and the file of the reference is not
+        opened unnoticed."""
+        if event in CHANGES or (event == "open" and args[2] & WRITING):
+            for name in args[: 2 if event in ("os.rename", "os.link") else 1]:
+                self._changed(name)
         if event in SOCKETS and not (event == "socket.bind" and args[0].family == socket.AF_UNIX):
             self.events["network"] = f"{event}: the candidate opens a network connection"
             raise PermissionError("a candidate has no network")
@@ -45,6 +56,14 @@ class Watch:
             name = os.fsdecode(args[0])
             if os.path.realpath(name) == self.forbidden:
                 self.events["reference-read"] = f"the candidate opens {name}"
+
+    def _changed(self, name: Any) -> None:
+        if isinstance(name, int):
+            return
+        path = os.path.realpath(os.fsdecode(name))
+        if path != os.devnull and os.path.commonpath([path, self.folder]) != self.folder:
+            self.events["file-written"] = f"the candidate changes {path}"
+            raise PermissionError(f"a candidate changes no files but those of its folder {self.folder}")
 
 
 class Worker:
@@ -58,7 +77,9 @@ class Worker:
         context = multiprocessing.get_context("fork")
         self.connection, other = context.Pipe()
         sys.stdout.flush()
-        self.process = context.Process(target=_main, args=(other, make, megabytes, forbidden), daemon=True)
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="warploom-"))
+        arguments = (other, make, megabytes, Watch(forbidden, self.folder))
+        self.process = context.Process(target=_main, args=arguments, daemon=True)
         self.process.start()
         other.close()
 
@@ -90,15 +111,17 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.connection.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _main(
-    connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, forbidden: str
-) -> None:
+def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, watch: Watch) -> None:
     """The process: answers until nobody asks."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    watch = Watch(forbidden)
+    sys.dont_write_bytecode = True
+    tempfile.tempdir = watch.folder
+    os.environ |= dict.fromkeys(("TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "TRITON_CACHE_DIR"), watch.folder)
+    _writes_only_in(watch.folder)
     sys.addaudithook(watch.audit)
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)  # Threads of the process that this one was forked from are not here.
@@ -118,6 +141,30 @@ def _main(
         return
     except MemoryError:
         connection.send(("memory", None))
+
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF, NO_NEW_PRIVILEGES = 444, 445, 446, 38
+"""System calls of Landlock, by which Linux restricts a process and all that it starts, and what `prctl` asks first."""
+MAY_WRITE, FOLDERS = 1 << 1 | 1 << 14, 0b11111111 << 4 | 1 << 12 | 1 << 13
+"""Rights of Landlock's second and third version: to write and truncate files; to make, remove and move them."""
+
+
+def _writes_only_in(folder: str) -> None:
+    """Forbids all other files to code that Python does not see, where Linux can (5.19 and later)."""
+    if not sys.platform.startswith("linux"):
+        return
+    library = ctypes.CDLL(None)
+    rights = MAY_WRITE | FOLDERS
+    rules = library.syscall(CREATE_RULESET, struct.pack("Q", rights), 8, 0)
+    if rules < 0:
+        return
+    for path, allowed in ((folder, rights), (os.devnull, MAY_WRITE)):
+        place = os.open(path, os.O_PATH)
+        library.syscall(ADD_RULE, rules, 1, struct.pack("=Qi", allowed, place), 0)
+        os.close(place)
+    library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    library.syscall(RESTRICT_SELF, rules, 0)
+    os.close(rules)
 
 
 def _limit(megabytes: int) -> None:

@@ -10,7 +10,7 @@ on the residues modulo p alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from types import EllipsisType
@@ -157,6 +157,12 @@ def matmul(a: Residues, b: Residues, c: Residues) -> Residues:
     rows: Array = np.logical_and.reduce(a.exact, axis=-1, keepdims=True)
     columns: Array = np.logical_and.reduce(b.exact, axis=-2, keepdims=True)
     exact = c.exact & rows & columns
+    row: Array = np.logical_or.reduce(is_special(a), axis=-1, keepdims=True)
+    column: Array = np.logical_or.reduce(is_special(b), axis=-2, keepdims=True)
+    bad: Array = row | column | is_special(c)
+    if bad.any():
+        found[:, bad] = SPECIAL[:, :1]
+        exact = exact | bad
     return Residues(found, exact)
 
 
@@ -176,18 +182,19 @@ def _log2_e() -> tuple[int, ...]:
 
 
 @cache
-def constant(value: float) -> tuple[int, ...]:
-    """The residues of a constant.
+def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
+    """The residues of a constant; `named` are those of the function that it may stand for.
 
     A constant of few bits is itself. Others are taken for the simplest of these that they are a rounding of, to f32:
-    a fraction with a small denominator, 1 / n, or such a number times log2(e) or ln(2). The rest are what they are.
+    a fraction with a small denominator, 1 / n, or such a number, or a named one, times log2(e) or ln(2). The rest are
+    what they are.
     """
     plain = _plain(value)
     if plain is not None:
         return _residues(plain)
     logarithm = _log2_e()
     for factor, by in ((LOG2_E, logarithm), (1 / LOG2_E, _inverse(logarithm))):
-        near = _near(value / factor)
+        near = _near(value / factor) or next((Fraction(n) for n in named if abs(n * factor / value - 1) < UNIT), None)
         if near is not None:
             return tuple(r * b % int(m) for r, b, m in zip(_residues(near), by, MODULI, strict=True))
     return _residues(Fraction(value))
@@ -224,12 +231,33 @@ def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(pow(r, -1, int(m)) for r, m in zip(residues, MODULI, strict=True))
 
 
-def embedded(values: Array) -> Residues:
-    """Floating-point values as numbers. Infinities and NaN are names of their own."""
+def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
+    """Floating-point values as numbers; `named` are those that `constant` may take them for. Infinities and NaN are
+    names of their own."""
     each, which = np.unique(np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78), return_inverse=True)
-    table = np.array([constant(float(v)) for v in each], np.uint64).reshape(-1, 4)
+    table = np.array([constant(float(v), named) for v in each], np.uint64).reshape(-1, 4)
     found = table[which.reshape(values.shape)]
     return Residues(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
+
+
+SPECIAL = embedded(np.array([np.nan, np.inf, -np.inf])).residues
+"""The residues of NaN and of infinities of the program, such as those of masks."""
+
+
+def is_special(a: Residues) -> Array:
+    """Which numbers are NaN or infinities of the program."""
+    found: Array = np.zeros(a.exact.shape, np.bool_)
+    for first, second, *_ in SPECIAL.T:
+        found = found | ((a.residues[0] == first) & (a.residues[1] == second))
+    return found
+
+
+def settled(shown: Array, operands: Sequence[Residues]) -> Array:
+    """Which results are what they are in the run: those of NaN and infinities of the program, and those that are not
+    finite because of its zeros. What data makes NaN or infinite remains a number."""
+    special = np.logical_or.reduce(np.broadcast_arrays(*map(is_special, operands)))
+    zero = np.logical_or.reduce(np.broadcast_arrays(*(a.key == 0 for a in operands)))
+    return special | (zero & ~np.isfinite(shown))
 
 
 # Functions.
@@ -326,8 +354,20 @@ class FieldFunctions:
 
     def __init__(self) -> None:
         self._known: list[_Known] = []
+        self._seen: list[tuple[Array, Array]] = []
         self.deviation = 0.0
         self.uses = 0
+
+    def see(self, keys: Array, shown: Array) -> None:
+        """What the operands of comparisons and the arguments of functions are in the run, by their keys."""
+        self._seen.append((keys.reshape(-1), np.broadcast_to(shown, keys.shape).reshape(-1)))
+
+    def seen(self) -> tuple[Array, Array]:
+        """All that was seen: keys in order, and values."""
+        keys = np.concatenate([np.zeros(0, np.uint64), *(keys for keys, _ in self._seen)])
+        values = np.concatenate([np.zeros(0), *(values for _, values in self._seen)])
+        keys, first = np.unique(keys, return_index=True)
+        return keys, values[first]
 
     def learn(self, arguments: Array, numbers: Residues, shown: Array, *, odd: bool = False) -> None:
         """A function by the keys of its arguments, its numbers and its values in the run. Of an `odd` one from -1 to 1,

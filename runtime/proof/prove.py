@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Protocol
 
@@ -89,6 +89,7 @@ def prove(
     arrays: Mapping[str, Array] | None = None,
     *,
     function: str | None = None,
+    names: Sequence[str] = (),
     seed: int = 0,
     explain: bool = True,
     max_steps: int | None = None,
@@ -100,6 +101,7 @@ def prove(
     - `arrays`: the arguments by name, for their sizes, strides and integers; numbers in floating point do not matter.
       Those of a function that are left out are drawn, if their sizes are known.
     - `function`: the function to prove, if the module has several.
+    - `names`: what the launch calls the arguments of the function, in order; by default as the function does.
     - `explain`: whether to look for the product that the first output that differs lacks, which takes some more runs.
     - `max_steps`: end a launch after so many steps, in case it does not end.
 
@@ -120,8 +122,11 @@ def prove(
     without_tensors(module)
     meant = host.choose(module, function or (kernel.function.name if isinstance(kernel, Kernel) else None))
     signature = host.signature(meant)
-    names = [p.name for p in signature.parameters]
-    given = _arguments(signature, arrays or {}, seed)
+    names = list(names) or [p.name for p in signature.parameters]
+    if len(names) != len(signature.parameters):
+        raise ArgumentError(f"@{signature.name} has {len(signature.parameters)} arguments, got {', '.join(names)}")
+    renamed = tuple(replace(p, name=name) for p, name in zip(signature.parameters, names, strict=True))
+    given = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
     run, target = run_of(kernel, names, given, max_steps)
     sides = of_launches(run, target), of_function(meant)
     return Question(names, given, sorted(signature.written), signature.filled, *sides, seed, explain).decide()
@@ -145,7 +150,7 @@ def run_of(
 
 def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> list[Array]:
     """The arguments of a function: those given, others drawn."""
-    from ..cli.inputs import arrays as drawn
+    from ..reference.inputs import arrays as drawn
 
     for name in arrays:
         if name not in [p.name for p in signature.parameters]:

@@ -116,8 +116,7 @@ COMPUTED: Mapping[str, BodyOperation] = {
     "arith.select": _select,
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
-SAME = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.extsi", "arith.index_cast")
-UNSIGNED = ("arith.extui", "arith.uitofp")
+SAME = ("arith.extf", "arith.truncf")
 
 
 ElementsOf: TypeAlias = Callable[[SSAValue], BodyElements]
@@ -129,12 +128,14 @@ def _evaluated(value: SSAValue, part: ElementsOf) -> BodyElements:
 
 
 class FieldEvaluation(Evaluation):
-    """Evaluates a function on arrays of indices of values in a table."""
+    """Evaluates a function on arrays of indices of values in a table. `seen` says what numbers were in the run of a
+    kernel, rounded as there: keys in order, and values."""
 
-    def __init__(self, table: Table, functions: FieldFunctions) -> None:
+    def __init__(self, table: Table, functions: FieldFunctions, seen: tuple[Array, Array] | None = None) -> None:
         super().__init__(ACCUMULATORS["f32"])
         self.table = table
         self.functions = functions
+        self.seen = seen
 
     def run(self, function: func.FuncOp, arguments: Sequence[Array], dtypes: Sequence[DType]) -> list[Array]:
         """The arguments as the function leaves them: indices of values; scalars that are integers are numbers.
@@ -156,7 +157,9 @@ class FieldEvaluation(Evaluation):
             case arith.ConstantOp():
                 return super().computes(op)
             case FillOp():
-                self._put(op, 0, self._kept(self._scalar(op.inputs[0]), self.scope[op.outputs[0]].value.shape))
+                output = self.scope[op.outputs[0]]
+                made = _rounded(self._scalar(op.inputs[0]), output.dtype)
+                self._put(op, 0, self._kept(made, output.value.shape))
             case LinalgStructuredOperation():
                 self._nest(op)
             case MatmulOp():
@@ -187,12 +190,24 @@ class FieldEvaluation(Evaluation):
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
         return self._read(known) if argument else constants(known)
 
+    def integers(self, value: SSAValue) -> Array:
+        return self.table.shown(self.scope[value].value.astype(np.int64))
+
     def _read(self, index: Array) -> BodyElements:
         if not np.isfinite(index).all():
             raise HostError("no proof for a function that reads elements of which nothing is known")
         found = index.astype(np.int64)
         numbers = self.table.numbers(found)
-        return BodyElements(numbers, self.table.shown(found), numbers.key)
+        return self._as_seen(BodyElements(numbers, self.table.shown(found), numbers.key))
+
+    def _as_seen(self, made: BodyElements) -> BodyElements:
+        """Elements with the values that their numbers have in the run of the kernel."""
+        if self.seen is None or not self.seen[0].size:
+            return made
+        keys, values = self.seen
+        mine = made.numbers.key
+        at = np.minimum(np.searchsorted(keys, mine), keys.size - 1)
+        return made._replace(shown=np.where(keys[at] == mine, values[at], made.shown))
 
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
         held = self.scope[op.outputs[at]]
@@ -291,6 +306,8 @@ class FieldEvaluation(Evaluation):
         its first loop at a time."""
         sizes = sizes_of(nest, self.scope)
         inputs = self._inputs(op, nest, sizes)
+        if 0 in sizes:
+            return np.zeros([sizes[at] for at in order])
         loop = order[0] if order else None
         turns = sizes[loop] if loop is not None else 1
         each = max(1, CHUNK * turns // max(1, int(np.prod(sizes, dtype=np.int64))))
@@ -336,10 +353,11 @@ class FieldEvaluation(Evaluation):
         for op in nest.body.ops:
             if wanted in known:
                 break
-            if op.results and op.results[0] not in known:
+            if op.results and op.results[0] not in known and op.results[0].uses:
                 made = self._operation(op, known)
                 if op.name not in CHOICES:
                     made = _settled(made, [known[v] for v in op.operands if v in known])
+                made = made if op.name in SAME else self._as_seen(made)
                 known[op.results[0]] = self._rooted(op, made, known)
         if wanted not in known:
             known[wanted] = self._scalar(wanted)
@@ -362,30 +380,34 @@ class FieldEvaluation(Evaluation):
 
     def _operation(self, op: Operation, known: Mapping[SSAValue, BodyElements]) -> BodyElements:
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
-            return constants(_constant(op))
+            return self._constant(op)
         operands = [known[v] if v in known else self._outside(v) for v in op.operands]
         name = op.name.removeprefix("math.")
+        if op.name == "arith.cmpf" or all(isinstance(v.type, IntegerType | IndexType) for v in op.operands):
+            made = elements.evaluate_one(op, [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands])
+            kind = str(op.results[0].type)
+            return constants(rounded(made, DTYPES[kind]) if kind in DTYPES else made)
         if op.name in COMPUTED:
             return COMPUTED[op.name](*operands)
         if op.name in SAME:
-            return _rounded(op, operands[0])
-        if op.name in UNSIGNED:
-            kind = op.operands[0].type
-            bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
-            span = constants(np.array(2.0**bits))
-            return _pick(operands[0].shown < 0, _add(operands[0], span), operands[0])
+            kind = str(op.results[0].type)
+            return _rounded(operands[0], DTYPES[kind]) if op.name == "arith.truncf" else operands[0]
         if op.name.startswith("math.") and name in FUNCTIONS and op.name in elements.FUNCTIONS:
             return BodyElements(FUNCTIONS[name](operands[0].numbers), elements.FUNCTIONS[op.name][0](operands[0].shown))
-        bounded = [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands]
-        if op.name in ("arith.cmpf", "arith.cmpi", "arith.divsi", "arith.remsi", "arith.trunci"):
-            made = elements.evaluate_one(op, bounded)
-            return constants(made)
         raise HostError(f"{place_of(op)}no proof for {op.name} in an elementwise operation")
 
     def _outside(self, value: SSAValue) -> BodyElements:
         if isinstance(value.owner, arith.ConstantOp):
-            return constants(_constant(value.owner))
+            return self._constant(value.owner)
         return self._scalar(value)
+
+    def _constant(self, op: arith.ConstantOp) -> BodyElements:
+        value = np.array(float(op.value.value.data)) if isinstance(op.value, FloatAttr | IntegerAttr) else np.array(0.0)
+        kind = str(op.result.type)
+        value = rounded(value, DTYPES[kind]) if kind in DTYPES else value
+        if isinstance(op.value, FloatAttr):
+            self.table.named = tuple({*self.table.named, abs(float(value)), -abs(float(value))})
+        return constants(value)
 
     def _combined(self, nest: Nest, how: Combination, terms: BodyElements) -> BodyElements:
         """All terms along the loops that are reduced."""
@@ -406,7 +428,9 @@ class FieldEvaluation(Evaluation):
     def _reduced(self, how: Combination, rows: BodyElements) -> BodyElements:
         name = how.by.name
         if name in (*SUMS, SUBTRACTED):
-            return BodyElements(field.total(rows.numbers), rows.shown.sum(axis=-1))
+            made = BodyElements(field.total(rows.numbers), rows.shown.sum(axis=-1))
+            special: Array = np.logical_or.reduce(field.is_special(rows.numbers), axis=-1)
+            return _pick(special, constants(made.shown), made) if special.any() else made
         if name in EXTREMES:
             chosen = rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1)
             residues = np.take_along_axis(rows.numbers.residues, chosen[None, ..., None], axis=-1)[..., 0]
@@ -432,29 +456,21 @@ def _arranged(n: Residues, loops: Sequence[int], wanted: Sequence[int]) -> Resid
     return Residues(np.ascontiguousarray(residues), n.exact.transpose(order)[at])
 
 
-def _rounded(op: Operation, made: BodyElements) -> BodyElements:
-    """A number converted: in the run it is rounded."""
-    kind = str(op.results[0].type)
-    return made._replace(shown=rounded(made.shown, DTYPES[kind])) if op.name == "arith.truncf" else made
+def _rounded(made: BodyElements, kind: DType) -> BodyElements:
+    """A number converted: in the run it is rounded, and one of the program is another number then."""
+    shown = rounded(made.shown, kind)
+    return constants(shown) if made.root is None else made._replace(shown=shown)
 
 
 def _settled(made: BodyElements, operands: Sequence[BodyElements]) -> BodyElements:
-    """A result; what infinities give, and infinities, are numbers of the program."""
-    finite = np.isfinite(made.shown)
-    for operand in operands:
-        finite = finite & np.isfinite(operand.shown)
-    if finite.all():
+    """A result; what infinities of the program give is a number of the program."""
+    if not operands or all(np.isfinite(each.shown).all() for each in (made, *operands)):
         return made
-    shape = np.broadcast_shapes(finite.shape, made.shown.shape)
+    program = field.settled(made.shown, [operand.numbers for operand in operands])
+    shape = np.broadcast_shapes(program.shape, made.shown.shape)
     shown = np.broadcast_to(made.shown, shape)
-    chosen = _pick(np.broadcast_to(finite, shape), made, constants(shown))
+    chosen = _pick(np.broadcast_to(program, shape), constants(shown), made)
     return BodyElements(chosen.numbers, shown, made.root, made.function)
-
-
-def _constant(op: arith.ConstantOp) -> Array:
-    value = np.array(float(op.value.value.data)) if isinstance(op.value, FloatAttr | IntegerAttr) else np.array(0.0)
-    kind = str(op.result.type)
-    return rounded(value, DTYPES[kind]) if kind in DTYPES else value
 
 
 def _part(held: BodyElements | Array, loop: int | None, some: slice) -> BodyElements | Array:

@@ -347,9 +347,9 @@ class _Arithmetic:
     def _element(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
         """The values of one element of the result: 0 where it is of the program, or no number."""
         index = np.zeros(shown.shape, np.int64)
-        data = np.logical_or.reduce([i > 0 for i, _ in operands]) & np.isfinite(shown)
-        if self.means not in CHOOSING:  # What infinities give is what it is.
-            data &= np.logical_and.reduce([np.isfinite(c) for _, c in operands])
+        data = np.logical_or.reduce([i > 0 for i, _ in operands])
+        if self.means not in CHOOSING and not all(np.isfinite(c).all() for c in (shown, *(c for _, c in operands))):
+            data &= ~field.settled(shown, [self.shadow.table.numbers_or(i, c) for i, c in operands])
         if not data.any():
             return index
         given = [(i[data], c[data]) for i, c in operands]
@@ -358,10 +358,14 @@ class _Arithmetic:
 
     def _made(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
         table, bound = self.shadow.table, self.decoded.traits.bindings
+        numbers = [table.numbers_or(i, c) for i, c in operands]
+        for (i, c), n in zip(operands, numbers, strict=True):
+            table.show(i, c)
+            if self.means in CHOOSING:
+                self.shadow.functions.see(n.key, c)
         if self.means in ("min.float", "max.float") and not (bound.get("ABS") or bound.get("SIGN")):
             self.shadow.compared.add(self.decoded.source.line)
             return self._chosen(operands, shown)
-        numbers = [table.numbers_or(i, c) for i, c in operands]
         root = self._root(operands)
         if self.means in CHOOSING:
             found = self._signed(operands, numbers, shown)
@@ -397,7 +401,7 @@ class _Arithmetic:
         if self.shadow.table.ordered:
             return self.shadow.table.add(field.embedded(shown), self.scalar, shown, term=self._term(operands))
         for i, c in operands:
-            index = np.where(c == shown, i, index)
+            index = np.where((c == shown) | (np.isnan(c) & np.isnan(shown)), i, index)
         bound = self.shadow.table.add(field.embedded(shown), self.scalar, shown, self._root(operands))
         return np.where(index > 0, index, bound)
 

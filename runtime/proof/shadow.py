@@ -173,6 +173,7 @@ class FieldShadow(Observer):
         """The numbers of results; those that are a known function of the value that they are computed from are what
         that gives."""
         key = np.where(root > 0, self.table.numbers(root).key, np.uint64(1 << 63))
+        self.functions.see(key[root > 0], self.table.shown(root)[root > 0])
         return self.functions.recognise(found, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:

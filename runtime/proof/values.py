@@ -60,12 +60,13 @@ class Table:
 
     `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that one
     was computed from alone, or itself. With `ordered`, `terms` keeps how each came to be, and `tree` has words that are
-    equal for equal trees of instructions.
+    equal for equal trees of instructions. `named` are the constants of the function, which others may stand for.
     """
 
     def __init__(self, *, ordered: bool = False) -> None:
         self.size = 1
         self.ordered = ordered
+        self.named: tuple[float, ...] = ()
         self.terms: list[tuple[int, tuple[int, ...], Term]] = []
         self._tree = np.zeros(1024, np.uint64)
         self._residues = np.zeros((1024, 4), np.uint32)
@@ -137,7 +138,7 @@ class Table:
         """The numbers of values and, where there is none, those of floating-point values."""
         found, none = self.numbers(index), index == 0
         if none.any():
-            plain = embedded(concrete[none])
+            plain = embedded(concrete[none], self.named)
             found.residues[:, none], exact = plain.residues, found.exact.copy()
             exact[none] = True
             return Residues(found.residues, exact)
@@ -153,6 +154,12 @@ class Table:
     def shown(self, index: Array) -> Array:
         """What values are in the run."""
         return self._shown[index]
+
+    def show(self, index: Array, shown: Array) -> None:
+        """Says what values are in the run that were made before that was known."""
+        late = (index > 0) & np.isnan(self._shown[index])
+        if late.any():
+            self._shown[index[late]] = shown[late]
 
 
 KINDS = ("bits", "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "ue8m0", "ue4m3", "s32")

@@ -107,7 +107,11 @@ INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "arith.minsi": np.minimum,
     "arith.divsi": lambda a, b: np.trunc(a / b),
     "arith.remsi": np.fmod,
+    "arith.divui": lambda a, b: np.trunc(a / b),
+    "arith.remui": np.fmod,
 }
+UNSIGNED = ("arith.uitofp", "arith.extui", "arith.divui", "arith.remui")
+"""Operations that read integers without a sign."""
 _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generic]], npt.NDArray[np.bool_]]] = {
     "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
 }  # fmt: skip
@@ -119,7 +123,7 @@ def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], 
     for op in body.ops:
         if wanted in known:
             break
-        if op.results and op.results[0] not in known:
+        if op.results and op.results[0] not in known and op.results[0].uses:
             known[op.results[0]] = _contracted(op, known) or _apply(op, [known[value] for value in op.operands], slack)
     return known[wanted]
 
@@ -156,12 +160,12 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
         return _select(*operands)
     if name == "arith.trunci":
         return Bounded(rounded(operands[0].value, _dtype(op, kind)), operands[0].error)
+    if name in UNSIGNED:
+        operands = [_of_unsigned(op, each) for each in operands]
     if name in INTEGER:
         a, b = operands
         error = _product_error(a, b, name == "arith.muli")
         return Bounded(rounded(INTEGER[name](a.value, b.value), _dtype(op, kind)), error)
-    if name in ("arith.uitofp", "arith.extui"):
-        operands = [_of_unsigned(op, operands[0])]
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)

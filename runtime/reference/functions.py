@@ -25,6 +25,7 @@ from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.paged import PagedOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
@@ -260,6 +261,24 @@ class Evaluation:
         given = iter(op.dynamic_sizes)
         return [int(self.scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
 
+    def integers(self, value: SSAValue) -> Floats:
+        """The elements of an array of integers."""
+        return self.scope[value].value
+
+    def _rows_in_pages(self, op: PagedOp) -> tuple[Array, ...]:
+        """Where each element of the sequences lies in the memory of pages."""
+        table, shape = self.integers(op.table).astype(np.int64), self.scope[op.memory].value.shape
+        along, of_table = op.along.get_values(), op.table_along.get_values()
+        page, slot = op.page.value.data, op.slot.value.data
+        sizes = dict(zip(along, shape, strict=True)) | dict(zip(of_table, table.shape, strict=False))
+        sizes[along[slot]] = table.shape[-1] * shape[slot]
+        numbers = np.ogrid[tuple(slice(sizes[axis]) for axis in range(len(sizes)))]
+        row = numbers[along[slot]]
+        at = [numbers[axis] for axis in along]
+        at[page] = table[(*(numbers[axis] for axis in of_table), row // shape[slot])]
+        at[slot] = row % shape[slot]
+        return tuple(at)
+
     def _arranges(self, op: Operation) -> None:
         """Sizes, views, and what is evaluated when."""
         scope = self.scope
@@ -269,13 +288,16 @@ class Evaluation:
                 scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
             case _ if isinstance(op, VIEWING):
                 _view(op, scope)
+            case PagedOp():
+                found, at = scope[op.memory], self._rows_in_pages(op)
+                scope[op.result] = replace(found, value=found.value[at], error=found.error[at])
             case IsDivisibleOp():
                 scope[op.answer] = _number(1)  # both of what it chooses between compute the same
             case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
                 pass
             case memref.LoadOp() if op.res.type in (i1, i32):
                 place = tuple(int(scope[at].value) for at in op.indices)
-                scope[op.res] = _number(int(scope[op.memref].value[place]))
+                scope[op.res] = _number(int(self.integers(op.memref)[place]))
             case arith.IndexCastOp():
                 scope[op.result] = scope[op.input]
             case scf.ForOp() if all(value.type == IndexType() for value in op.iter_args):
@@ -328,6 +350,9 @@ def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:
         steps = tuple(stride // of.itemsize for stride in of.strides)
         view = seen(op, View(0, of.shape, steps), lambda value: int(scope[value].value))
         reach = view.offset + 1 + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
+        last = sum((n - 1) * abs(s) for n, s in zip(of.shape, steps, strict=True))
+        if 0 not in (*view.shape, *of.shape) and not 0 <= view.offset < reach <= last + 1:
+            raise HostError(f"{place_of(op)}{op.name} of shape {list(view.shape)} passes the end of its memory")
         line = as_strided(of, (max(reach, view.offset),), (of.itemsize,))[view.offset :]
         return as_strided(line, view.shape, [stride * of.itemsize for stride in view.strides])
 

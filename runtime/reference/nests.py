@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -71,6 +71,9 @@ def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Flo
 
 def along_all(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
     """An array with a dimension for each loop, of size 1 for those that its map does not run along."""
+    if windows(_repeated(array, map_, sizes)[1]) is None:
+        numbers: Any = np.ogrid[tuple(slice(size) for size in sizes)]
+        return array[map_.eval(numbers, [])]
     array, loops = along(op, array, map_, sizes)
     return array[tuple(slice(None) if loop in loops else None for loop in range(len(sizes)))]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -14,22 +14,20 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..base.errors import ArgumentError, WarploomError
+from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
 from .attention import is_attention
 from .channels import pixels_as_products
+from .checked import Checked
 from .choice import OURS, judged
-from .clusters import Cluster, clusters, narrowed, why_left, with_weights
+from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
+from .importer import CONSTANTS, simpler
 from .inductor import call_of, compile_whole
-from .options import BackendOptions, CompiledPart, Explanation, LeftPart, place_of, read
+from .options import BackendOptions, place_of, read
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, Region, check_precision, kernel_for, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, is_tensor, sink_views
-
-# The backend `warploom` of `torch.compile`.
-#
-# torch captures graphs of ATen operations, forward and backward; of these, products of matrices with the pointwise
-# operations behind them become kernels, and the rest stays with torch: eager, or inductor.
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +64,7 @@ def warploom(
     partitioners: Any = import_module("torch._functorch.partitioners")
     aot = common.aot_autograd(
         **compilers,
+        decompositions=simpler(),
         partition_fn=partitioners.min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
@@ -112,32 +111,56 @@ def _boxed(function: Callee) -> Callee:
 
 def replace_clusters(module: GraphModule, name: str, options: BackendOptions, rest: str) -> Explanation:
     """Puts a call of a kernel in the place of each cluster that can be compiled, in place; `rest` runs the others."""
-    compiled: list[CompiledPart] = []
-    reasons: dict[Node, str] = {}
+    replacing = _Replacing(module.graph, options, rest, name)
     grown = list(clusters(module.graph))
     taken = {node for cluster in grown for node in cluster.nodes}
-    for number, widest in enumerate(grown):
+    for widest in grown:
         cluster = narrowed(widest) if rest == "inductor" else widest
-        for part in dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)):
-            try:
-                written, kernel = _compiled(part, options)
-            except (UnsupportedError, WarploomError) as error:
-                reasons |= dict.fromkeys(part.nodes, str(error))
-                continue
-            region = Region(written, kernel)
-            judgement = judged(part, region) if rest == "inductor" else OURS
-            if not judgement.ours:
-                reasons |= dict.fromkeys(part.nodes, judgement.text)
-                continue
-            compiled.append(_part(part, written, kernel, judgement.text))
-            region.name = f"{region.name}_{name}{number}"  # packed parameters are each call's own
-            _replace(module.graph, part, region)
-            break
-        else:
-            _check_schedule(cluster.product, options, reasons)
+        parts = dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product))
+        if not replacing.one_of(parts):
+            _check_schedule(cluster.product, options, replacing.reasons)
+    if rest == "eager":  # inductor fuses what is between the products with less on the host
+        order = {node: number for number, node in enumerate(module.graph.nodes)}
+        for node in reversed(order):
+            if _computes(node) and node not in replacing.gone:
+                replacing.one_of(cones(node, replacing.gone, order))
     module.graph.eliminate_dead_code()
-    left = [_left(node, reasons, rest) for node in module.graph.nodes if _computes(node)]
-    return Explanation(name, tuple(compiled), tuple(left), rest)
+    left = [_left(node, replacing.reasons, rest) for node in module.graph.nodes if _computes(node)]
+    return Explanation(name, tuple(replacing.compiled), tuple(left), rest)
+
+
+@dataclass
+class _Replacing:
+    """Puts calls of kernels in the place of parts of a graph; `gone` are the nodes that were replaced, `reasons` say
+    why others could not be."""
+
+    graph: Graph
+    options: BackendOptions
+    rest: str
+    name: str
+    compiled: list[CompiledPart] = field(default_factory=list[CompiledPart])
+    reasons: dict[Node, str] = field(default_factory=dict[Node, str])
+    gone: set[Node] = field(default_factory=set[Node])
+
+    def one_of(self, parts: Iterable[Cluster]) -> bool:
+        """Replaces the first of some parts that can be compiled and is not slower than torch's kernels."""
+        for part in parts:
+            try:
+                written, kernel = _compiled(part, self.options)
+            except (UnsupportedError, WarploomError) as error:
+                self.reasons |= dict.fromkeys(part.nodes, str(error))
+                continue
+            region = Region(written, kernel, part.label)
+            judgement = judged(part, region) if self.rest == "inductor" else OURS
+            if not judgement.ours:
+                self.reasons |= dict.fromkeys(part.nodes, judgement.text)
+                continue
+            region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
+            self.compiled.append(_part(part, written, kernel, judgement.text))
+            self.gone |= {*part.nodes}
+            _replace(self.graph, part, Checked(region, part) if self.options.check else region)
+            return True
+        return False
 
 
 def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[Node, str]) -> None:
@@ -160,8 +183,9 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
 
 
 def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion, Kernel]:
-    examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
-    check_precision(examples, drops_bits=options.drops_bits)
+    if is_product(cluster.core):
+        examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
+        check_precision(examples, drops_bits=options.drops_bits)
     written = write(cluster.nodes, cluster.inputs)
     kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
     if is_attention(cluster.core) and len(kernel.schedules) > 1:
@@ -171,7 +195,7 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion
     return written, kernel
 
 
-def _replace(graph: Graph, cluster: Cluster, region: Region) -> None:
+def _replace(graph: Graph, cluster: Cluster, region: Region | Checked) -> None:
     with graph.inserting_before(cluster.last):
         call = call_of(graph, region, cluster.inputs)
     call.meta = dict(cluster.last.meta)
@@ -185,12 +209,13 @@ def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: s
     described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
     nodes = (cluster.core,) if is_attention(cluster.core) else cluster.nodes
     names, operators = tuple(node.name for node in nodes), tuple(str(node.target) for node in nodes)
-    return CompiledPart(names, operators, str(written.module), described, measured)
+    place = place_of(cluster.last)
+    return CompiledPart(names, operators, str(written.module), described, measured, cluster.label, place)
 
 
 def _computes(node: Node) -> bool:
     several = isinstance(node.meta.get("val"), tuple | list) and node.target not in SPLITS
-    one = is_tensor(node) and node.target not in (*VIEWS, operator.getitem)
+    one = is_tensor(node) and node.target not in (*VIEWS, *CONSTANTS, operator.getitem)
     return node.op == "call_function" and node.target is not warploom_operators.region.default and (one or several)
 
 
@@ -206,7 +231,7 @@ def _report(explanation: Explanation, options: BackendOptions) -> None:
     if callable(options.explain):
         options.explain(explanation)
     elif options.explain:
-        print(explanation)
+        print(explanation.table if options.explain == "table" else explanation)
 
 
 torch_backend = warploom

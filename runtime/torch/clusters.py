@@ -10,14 +10,12 @@ import torch
 from torch.fx import Graph, Node
 
 from .attention import FORMS, is_attention
-from .builder import CONVERSIONS, is_pointwise, obstacle
-from .options import aten
+from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
+from .importer import CONSTANTS, REDUCTIONS
+from .options import aten, layer_of
 from .products import PRODUCTS
-from .scalars import ELEMENTS, shape_of
+from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor
-
-# Which nodes of a graph are compiled together: a product, pointwise operations on its result alone, and before it the
-# conversion of 8-bit weights that it alone multiplies.
 
 NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 """Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
@@ -48,17 +46,28 @@ class Cluster:
 
     @property
     def core(self) -> Node:
-        """The node that multiplies: a product, or an attention."""
-        return next(node for node in self.nodes if is_product(node) or is_attention(node))
+        """The node that multiplies: a product, or an attention; without one, the last."""
+        return next((node for node in self.nodes if is_product(node) or is_attention(node)), self.last)
 
     @property
     def product(self) -> Cluster:
-        """The product alone; an attention as it is."""
-        return self if is_attention(self.core) else Cluster((self.core,))
+        """The product alone; an attention, or a cluster without a product, as it is."""
+        return Cluster((self.core,)) if is_product(self.core) else self
 
     @property
     def last(self) -> Node:
         return self.nodes[-1]
+
+    @property
+    def label(self) -> str:
+        """What profilers show: the layer, the operations, the type and the sizes of the result, for a product with its
+        depth, such as `layers.0.mlp: mm+silu+mul bf16 8192x28672x4096`."""
+        own = [node.target for node in self.nodes if node.target not in VIEWS and node.target is not operator.getitem]
+        result, core = self.last.meta["val"], self.core
+        inner = core.all_input_nodes[-1].meta["val"].shape[-2:-1] if is_product(core) else ()
+        sizes = "x".join(map(str, (*result.shape, *inner)))
+        operations = "attention" if is_attention(core) else "+".join(name_of(target).strip("_") for target in own)
+        return f"{layer_of(self.last) or 'model'}: {operations} {TYPE_NAMES[result.dtype]} {sizes}"
 
 
 def is_product(node: Node) -> bool:
@@ -79,6 +88,39 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
             members = _grown(node, taken, order)
             taken |= members
             yield Cluster(tuple(sorted(members, key=order.__getitem__)))
+
+
+def cones(last: Node, taken: Collection[Node], order: Mapping[Node, int]) -> Iterator[Cluster]:
+    """Clusters without a product that end with a node, the widest first: what is computed for its result alone."""
+    if last.target in CONSTANTS or not _is_lowered(last, last) or not has_no_gaps(last.meta["val"]):
+        return
+    for also in ((*REDUCTIONS, *VIEWS, *CONSTANTS), (*CONSTANTS,), None):
+        members, queue = {last}, [last]
+        while queue and len(members) < MOST and also is not None:
+            for node in queue.pop(0).all_input_nodes:
+                fits = node.target in also or (is_pointwise(node.target) and (VIEWS.keys() & also or _like(node, last)))
+                if fits and node not in taken and members.issuperset(node.users) and _is_lowered(node, last):
+                    members.add(node)
+                    queue.append(node)
+        cluster = Cluster(tuple(sorted(members, key=order.__getitem__)))
+        if cluster.inputs:
+            yield cluster
+
+
+def _like(node: Node, other: Node) -> bool:
+    return is_tensor(node) and shape_of(node.meta["val"]) == shape_of(other.meta["val"])
+
+
+def _is_lowered(node: Node, last: Node) -> bool:
+    """Whether a node that is no product has a form of its own, on the device of another."""
+    if node.op != "call_function" or not is_tensor(node) or is_attention(node) or is_product(node):
+        return False
+    result, device = node.meta["val"], last.meta["val"].device
+    if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or not result.numel():
+        return False
+    if is_pointwise(node.target):
+        return _takes_tensors_on(node, device) and not obstacle(node)
+    return node.target in REDUCTIONS or node.target in VIEWS or node.target in CONSTANTS
 
 
 def narrowed(cluster: Cluster) -> Cluster:
@@ -177,7 +219,7 @@ def why_left(node: Node, rest: str) -> str:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":
         return "pointwise work between products, which inductor fuses"
-    return obstacle(node) or "it follows no product that is compiled"
+    return obstacle(node) or "its result has gaps in memory, or no elements"
 
 
 KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"
@@ -191,7 +233,7 @@ def reason_for(target: object, rest: str) -> str:
         return "a convolution of more than single pixels with the channels last has no form here"
     if rest == "inductor":
         return "neither a product of matrices nor pointwise: inductor's kernels"
-    return "it is neither a product of matrices nor a pointwise operation"
+    return "there is no form of it in linalg here"
 
 
 def _takes_tensors_on(node: Node, device: torch.device) -> bool:

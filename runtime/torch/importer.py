@@ -137,6 +137,8 @@ CONSTANTS: Mapping[object, Lowering] = {
     aten.scalar_tensor.default: _filled,
     aten.zeros.default: _constant(0),
     aten.zeros_like.default: _constant(0),
+    aten.new_zeros.default: _constant(0),
+    aten.new_ones.default: _constant(1),
     aten.ones.default: _constant(1),
     aten.ones_like.default: _constant(1),
 }
@@ -250,12 +252,10 @@ class Importer:
 # `torch_to_linalg`: what a function or a module computes, as `linalg` on tensors.
 
 COMPOSITE = (
-    aten.native_layer_norm.default,
-    aten.native_layer_norm_backward.default,
-    aten._softmax.default,
-    aten._log_softmax.default,
-    aten.var_mean.correction,
-    aten.var.correction,
+    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
+    *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
+    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward"),
+    *("unbind", "var_mean", "var", "stack", "triu", "tril", "nll_loss_forward", "nll_loss_backward", "logsumexp"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -269,6 +269,71 @@ def _rms_norm(
     scale = torch.rsqrt(wide.pow(2).mean([-1 - d for d in range(len(sizes))], keepdim=True) + least)
     result = wide * scale if weight is None else wide * scale * weight
     return result.to(value.dtype), scale
+
+
+def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
+    """The gradient of a slice, with zeros before and behind it; torch's own for steps of more than one."""
+    if step != 1:
+        return NotImplemented
+    first = min(start, sizes[dim])
+    counts = first, sizes[dim] - first - grad.shape[dim]
+    zeros = [grad.new_zeros([*grad.shape[:dim], n, *grad.shape[dim + 1 :]]) for n in counts]
+    return torch.cat([zeros[0], grad, zeros[1]], dim)
+
+
+def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
+    at, axis = index % sizes[dim], dim % len(sizes)
+    return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
+
+
+def _encoder_layer(
+    x: torch.Tensor,
+    width: int,
+    heads: int,
+    qkv: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    out: torch.Tensor,
+    out_bias: torch.Tensor,
+    gelu: bool,
+    norm_first: bool,
+    epsilon: float,
+    *others: Any,
+) -> Any:
+    """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
+    norm, norm_bias, norm2, norm_bias2, up, up_bias, down, down_bias, *mask = others
+    if x.is_nested or any(m is not None for m in mask[:1]):
+        return NotImplemented
+    functional: Any = torch.nn.functional
+
+    def attended(y: torch.Tensor) -> torch.Tensor:
+        q, k, v = functional.linear(y, qkv, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(-3)
+        z = functional.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
+        return functional.linear(z.transpose(1, 2).flatten(-2), out, out_bias)
+
+    def forward(y: torch.Tensor) -> torch.Tensor:
+        inner = functional.linear(y, up, up_bias)
+        return functional.linear(functional.gelu(inner) if gelu else torch.relu(inner), down, down_bias)
+
+    def normed(y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(y, (width,), weight, bias, epsilon)
+
+    if norm_first:
+        x = x + attended(normed(x, norm, norm_bias))
+        return x + forward(normed(x, norm2, norm_bias2))
+    x = normed(x + attended(x), norm, norm_bias)
+    return normed(x + forward(x), norm2, norm_bias2)
+
+
+def simpler() -> dict[Any, Any]:
+    """How operations are taken apart that torch's own decompositions for export leave."""
+    table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
+    own: dict[str, Any] = {
+        "_fused_rms_norm": _rms_norm,
+        "slice_backward": _slice_backward,
+        "select_backward": _select_backward,
+    }
+    own["_transformer_encoder_layer_fwd"] = _encoder_layer
+    return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 
 WHOLE = tuple(getattr(aten, x).default for x in ("matmul", "mv", "dot", "addmv", "scaled_dot_product_attention"))
@@ -352,9 +417,7 @@ def _exported(
             dynamic_shapes=(shapes[: len(examples)],) if isinstance(module, _Wrapped) else shapes[: len(examples)],
         )
         table: dict[Any, Any] = dict(torch.export.default_decompositions())
-        table |= decompositions(COMPOSITE)
-        if hasattr(aten, "_fused_rms_norm"):
-            table[aten._fused_rms_norm.default] = _rms_norm
+        table |= simpler()
         for operator in WHOLE:
             table.pop(operator, None)
         return cast("Any", program).run_decompositions(table)

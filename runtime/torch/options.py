@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -24,9 +23,8 @@ from ...dialect.schedule.schedule import ScheduleError, parse_options
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ..arguments.sparse import compress
 from ..base.errors import ArgumentError
+from ..base.explanation import Explanation
 from ..numerics.floats import Array
-
-# What the backend made of a graph, as records and as text.
 
 OURS = tuple(str(folder) for folder in (Path(__file__).parent, Path(torch.__file__).parent))
 """The folders whose lines are no lines of a model."""
@@ -38,64 +36,21 @@ def place_of(node: Node) -> str:
     lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     if own := [f"{file}:{line}" for file, line in lines if not file.startswith(OURS)]:
         return own[-1]
-    modules: dict[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
-    path, kind = next(reversed(modules.values()), ("", ""))
+    path, kind = _module_of(node)
     return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
 
 
-@dataclass(frozen=True)
-class CompiledPart:
-    """Operations of a graph that became kernels, by the names of their nodes and their operators. `kernels` are the
-    launches of a call with their schedules, `measured` the times for which they were chosen, if they were measured."""
-
-    nodes: tuple[str, ...]
-    operators: tuple[str, ...]
-    mlir: str
-    kernels: tuple[str, ...]
-    measured: str = ""
-
-    def __str__(self) -> str:
-        listed = " -> ".join(self.operators)
-        details = [*self.kernels, *([self.measured] if self.measured else [])]
-        return "\n".join([f"  compiled {', '.join(self.nodes)}: {listed}", *(f"    {line}" for line in details)])
+def _module_of(node: Node) -> tuple[str, object]:
+    """The path and the class of the module that a node comes from; a gradient comes from where its value does."""
+    modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    return next(reversed(modules.values()), ("", ""))
 
 
-@dataclass(frozen=True)
-class LeftPart:
-    """An operation of a graph that was not compiled, and why; `place` is a line of the model, where torch tells it."""
+def layer_of(node: Node) -> str:
+    """The path of the module that a node comes from, such as `layers.0.mlp`; "" for the outermost one."""
+    path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
+    return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")
 
-    node: str
-    operator: str
-    reason: str
-    place: str = ""
-
-    def __str__(self) -> str:
-        place = f" ({self.place})" if self.place else ""
-        return f"  left {self.node}: {self.operator}{place}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What became of a graph: `graph` is "forward", "backward" or "inference", `rest` who runs what was left."""
-
-    graph: str
-    compiled: tuple[CompiledPart, ...]
-    left: tuple[LeftPart, ...]
-    rest: str
-
-    def __str__(self) -> str:
-        products = len(self.compiled)
-        start = f"warploom: {self.graph} graph: {products} compiled, {len(self.left)} left to {self.rest}"
-        counts = [f"  {count} left: {reason}" for reason, count in self.reasons.items()] if len(self.left) > 1 else []
-        return "\n".join([start, *map(str, self.compiled), *map(str, self.left), *counts])
-
-    @property
-    def reasons(self) -> Mapping[str, int]:
-        """Why operations were left, each reason with how many; the most frequent first."""
-        return dict(Counter(part.reason for part in self.left).most_common())
-
-
-# BackendOptions of the backend.
 
 RESTS = ("eager", "inductor")
 
@@ -107,18 +62,20 @@ MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 class BackendOptions:
     """What `torch.compile(..., options={...})` takes.
 
-    `explain` prints what was compiled of each graph and why the rest was not, or is called with an `Explanation`.
-    `rest` is who runs what is not compiled: "eager" or "inductor"; by default inductor for tensors on a GPU where
-    triton is installed. `mode` is inductor's, as `torch.compile` takes it where there are no options. `target` is the
-    target of kernels, by default that of the GPU that tensors lie on, and sm_90a on the CPU. `tf32` lets products of
-    f32 drop 13 bits of each operand; by default as `torch.set_float32_matmul_precision` says. `tuned` and `schedule`
+    `explain` prints what was compiled of each graph and why the rest was not, with "table" as a table, or is called
+    with an `Explanation`. `check` compares each call of a compiled part with eager mode, and stops at the first that
+    differs. `rest` is who runs what is not compiled: "eager" or "inductor"; by default inductor for tensors on a GPU
+    where triton is installed. `mode` is inductor's, as `torch.compile` takes it where there are no options. `target` is
+    the target of kernels, by default that of the GPU that tensors lie on, and sm_90a on the CPU. `tf32` lets products
+    of f32 drop 13 bits of each operand; by default as `torch.set_float32_matmul_precision` says. `tuned` and `schedule`
     are those of `runtime.compile`.
 
     Raises:
         ArgumentError: for a value that an option does not take.
     """
 
-    explain: bool | Callable[[Explanation], object] = False
+    explain: bool | str | Callable[[Explanation], object] = False
+    check: bool = False
     rest: str | None = None
     mode: str | None = None
     target: str | None = None
@@ -148,8 +105,10 @@ class BackendOptions:
             raise ArgumentError(f"option 'tf32': expected True or False, got {self.tf32!r}")
         if self.tuned is not None and not os.path.isfile(self.tuned):
             raise ArgumentError(f"option 'tuned': {self.tuned}: no such file; `warploom tune` writes such files")
-        if not isinstance(self.explain, bool) and not callable(cast("object", self.explain)):
-            raise ArgumentError(f"option 'explain': expected True, False or a function, got {self.explain!r}")
+        if self.explain not in (True, False, "table") and not callable(self.explain):
+            raise ArgumentError(f"option 'explain': expected True, False, 'table' or a function, got {self.explain!r}")
+        if self.check and self.mode in ("reduce-overhead", "max-autotune"):
+            raise ArgumentError(f"option 'check' waits for the GPU, which the CUDA graphs of mode {self.mode!r} cannot")
 
     def rest_for(self, examples: Sequence[Any]) -> str:
         """Who runs what is not compiled of a graph with these inputs."""
@@ -175,9 +134,6 @@ def read(options: Mapping[str, Any] | None) -> BackendOptions:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ArgumentError(f"no option {name!r} of the backend warploom; there are {', '.join(names)}{hint}")
     return BackendOptions(**(options or {}))
-
-
-# What is used of torch without types or public names, and its sparse matrices compressed on the host.
 
 
 # What is used of torch that has no types, or is not among its public names.

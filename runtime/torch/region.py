@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -98,8 +98,6 @@ class CutlassMetadata:
             self._made[metadata] = entry
         return entry[1]
 
-
-# Parts of a graph as kernels that are called with tensors.
 
 DEFAULT_TARGET = "sm_90a"
 FILE = "<region>"
@@ -249,14 +247,17 @@ def target_of(device: torch.device, options: BackendOptions) -> str:
     return gpu(device.index or 0).device.target
 
 
+PROFILING: Callable[[], bool] = cast("Any", torch.autograd)._profiler_enabled
+
+
 class Region(torch.nn.Module):
     """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
     current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph. `name` says
-    what it computes, and ends with a hash of its code and target."""
+    what it computes, and ends with a hash of its code and target; profilers show `label` around the launches."""
 
-    def __init__(self, written: ImportedRegion, kernel: Kernel) -> None:
+    def __init__(self, written: ImportedRegion, kernel: Kernel, label: str = "") -> None:
         super().__init__()
-        self.written, self.kernel = written, kernel
+        self.written, self.kernel, self.label = written, kernel, label
         text = f"{written.module}{written.orders}{written.order}{written.metadata}{kernel.target}{kernel.schedules}"
         self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
         self._metadata = CutlassMetadata()
@@ -276,6 +277,13 @@ class Region(torch.nn.Module):
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
         """Computes the result in a tensor, of inputs that lie in the memory orders of the part, on torch's device."""
+        if PROFILING():
+            with torch.profiler.record_function(self.label):
+                self._into(inputs, out)
+        else:
+            self._into(inputs, out)
+
+    def _into(self, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
         key = tuple([x.shape for x in inputs]) if self._dynamic else None
         addresses, bits = list[int](), 0
         for tensor in (*inputs, out):

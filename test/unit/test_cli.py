@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from warploom.runtime.arguments.dtypes import DTYPES
-from warploom.runtime.cli import inputs
 from warploom.runtime.cli.command import main, parser
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.kernel.module import LaunchPlace, PtxModule
+from warploom.runtime.reference import inputs
 
 MATMUL = """\
 func.func @product(%A: memref<20x24x{ab}>, %B: memref<24x12x{ab}>, %C: memref<20x12x{c}>) {{

@@ -74,3 +74,9 @@ def test_the_program_in_triton_is_that_of_the_ptx() -> None:
 def test_the_program_in_triton_leaves_the_version_of_ptx_to_triton() -> None:
     # Triton assembles what it prints by its own ptxas, which refuses later versions than its own
     assert "ptx_version" not in (ROOT / "examples" / "triton_softmax.py").read_text()
+
+
+def test_the_page_on_strategies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder()
+    assert walk((ROOT / "docs" / "strategies.md").read_text(), {}) == 7

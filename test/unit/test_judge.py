@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,3 +127,34 @@ def test_the_server(tmp_path: Path) -> None:
             return (await session.call_tool("judge", asked)).content[0].text
 
     assert json.loads(asyncio.run(ask()))["passed"] is True
+
+
+def test_files_outside_the_folder_are_not_written(tmp_path: Path) -> None:
+    def writes(x: Any) -> Any:
+        with suppress(PermissionError):
+            (tmp_path / "kept").write_text("")
+        return x + 1
+
+    def starts(x: Any) -> Any:
+        subprocess.run(["touch", str(tmp_path / "kept")], check=False, stderr=subprocess.DEVNULL)
+        with tempfile.TemporaryFile() as file:
+            file.write(b"kept")
+        return x + 1
+
+    assert judge(writes, lambda x: x + 1, inputs=["x=random:f32:8"]).codes == ["file-written"]
+    judge(starts, lambda x: x + 1, inputs=["x=random:f32:8"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_functions_of_numpy_are_proven(tmp_path: Path) -> None:
+    _, ptx, launch = import_module("judge.candidates").own("f16")
+    (tmp_path / "k.ptx").write_text(ptx)
+    product = "A.astype(np.float32) @ B.astype(np.float32)"
+    (tmp_path / "r.py").write_text(f"import numpy as np\ndef reference(A, B):\n    return {product}\n")
+    launch = replace(launch, args=("A", "B", "out"))
+    inputs = ["A=random:f16:24x40", "B=random:f16:40x24"]
+    verdict = judge(tmp_path / "k.ptx", tmp_path / "r.py", launch=launch, inputs=inputs)
+    assert verdict
+    assert verdict.proof is not None
+    assert verdict.proof["outcome"] == "proven"

@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from attention_problems import problem
+from attentions import Attention
+from products import Types, fitted
 
-from warploom.runtime import KernelLaunch, Proof, TensorMap, compile, load_ptx, prove
+from warploom.runtime import HostError, KernelLaunch, Proof, TensorMap, compile, load_ptx, prove
 from warploom.runtime.proof import field
 from warploom.runtime.proof.values import codes_of, planes_of
 
@@ -218,3 +221,61 @@ def test_what_is_not_followed_is_refused(body: str, text: str):
     proof = fused(body)
     assert proof.outcome == "undecided"
     assert text in proof.text
+
+
+ATTENTIONS = (
+    Attention((8, 16, 72, 16), batch=(1,), causal=-3),  # a scale of which nothing is known, and rows that a mask hides
+    Attention((1, 48, 16, 16), lengths=True, pages=16),
+)
+
+
+@pytest.mark.parametrize("asked", ATTENTIONS, ids=str)
+def test_attentions_are_proven(asked: Attention):
+    kernel = asked.compile("sm_80")
+    names = [p.name for p in kernel.function.parameters]
+    proof = prove(kernel, asked.mlir, dict(zip(names, problem(asked).arguments, strict=True)))
+    assert proof, proof
+
+
+def test_comparisons_are_decided_alike_however_sums_are_rounded():
+    asked = fitted(Types("f16", "f16", "f16", "f16"), "bias, relu", "A B", (40, 40, 80))
+    assert prove(asked.compile("sm_89"), asked.mlir)
+
+
+def test_nan_of_data_is_no_constant():
+    """The logarithm of a negative number depends on it."""
+    negative = "neg.f32 %f1, %f1; abs.f32 %f1, %f1; neg.f32 %f1, %f1; "
+    one = launch(negative + "lg2.approx.f32 %f3, %f1;")
+    other = launch(negative + "add.f32 %f1, %f1, %f1; lg2.approx.f32 %f3, %f1;")
+    assert prove(one, one, ARRAYS)
+    assert prove(one, other, ARRAYS, explain=False).outcome == "refuted"
+
+
+ENDS = """memref.global constant @ends : memref<3xi32> = dense<[2, 2, {last}]>
+func.func @f(%A: memref<5x6xf32>, %D: memref<5x6xf32>) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %zero = arith.constant 0.1 : f32
+  %ends = memref.get_global @ends : memref<3xi32>
+  scf.for %e = %c0 to %c3 step %c1 iter_args(%start = %c0) -> (index) {{
+    %last = memref.load %ends[%e] : memref<3xi32>
+    %stop = arith.index_cast %last : i32 to index
+    %rows = arith.subi %stop, %start : index
+    %d = memref.subview %D[%start, 0] [%rows, 6] [1, 1]
+      : memref<5x6xf32> to memref<?x6xf32, strided<[6, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%d : memref<?x6xf32, strided<[6, 1], offset: ?>>)
+    scf.yield %stop : index
+  }}
+  return
+}}"""
+
+
+def test_rows_by_ends_in_memory_are_proven():
+    copied = launch("mov.b32 %f3, 0f3DCCCCCD;")
+    arrays = {"A": np.zeros((5, 6), np.float32), "D": np.ones((5, 6), np.float32)}
+    kernel = replace(copied, block=30, args=["A", "A", "D"])
+    assert prove(kernel, ENDS.format(last=5), arrays)
+    assert prove(kernel, ENDS.format(last=4), arrays, explain=False).outcome == "refuted"
+    with pytest.raises(HostError, match="passes the end of its memory"):
+        prove(kernel, ENDS.format(last=6), arrays)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from problems import problem
-from products import Product, of_warpgroups
+from products import Product, Types, of_warpgroups
 
+from warploom.dialect.isa.form import Shape
 from warploom.dialect.schedule import Schedule
 from warploom.runtime import CompileError, compile
 from warploom.runtime.cuda import ptxas
@@ -15,8 +18,17 @@ TARGET = "sm_100a"
 EACH = 61
 """Of how many cases one is tested: a prime, so that all types, forms and ways to lie come up."""
 
+
+def of_lanes(product: Product) -> Product:
+    """The product in tiles of all lanes of tensor memory, of half of whose columns each warpgroup has the sums."""
+    (m, n, _), shape = product.schedule["cta"], Shape.parse(product.schedule["mma"])
+    if m < 128:
+        return product
+    return replace(product, schedule={**product.schedule, "mma": f"m128n{n // 2}k{shape.k}"})
+
+
 DENSE = [
-    product
+    of_lanes(product)
     for product in of_warpgroups()
     if not product.sparse and "in_registers" not in str(product) and "in f16" not in str(product)
 ]
@@ -28,6 +40,21 @@ def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile(TARGET), problem(product, 3)
     assert "tcgen05.mma" in kernel.ptx
     assert "mma.sync" not in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(
+    ("types", "lies", "form", "ctas"),
+    [("bf16 bf16 f32", "A B", "added", 4), ("f8E4M3FN f8E5M2 bf16", "A Bt", "residual", 0)],
+)
+def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas: int) -> None:
+    kinds = Types(*types.split())
+    k = 256 // kinds.bits
+    tile = {"cta": (128, 128, 4 * k), "mma": f"m128n64k{k}", "cluster": (2, 1), "ctas": ctas}
+    product = Product(kinds, form, lies, (272, 144, 8 * k + 16), tile)
+    kernel, given = product.compile(TARGET), problem(product, 3)
+    assert "tcgen05.mma.cta_group::2" in kernel.ptx
     kernel(*given.arguments, device="interp", checks="all")
     assert given.wrong() == ""
 
@@ -48,11 +75,12 @@ def chosen(mlir: str, **options: object) -> Schedule:
 @pytest.mark.parametrize("kind", ["bf16", "f8E4M3FN"])
 def test_a_large_product_is_one_of_tensor_memory(kind: str) -> None:
     schedule = chosen(text(4096, 4096, 4096, kind))
-    assert (schedule.together, schedule.cluster, schedule.promote) == (4, (1, 1), "none")
+    assert (schedule.together, schedule.mma.m, schedule.cluster, schedule.promote) == (4, 128, (2, 1), "none")
 
 
-def test_persistent_kernels_assemble_without_spills() -> None:
-    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 128, 64), mma="m64n128k16", ctas=148, staging=0)
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
+def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) -> None:
+    kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 256, 64), mma="m128n128k16", ctas=148, cluster=cluster)
     (resources,) = ptxas.assemble(kernel.ptx, TARGET).values()
     assert not resources.spills
 
@@ -60,7 +88,14 @@ def test_persistent_kernels_assemble_without_spills() -> None:
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ({"mma": "m64n128k16", "cluster": (2, 1)}, "cluster = 2x1: sm_100a has products in tensor memory of one CTA"),
+        (
+            {"mma": "m64n128k16", "cluster": (2, 1)},
+            "cluster = 2x1: in tensor memory CTAs multiply in pairs, 2x1, with M",
+        ),
+        (
+            {"mma": "m128n80k16", "cluster": (2, 1)},
+            "each CTA of a pair has half of the columns of one B, a multiple of",
+        ),
         ({"mma": "m64n128k16", "accumulate": "f16"}, "sm_100a has none accumulated in f16"),
         ({"in_registers": "a"}, "sm_100a multiplies operands in registers by mma.sync alone"),
     ],

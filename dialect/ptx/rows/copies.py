@@ -233,10 +233,10 @@ def _loads(
     yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair,
               needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
-    pairs = ".{cta_group::1,cta_group::2}"
-    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED,
+    pairs = ".G{cta_group::1,cta_group::2}"
+    yield row(f"{cluster}{pairs}{HINT}", operands + wide, _SECTION, ptx=(8, 6), sm=100, meaning=meaning, only=_GROUPED,
               needs=(_MASKED,))  # fmt: skip
-    yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED)
+    yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=meaning, only=_GROUPED)
 
 
 _EDITED: Specific = (

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from ....dialect import plugins
 from ....dialect.index import MEANINGS as HOMES
 from ....dialect.isa.row import Bindings, Row
 from ....dialect.ptx.instructions import family as unmodelled
@@ -321,8 +322,10 @@ def meaning(*names: str) -> Callable[[Meaning], Meaning]:
 
 def meaning_of(means: str) -> Meaning:
     """What the rows of a name do."""
-    if means not in MEANINGS:
+    if means not in MEANINGS and means in HOMES:
         import_module(f"....{HOMES[means]}", __package__)
+    elif means not in MEANINGS:
+        plugins.loaded(plugins.MEANINGS, means)
     return MEANINGS[means]
 
 

@@ -230,12 +230,13 @@ _TF32_NAN = np.uint32(0x7FFFE000)
 
 @meaning("tensor.load")
 def load(ctx: Context, bound: Bindings) -> Action:
-    """A box to shared memory, of this CTA or of those of the cluster that a mask names."""
+    """A box to shared memory, of this CTA or of those of the cluster that a mask names. With `.cta_group::2` the object
+    is, of the pair that each of these is in, in the CTA in which it is of the pair of this one."""
     target, where, barrier, *rest = ctx.operands
     offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
     ctas = ctx.source(rest[0], "u16") if bound.get("C") else absent
     operand = BoxOperand.of(ctx, where, bound["MODE"], offsets)
-    space, pc = space_of(bound), ctx.pc
+    space, pc, pairs = space_of(bound), ctx.pc, bound.get("G") == "cta_group::2"
 
     def step(state: State, read: ReadBox, place: Locate, find: Find, masks: Array | None, sel: Selection) -> None:
         for one, thread in one_by_one(sel):
@@ -247,10 +248,20 @@ def load(ctx: Context, bound: Bindings) -> Action:
             wanted, index = None if masks is None else int(masks[thread]), find(one)
             for shift in shifts(state, part.buffer, home.base, wanted, thread):
                 tell_of_one(state.observer, pc, "copy", part.buffer, units + shift, UNIT, thread)
-                copy = BulkCopy(pc, thread, index + shift // 8, part.buffer, units + shift, data)
+                at = _of_pair(state, index, home.base, shift, thread) if pairs else index + shift // 8
+                copy = BulkCopy(pc, thread, at, part.buffer, units + shift, data)
                 state.mbarriers.complete_later(copy, one)
 
     return acting(step, operand.bind, locate(ctx, target, space, None), objects(ctx, barrier, space), ctas)
+
+
+def _of_pair(state: State, index: Array, base: int, shift: int, thread: int) -> Array:
+    """The object at which a box arrives that goes `shift` bytes from the CTA whose shared memory begins at `base`."""
+    words = state.memory.shared.buffer.size // state.geometry.ctas // 8
+    own, named = base // 8 // words, int(index[0]) // words
+    if own // 2 != named // 2:
+        raise FaultError("expected the mbarrier of a copy with .cta_group::2 in its own pair of CTAs", thread)
+    return index + ((base + shift) // 8 // words // 2 - own // 2) * 2 * words
 
 
 def _read(state: State, box: Box, pc: int, thread: int) -> Array:
@@ -374,7 +385,7 @@ def unmodelled(ctx: Context, bound: Bindings) -> Action:
     """Raises:
     DecodeError: always.
     """
-    ctx.fail("the interpreter runs tile and im2col mode; im2col::w, gathered rows and pairs of CTAs it does not")
+    ctx.fail("the interpreter runs tile and im2col mode; im2col::w and gathered rows it does not")
 
 
 @meaning("tensor.prefetch")

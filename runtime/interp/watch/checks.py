@@ -7,9 +7,10 @@ by name; the kernel runs on to its end, and all findings are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from ....dialect import plugins
 from ...base.errors import ArgumentError
 from ..machine.kernel import Observer, Observers
 from .accesses import Bounds, InitialisedObjects, PendingReads, Proxies
@@ -59,6 +60,7 @@ def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
     selected: list[str] = []
     for word in words:
         fits = list(CHECKS) if word == "all" else [n for n in every if word and n.startswith(word)]
+        fits = fits or [n for n in plugins.entries(plugins.CHECKS) if n == word]
         if not fits or (len(fits) > 1 and word != "all"):
             raise ArgumentError(f"expected checks among {', '.join(every)} and all, got '{word}'")
         selected += fits
@@ -96,6 +98,9 @@ class CheckObserver(Observers):
             members.append(WmmaFragments(self.findings))
         if "wgmma" in wanted:
             members.append(WarpgroupRegisters(self.findings))
+        for name in wanted:
+            if name not in CHECKS and (made := plugins.loaded(plugins.CHECKS, name)) is not None:
+                members.append(cast("Callable[[Findings], Observer]", made)(self.findings))
         self._orders: Orders | None = None
         if ALL_ORDERS in wanted:
             from .flags import Flags

@@ -101,8 +101,8 @@ builtin.module @target_word attributes {warp.target = #warp.target<hopper>} {}
 
 // -----
 
-// expected-error @below {{the schedule lacks warp, swizzle}}
-func.func @schedule_field_missing() attributes {s = #warp.schedule<cta = 16x8x16, mma = m16n8k16, stages = 1, group = 8, accumulate = f32>} {
+// expected-error @below {{sync must be one of barrier, mbarrier, got never}}
+func.func @schedule_in_part() attributes {s = #warp.schedule<cta = 16x8x16, sync = never>} {
   return
 }
 

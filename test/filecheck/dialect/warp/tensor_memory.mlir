@@ -37,6 +37,10 @@ module attributes {warp.target = #warp.target<sm_100a>} {
       gpu.barrier
       // CHECK: warp.fence after_thread_sync
       warp.fence after_thread_sync
+      // CHECK: warp.tensor_mma %{{.*}}[{{.*}}], %{{.*}}[{{.*}}], %{{.*}}[{{.*}}] adds %{{.*}} : memref<2x64x64xbf16
+      // PTX: tcgen05.mma.cta_group::1.kind::f16 [[[D]]], {{%rd[0-9]+}}, {{%rd[0-9]+}}, {{%r[0-9]+}}, 0;
+      %no = arith.constant false
+      warp.tensor_mma %As[%one, %zero, %zero], %Bs[%one, %zero, %zero], %D[%zero] adds %no : !tile, memref<2x32x64xbf16, #warp.swizzle<128>, 3>, memref<1x64x32xf32, 6>
       // CHECK: warp.tensor_mma %{{.*}}[{{.*}}], %{{.*}}[{{.*}}], %{{.*}}[{{.*}}] : memref<2x64x64xbf16
       // PTX: @{{%p[0-9]+}} tcgen05.mma.cta_group::1.kind::f16 [[[D]]], {{%rd[0-9]+}}, {{%rd[0-9]+}}, {{%r[0-9]+}}, 1;
       warp.tensor_mma %As[%one, %zero, %zero], %Bs[%one, %zero, %zero], %D[%zero] : !tile, memref<2x32x64xbf16, #warp.swizzle<128>, 3>, memref<1x64x32xf32, 6>

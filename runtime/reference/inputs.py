@@ -17,7 +17,7 @@ from ..arguments.signature import Parameter, Signature, describe, extents, posit
 from ..base.errors import ArgumentError, WarploomError
 from ..kernel.binding import laid_out
 from ..numerics.floats import Array
-from ..reference.functions import poison
+from .functions import poison
 
 WORDS = ("random", "zeros", "ones", "nan")
 """What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7; powers of two: 2^-4 to 2^4), 0, 1,

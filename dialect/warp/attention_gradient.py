@@ -1,0 +1,211 @@
+"""`warp.attention_gradient`: the gradients of an attention, from what the forward pass keeps of each row of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    Float32Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    f32,
+    i64,
+)
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from ..mlir.affine import loops_of
+from .attention import HALVES, D, E, Keys, M, N
+from .attributes import memory_of
+from .elements import LoopSizes, loops_around, verify_along
+
+INNER = 4
+"""Loops behind those of the batch: queries, keys, columns of Q and K, columns of V."""
+
+MATRICES = {"Q": (M, D), "K": (N, D), "V": (N, E), "dO": (M, E)}
+"""The loops of the matrices that are read."""
+
+ROWS = ("lse", "delta")
+"""What is read for each query."""
+
+GRADIENTS = {"dQ": (M, D), "dK": (N, D), "dV": (N, E)}
+"""The loops of the matrices that may be written."""
+
+
+class Gradient(NamedTuple):
+    """A result: its name, memory, and map."""
+
+    name: str
+    memory: SSAValue
+    map: AffineMap
+
+
+@irdl_op_definition
+class AttentionGradientOp(IRDLOperation):
+    """Gradients of O = softmax(scale * Q K^T) V, from that of O::
+
+        P = exp(scale * Q K^T - lse)    dS = P * (dO V^T - delta)
+        dQ = scale * dS K               dK = scale * dS^T Q         dV = P^T dO
+
+        warp.attention_gradient %Q, %K, %V, %dO, %lse, %delta into %dK, %dV {
+          scale = 1.250000e-01 : f32, indexing_maps = [affine_map<(h, m, n, d, e) -> (h, m, d)>, ...]
+        } : memref<16x512x64xf16>, ..., memref<16x512xf32>, memref<16x512xf32>
+          into memref<16x512x64xf16>, memref<16x512x64xf16>
+
+    The loops are those of `warp.attention`. For each query, `lse` is the logarithm of the sum of the exponentials of
+    its scores, and `delta` is the sum of dO * O along its row, both in f32. The results are dQ, dK, dV, or both dK and
+    dV; the maps say which. Loops of the batch that index no result are summed over: if several heads share K and V, so
+    are dK and dV the sums over these heads.
+
+    With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with n < m - w.
+
+    P and dS are computed in f32, and rounded to the type of the matrices that they are multiplied with. Sums are f32.
+
+    In a kernel, the operation computes the tile of one CTA: `tile [%row, ...]` has the first row of the results, then
+    the index along each loop of the batch that the results run along.
+    """
+
+    name = "warp.attention_gradient"
+
+    q = operand_def(MemRefType)
+    k = operand_def(MemRefType)
+    v = operand_def(MemRefType)
+    do = operand_def(MemRefType)
+    lse = operand_def(MemRefType)
+    delta = operand_def(MemRefType)
+    outputs = var_operand_def(MemRefType)
+    tile = var_operand_def(IndexType())
+    scale = prop_def(FloatAttr)
+    diagonal = opt_prop_def(IntegerAttr)
+    window = opt_prop_def(IntegerAttr)
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`tile` $tile^)? attr-dict `:` type($q) `,`"
+        " type($k) `,` type($v) `,` type($do) `,` type($lse) `,` type($delta) `into` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        outputs: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        *,
+        scale: float,
+        keys: Keys | None = None,
+        tile: Sequence[SSAValue] = (),
+    ):
+        """`inputs` are Q, K, V, dO, lse and delta; `maps` are theirs, then those of the outputs."""
+        keys = keys or Keys()
+        super().__init__(
+            operands=[*inputs, list(outputs), list(tile)],
+            properties={
+                "scale": FloatAttr(scale, f32),
+                "diagonal": None if keys.diagonal is None else IntegerAttr(keys.diagonal, i64),
+                "window": None if keys.window is None else IntegerAttr(keys.window, i64),
+                "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
+            },
+        )
+
+    @property
+    def inputs(self) -> tuple[SSAValue, ...]:
+        """Q, K, V, dO, lse and delta."""
+        return self.q, self.k, self.v, self.do, self.lse, self.delta
+
+    @property
+    def maps(self) -> tuple[AffineMap, ...]:
+        """The indexing maps of the inputs, then of the outputs."""
+        return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def keys(self) -> Keys:
+        """The keys that count."""
+        diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
+        return Keys(diagonal, window)
+
+    @property
+    def batch(self) -> int:
+        """How many loops there are before m, n, d and e."""
+        return self.maps[0].num_dims - INNER
+
+    @property
+    def gradients(self) -> list[Gradient]:
+        """The results by name."""
+        maps = self.maps[len(self.inputs) :]
+        return [
+            Gradient(name, memory, map_)
+            for memory, map_ in zip(self.outputs, maps, strict=True)
+            for name, loops in GRADIENTS.items()
+            if {loop - self.batch for loop in loops_of(map_) if loop >= self.batch} == set(loops)
+        ]
+
+    @property
+    def rows(self) -> int:
+        """The loop along the rows of the results: over queries, or over keys."""
+        return M if self.gradients[0].name == "dQ" else N
+
+    @property
+    def sizes(self) -> LoopSizes:
+        """The sizes of all loops. Raises VerifyException if operands disagree."""
+        sizes = LoopSizes()
+        names = (*MATRICES, *ROWS, *(gradient.name for gradient in self.gradients))
+        for name, operand, map_ in zip(names, (*self.inputs, *self.outputs), self.maps, strict=True):
+            sizes.add(name, operand, loops_of(map_))
+        return sizes
+
+    def verify_(self) -> None:
+        if len(self.maps) != len(self.inputs) + len(self.outputs):
+            raise VerifyException(
+                f"expected a map of each of {len(self.inputs) + len(self.outputs)} operands, got {len(self.maps)}"
+            )
+        names = [gradient.name for gradient in self.gradients]
+        if names not in [["dQ"], ["dK"], ["dV"], ["dK", "dV"]] or len(names) != len(self.outputs):
+            raise VerifyException(
+                f"expected maps of dQ, dK, dV, or of dK and dV, got those of {', '.join(names)}"
+            )
+        for (name, loops), map_ in zip(MATRICES.items(), self.maps, strict=False):
+            loops_around(name, loops, map_, self.batch, INNER)
+        for name, map_ in zip(ROWS, self.maps[len(MATRICES) :], strict=False):
+            verify_along(name, map_, self.batch + INNER, range(self.batch + 1))
+            if self.batch + M not in loops_of(map_):
+                raise VerifyException(f"expected {name} to be indexed by d{self.batch + M}, got {map_}")
+        around = [
+            loops_around(gradient.name, GRADIENTS[gradient.name], gradient.map, self.batch, INNER)
+            for gradient in self.gradients
+        ]
+        if any(sorted(loops) != sorted(around[0]) for loops in around):
+            raise VerifyException("expected dK and dV to be indexed by the same loops of the batch")
+        if len(self.tile) not in (0, 1 + len(around[0])):
+            raise VerifyException(f"expected a row and {len(around[0])} indices of the batch, got {len(self.tile)}")
+        self._verify_types()
+        _ = self.sizes
+
+    def _verify_types(self) -> None:
+        kinds = [memory_of(value).element_type for value in self.inputs]
+        if not isinstance(kinds[0], HALVES) or any(kind != kinds[0] for kind in kinds[: len(MATRICES)]):
+            raise VerifyException(f"expected Q, K, V and dO of f16, or of bf16, got {', '.join(map(str, kinds[:4]))}")
+        if any(not isinstance(kind, Float32Type) for kind in kinds[len(MATRICES) :]):
+            raise VerifyException(f"expected lse and delta of f32, got {kinds[4]} and {kinds[5]}")
+        for gradient in self.gradients:
+            if (kind := memory_of(gradient.memory).element_type) not in (kinds[0], Float32Type()):
+                raise VerifyException(f"expected {gradient.name} of {kinds[0]} or f32, got {kind}")

@@ -1,0 +1,62 @@
+"""Tiles of products in tensor memory: what a warpgroup has of them, and where CTAs multiply in pairs (sm_100a)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ...dialect.isa.row import Target
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.isa.wgmma import Wgmma
+from ...dialect.schedule import Schedule
+from ..linalg.product import Product
+from .warpgroup_model import GroupTile, held_columns, panel_of_b
+
+MOST_ADDED = 128
+"""Columns of the sums of a warpgroup, of 128 rows: with both of a tile of 128x256 ptxas 13.5 spills nothing."""
+
+COLUMNS_OF_PAIR = {True: 64, False: 128}
+"""Columns of a tile of a pair come in steps of so many, of floats or of integers: N of a warpgroup's half in steps of
+the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
+
+
+def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
+    """The rows and columns of the instruction of a warpgroup: 64, or 128 and half of the columns where there is such a
+    row. Two matrices that are multiplied side by side stay with the same warpgroup."""
+    doubled = 2 * ROWS, tile.n // 2
+    if tile.m == 2 * ROWS and tile.in_registers == "none" and product.second is None and doubled in rows:
+        return doubled
+    return ROWS, tile.width
+
+
+def tiles_of_lanes(
+    product: Product, tiles: Iterable[GroupTile], rows: Mapping[tuple[int, int], Wgmma], target: Target
+) -> Iterator[GroupTile]:
+    """Those tiles that are worth a thought in tensor memory, in pairs of CTAs where these multiply together: each then
+    copies half of B."""
+    for tile in tiles:
+        high, wide = part_of(product, tile, rows)
+        if tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
+            continue  # of 192 rows there is no instruction
+        pairs = high == tile.m and tile.parts == 1 and product.m > tile.m and not product.dynamic
+        pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None
+        yield tile._replace(cluster=(2, 1)) if pairs and not why_no_pairs(product, tile.m, tile.n) else tile
+
+
+def why_no_pairs(product: Product, rows: int, columns: int) -> str:
+    """Why CTAs with tiles of a size cannot multiply in pairs; empty if they can."""
+    if rows != 2 * ROWS:
+        return f"in tensor memory CTAs multiply in pairs, 2x1, of {2 * ROWS} rows each, got {rows}"
+    step = COLUMNS_OF_PAIR[product.a.element.is_float]
+    halves = product.b.transposed or (
+        held_columns(product, columns) == columns and columns // 2 % panel_of_b(product, columns) == 0
+    )
+    if columns % step or not halves or product.second is not None:
+        return f"each CTA of a pair has half of the columns of one B, a multiple of {step} and panels, got {columns}"
+    return ""
+
+
+def check_pairs(schedule: Schedule, product: Product) -> str:
+    """Why a schedule of clusters is none of pairs; empty if it is."""
+    if not schedule.pairs:
+        return f"in tensor memory CTAs multiply in pairs, 2x1, with M = {2 * ROWS}, got mma = {schedule.mma}"
+    return why_no_pairs(product, *schedule.cta[:2])

@@ -1,0 +1,1 @@
+"""Strategies, programs that choose how a program is lowered: in MLIR's dialect `transform`, or in Python."""

@@ -1,0 +1,346 @@
+"""What a strategy does: handles of operations, and steps that match them, set their schedules, tile, fuse and rewrite.
+
+A strategy in Python is a function of the module's handle::
+
+    def strategy(module: Handle) -> None:
+        module.match("linalg.matmul").where(m="256..", types=["f16", "f16"]).set(cta=(128, 128, 32), stages=3)
+
+One in MLIR's dialect `transform` is interpreted by calls of the same methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import chain
+from typing import cast
+
+from xdsl.context import Context
+from xdsl.dialects import func, gpu, scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.transforms.tiling import tile_structured_op
+from xdsl.ir import Attribute, Operation
+from xdsl.passes import PassPipeline
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.utils.exceptions import DiagnosticException, PassFailedException
+
+from ...dialect import plugins
+from ...dialect.schedule import ScheduleError
+from ...dialect.schedule.partial import PartialSchedule, PartialScheduleAttr
+from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.matmul import MatmulOp
+from ..diagnostics import chose, describe, location_of, remark, verify
+from ..patterns import apply_patterns
+from ..tile.fused_products import outline_together
+from ..universe import WARPLOOM_UNIVERSE, known_universe
+from .facts import FactError, holds
+from .fusion import fuse_into
+
+BY = "warp-transform"
+"""What says what a strategy chose, in remarks."""
+
+
+class StepError(DiagnosticException):
+    """A step of a strategy does not apply: `why`, and the operation that it does not apply to, if it is one."""
+
+    def __init__(self, step: str, why: str, payload: Operation | None = None) -> None:
+        place = None if payload is None else location_of(payload)
+        self.why = why if place is None else f"{why}, at {place}"
+        super().__init__(f"{step} does not apply: {self.why}")
+
+
+@dataclass
+class Strategy:
+    """A strategy that runs on a module. `choices` says which of the alternatives is to be applied, for each place where
+    there are several, in the order in which these are met; the first that applies where it says nothing."""
+
+    ctx: Context
+    module: ModuleOp
+    choices: Sequence[int] = ()
+    met: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Which alternative was applied at each place, and of how many."""
+
+    @property
+    def root(self) -> Handle:
+        """The module."""
+        return Handle(self, (self.module,))
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Operations of a module, in their order there."""
+
+    strategy: Strategy
+    ops: tuple[Operation, ...]
+
+    def __iter__(self) -> Iterator[Handle]:
+        """A handle of each operation."""
+        return (self.of(op) for op in self.ops)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def of(self, *ops: Operation) -> Handle:
+        """A handle of other operations of the module."""
+        return Handle(self.strategy, ops)
+
+    def needed(self, step: str) -> tuple[Operation, ...]:
+        """The operations, of which a step needs one, all of them still there.
+
+        Raises:
+            StepError: if there is none, or one has been replaced since.
+        """
+        if not self.ops:
+            raise StepError(step, "no operation matches")
+        for op in self.ops:
+            if op is not self.strategy.module and op.get_toplevel_object() is not self.strategy.module:
+                raise StepError(step, f"{op.name} is not there any more; a step before replaced it", op)
+        return self.ops
+
+    # Which operations.
+
+    def match(
+        self,
+        *names: str,
+        attributes: Mapping[str, Attribute] | None = None,
+        operands: Sequence[Attribute] | None = None,
+        result: Attribute | None = None,
+        structured: bool = False,
+    ) -> Handle:
+        """The operations in those of this handle that have one of the names (any, if there are none), the attributes,
+        the types of operands and of the result; `structured` are those of `linalg` with loops and a body."""
+        ops = chain.from_iterable(op.walk(region_first=True) for op in self.needed("match"))
+        matched = dict.fromkeys(
+            op
+            for op in ops
+            if (not names or op.name in names)
+            and (not structured or isinstance(op, LinalgStructuredOperation))
+            and all(op.get_attr_or_prop(name) == value for name, value in (attributes or {}).items())
+            and (operands is None or [operand.type for operand in op.operands] == [*operands])
+            and (result is None or [each.type for each in op.results] == [result])
+        )
+        return self.of(*matched)
+
+    def where(self, **facts: object) -> Handle:
+        """Those for which facts hold, see `transform.warp.where`: `m="64..", types=["f16", "f16"]`.
+
+        Raises:
+            StepError: for a fact that there is not.
+        """
+        try:
+            return self.of(*(op for op in self.needed("where") if holds(op, facts)))
+        except FactError as error:
+            raise StepError("where", f"{error}") from None
+
+    # What becomes of them.
+
+    def set(self, **fields: object) -> Handle:
+        """Sets fields of the schedules of products, or attentions: `cta=(128, 128, 32), stages=3`.
+
+        Raises:
+            StepError: for a field that there is not, or a value that no schedule has.
+        """
+        for op in self.needed("set"):
+            if not isinstance(op, LinalgStructuredOperation | MatmulOp | AttentionOp):
+                raise StepError("set", f"expected a product or an attention, got {op.name}", op)
+            before = op.attributes.get(ScheduleAttr.name)
+            own = before.data.options() if isinstance(before, ScheduleAttr | PartialScheduleAttr) else {}
+            try:
+                partial = PartialSchedule.of({**own, **fields})
+            except ScheduleError as error:
+                raise StepError("set", f"{error}", op) from None
+            op.attributes[ScheduleAttr.name] = PartialScheduleAttr(partial)
+            chose(op, BY, str(partial))
+        return self
+
+    def fuse_products(self) -> None:
+        """Makes one kernel of products with a schedule, each of which reads what the one before made: a CTA computes
+        some rows of all of them, one after another.
+
+        Raises:
+            StepError: for other operations, and products that cannot share a kernel.
+        """
+        ops = self.needed("fuse_products")
+        products = [op for op in ops if isinstance(op, MatmulOp)]
+        if len(products) < len(ops) or len({op.parent for op in ops}) > 1 or len(ops) == 1:
+            names = ", ".join(op.name for op in ops)
+            raise StepError("fuse_products", f"expected several warp.matmul of one block, got {names}", ops[0])
+        try:
+            outline_together(products)
+        except DiagnosticException as error:
+            raise StepError("fuse_products", describe(error)) from error
+
+    def tile(self, *sizes: int) -> tuple[Handle, list[Handle]]:
+        """Loops over tiles of operations of `linalg`, whose loops are cut into parts of so many steps (0: not at all).
+        Returns the operations of a tile, and the loops, from the outermost.
+
+        Raises:
+            StepError: for what is none of `linalg`, or has fewer loops.
+        """
+        tiled, loops = list[Operation](), list[list[Operation]]()
+        for op in self.needed("tile"):
+            if not isinstance(op, LinalgStructuredOperation):
+                raise StepError("tile", f"expected an operation of linalg, got {op.name}", op)
+            if len(sizes) > op.get_num_loops() or min(sizes, default=0) < 0:
+                loops_of = f"{op.name} has {op.get_num_loops()} loops"
+                raise StepError("tile", f"{loops_of}, got sizes {', '.join(map(str, sizes))}", op)
+            for loop, (size, count) in enumerate(zip(sizes, op.get_static_loop_ranges(), strict=False)):
+                if size and (count < 0 or count % size):
+                    known = "not known" if count < 0 else f"{count}, no multiple of {size}"
+                    raise StepError(
+                        "tile", f"loop {loop} of {op.name} is {known} long; the last tile is not cut off", op
+                    )
+            try:
+                result = tile_structured_op(PatternRewriter(op), op, sizes)
+            except (ValueError, NotImplementedError, PassFailedException) as error:
+                raise StepError("tile", f"{error}", op) from None
+            result.tiled_op.location = op.location
+            tiled.append(result.tiled_op)
+            loops.append([*result.loops])
+        return self.of(*tiled), [self.of(*each) for each in zip(*loops, strict=True)]
+
+    def fuse_into(self, loops: Handle) -> tuple[Handle, Handle]:
+        """Computes, in each turn of a loop over tiles, the parts of the operations' results that the turn reads.
+        Returns what computes them, and the loop.
+
+        Raises:
+            StepError: if an operation cannot be computed in parts, or the loop does not read it so.
+        """
+        (loop,) = loops.needed("fuse_into_containing_op")
+        parts: list[Operation] = []
+        for op in self.needed("fuse_into_containing_op"):
+            if not isinstance(op, LinalgStructuredOperation) or not isinstance(loop, scf.ForOp):
+                raise StepError(
+                    "fuse_into_containing_op", f"expected linalg and scf.for, got {op.name}, {loop.name}", op
+                )
+            try:
+                parts += fuse_into(op, loop)
+            except ValueError as error:
+                raise StepError("fuse_into_containing_op", f"{error}", op) from None
+        return self.of(*parts), loops
+
+    def run(self, pipeline: str) -> Handle:
+        """Runs passes on the operations: on the module, or on functions and kernels, while others stand aside. Returns
+        those that are still there.
+
+        Raises:
+            StepError: for a pass that there is not, or other operations, and with what a pass reports.
+        """
+        ops = self.needed("apply_registered_pass")
+        module, kept = self.strategy.module, [op for op in ops if isinstance(op, func.FuncOp | gpu.FuncOp)]
+        if ops != (module,) and len(kept) < len(ops):
+            other = next(op for op in ops if op not in kept)
+            raise StepError(
+                "apply_registered_pass", f"expected the module, functions or kernels, got {other.name}", other
+            )
+        aside = (
+            [] if ops == (module,) else [op for op in _functions(module) if op not in kept and _stands_aside(op, kept)]
+        )
+        places = [(op, op.parent, op.next_op) for op in aside]
+        for op in aside:
+            op.detach()
+        try:
+            passes = PassPipeline.parse_spec(known_universe().all_passes, pipeline).passes
+            for one in passes:
+                one.apply(self.strategy.ctx, module)
+        except DiagnosticException as error:
+            raise StepError("apply_registered_pass", f"{pipeline}: {describe(error)}") from error
+        except (ValueError, KeyError) as error:
+            raise StepError("apply_registered_pass", f"{pipeline}: {error}") from None
+        finally:
+            for op, block, before in reversed(places):
+                if block is not None:
+                    there = before is not None and before.parent is block
+                    block.insert_op_before(op, before) if there and before is not None else block.add_op(op)
+        verify(module)
+        return self.of(*(op for op in ops if op is module or op.get_toplevel_object() is module))
+
+    def rewrite(self, *patterns: str | RewritePattern) -> Handle:
+        """Applies patterns, each given or by name, to the operations and what is in them.
+
+        Raises:
+            StepError: if no pattern has a name, or none applies anywhere.
+        """
+        rules = [pattern_named(each) if isinstance(each, str) else each for each in patterns]
+        before = [id(op) for op in self.strategy.module.walk()]
+        for op in self.needed("apply_patterns"):
+            apply_patterns(rules, op, itself=op is not self.strategy.module)
+        if [id(op) for op in self.strategy.module.walk()] == before:
+            names = ", ".join(type(rule).__name__ for rule in rules)
+            remark(self.ops[0], BY, f"apply_patterns: {names} changed no operation")
+        return self.of(*(op for op in self.ops if op is self.strategy.module or op.parent is not None))
+
+    def alternatives(self, *attempts: Callable[[Handle], object]) -> None:
+        """Makes the first of some attempts of which every step applies, each on the operation of this handle; what
+        others did is undone. Handles of operations in it are no longer valid.
+
+        Raises:
+            StepError: if none applies, with what each said.
+        """
+        strategy, place = self.strategy, len(self.strategy.met)
+        (scope,) = self.needed("alternatives")
+        asked = strategy.choices[place : place + 1] or range(len(attempts))
+        reasons: list[str] = []
+        for number in (number for number in asked if number < len(attempts)):
+            saved = scope.clone()
+            strategy.met.append((number, len(attempts)))
+            try:
+                attempts[number](self.of(scope))
+            except DiagnosticException as error:
+                _restore(scope, saved)
+                del strategy.met[place:]
+                reasons.append(f"{number + 1}: {error}")
+                remark(scope, BY, f"alternative {number + 1} of {len(attempts)} does not apply: {error}")
+            else:
+                saved.drop_all_references()
+                chose(scope, BY, f"alternative {number + 1} of {len(attempts)}")
+                return
+        said = "; ".join(reasons) or f"there is no number {asked[0]}"
+        raise StepError("alternatives", f"none of {len(attempts)} applies ({said})", scope)
+
+
+def pattern_named(name: str) -> RewritePattern:
+    """A pattern by the name of its class, from the file of a pass, or of another package by its entry point.
+
+    Raises:
+        StepError: if there is none.
+    """
+    modules = dict.fromkeys(import_module(factory().__module__) for factory in WARPLOOM_UNIVERSE.all_passes.values())
+    own = {
+        kind.__name__: kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, RewritePattern) and kind.__module__ == module.__name__
+    }
+    kind = own.get(name) or plugins.loaded(plugins.PATTERNS, name)
+    if kind is None:
+        known = ", ".join(sorted((*own, *plugins.entries(plugins.PATTERNS))))
+        raise StepError("apply_patterns", f"there is no pattern {name}; there are {known}")
+    try:
+        return cast("type[RewritePattern]", kind)()
+    except TypeError as error:
+        raise StepError("apply_patterns", f"{name} is no pattern that is made of nothing: {error}") from None
+
+
+def _functions(module: ModuleOp) -> list[Operation]:
+    return [op for op in module.walk() if isinstance(op, func.FuncOp | gpu.FuncOp)]
+
+
+def _stands_aside(op: Operation, kept: Sequence[Operation]) -> bool:
+    """Whether a function is no matter of those that passes run on: host functions, and kernels where some are named."""
+    return isinstance(op, func.FuncOp) or any(isinstance(each, gpu.FuncOp) for each in kept)
+
+
+def _restore(op: Operation, saved: Operation) -> None:
+    """Gives an operation the attributes and the contents of a copy that was made before."""
+    op.attributes, op.properties = saved.attributes, saved.properties
+    for region in list(op.regions):
+        op.detach_region(region)
+        region.drop_all_references()
+    for region in list(saved.regions):
+        saved.detach_region(region)
+        op.add_region(region)
+    saved.drop_all_references()

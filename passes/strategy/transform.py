@@ -1,0 +1,332 @@
+"""`warp-transform`: applies a strategy that is written in MLIR's dialect `transform`, in the module or in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects import transform
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import DiagnosticException, PassFailedException
+
+from ...dialect.mlir.transform import (
+    AlternativesOp,
+    ApplyPatternsOp,
+    ForeachOp,
+    FuseIntoContainingOp,
+    FuseProductsOp,
+    IncludeOp,
+    SetOp,
+    SplitHandleOp,
+    WhereOp,
+)
+from ..diagnostics import fail, located, name_of, remark
+from ..source import read_text
+from ..universe import parse_mlir
+from .handle import BY, Handle, StepError, Strategy
+
+MAIN = "__transform_main"
+"""The sequence that a strategy begins with, as in upstream."""
+
+Value = Handle | Attribute
+Step = Callable[["Interpreter", Any, Sequence[Any]], Sequence[Value]]
+OpT = TypeVar("OpT", bound=Operation)
+
+STEPS: dict[type[Operation], Step] = {}
+"""What applies each operation: of its operands it makes its results."""
+
+
+def step(kind: type[OpT]) -> Callable[[Callable[[Interpreter, OpT, Sequence[Any]], Sequence[Value]]], Step]:
+    """Registers what applies an operation."""
+
+    def register(function: Callable[[Interpreter, OpT, Sequence[Any]], Sequence[Value]]) -> Step:
+        STEPS[kind] = function
+        return function
+
+    return register
+
+
+@dataclass
+class Interpreter:
+    """Applies sequences; `values` are the handles and parameters of the strategy's values."""
+
+    strategy: Strategy
+    sequences: dict[str, transform.NamedSequenceOp]
+    values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
+
+    def call(self, sequence: transform.NamedSequenceOp, arguments: Sequence[Value]) -> Sequence[Value]:
+        """Applies a named sequence. Returns what it yields."""
+        return self.block(sequence.body.block, arguments)
+
+    def block(self, block: Block, arguments: Sequence[Value]) -> Sequence[Value]:
+        """Applies the steps of a block. Raises a located diagnostic at the first that does not apply."""
+        self.values.update(zip(block.args, arguments, strict=True))
+        for op in block.ops:
+            operands = [self.values[operand] for operand in op.operands]
+            if isinstance(op, transform.YieldOp):
+                return operands
+            if type(op) not in STEPS:
+                fail(op, f"{name_of(op)} is no step that strategies have here")
+            try:
+                results = STEPS[type(op)](self, op, operands)
+            except StepError as error:
+                fail(op, f"{op.name} does not apply: {error.why}")
+            if len(results) != len(op.results):
+                fail(op, f"{op.name} has {len(results)} results here, got {len(op.results)}")
+            self.values.update(zip(op.results, results, strict=True))
+        return ()
+
+
+# Control.
+
+
+@step(IncludeOp)
+def _include(interpreter: Interpreter, op: IncludeOp, operands: Sequence[Value]) -> Sequence[Value]:
+    name = op.target.root_reference.data
+    sequence = interpreter.sequences.get(name)
+    if sequence is None:
+        raise StepError(op.name, f"there is no transform.named_sequence @{name}")
+    if len(sequence.body.block.args) != len(operands):
+        raise StepError(op.name, f"@{name} takes {len(sequence.body.block.args)} values, got {len(operands)}")
+    if op.failures.data == transform.FailurePropagationModeType.PROPAGATE:
+        return interpreter.call(sequence, operands)
+    try:
+        return interpreter.call(sequence, operands)
+    except DiagnosticException as error:
+        remark(op, BY, f"@{name} stops: {error}")
+        return [interpreter.strategy.root.of() for _ in op.results]
+
+
+@step(ForeachOp)
+def _foreach(interpreter: Interpreter, op: ForeachOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    for one in operands[0]:
+        interpreter.block(op.body.block, [one])
+    return ()
+
+
+@step(AlternativesOp)
+def _alternatives(interpreter: Interpreter, op: AlternativesOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    def attempt(block: Block) -> Callable[[Handle], object]:
+        return lambda scope: interpreter.block(block, [scope][: len(block.args)])
+
+    scope = operands[0] if operands else interpreter.strategy.root
+    scope.alternatives(*(attempt(region.block) for region in op.alternatives))
+    return ()
+
+
+# Handles and parameters.
+
+
+@step(transform.MatchOp)
+def _match(interpreter: Interpreter, op: transform.MatchOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    types = op.filter_operand_types
+    found = operands[0].match(
+        *(() if op.ops is None else (name.data for name in op.ops)),
+        attributes=None if op.op_attrs is None else op.op_attrs.data,
+        operands=None if types is None else types.data,
+        result=op.filter_result_type,
+        structured=op.interface is not None,
+    )
+    return _told(op, found)
+
+
+@step(WhereOp)
+def _where(interpreter: Interpreter, op: WhereOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    if not operands[0].ops:
+        return operands
+    return _told(op, operands[0].where(**{name: _plain(value) for name, value in op.facts.data.items()}))
+
+
+def _told(op: Operation, found: Handle) -> Sequence[Value]:
+    """A handle; a remark says of one of no operation where it comes from."""
+    if not found.ops:
+        remark(op, BY, f"{op.name} matches no operation")
+    return (found,)
+
+
+def _plain(value: Attribute) -> object:
+    """What an attribute says, as Python has it."""
+    match value:
+        case IntegerAttr() | FloatAttr():
+            return value.value.data
+        case StringAttr():
+            return value.data
+        case SymbolRefAttr():
+            return value.root_reference.data
+        case ArrayAttr():
+            return [_plain(each) for each in value.data]
+        case DictionaryAttr():
+            return {name: _plain(each) for name, each in value.data.items()}
+        case _:
+            return str(value) if isinstance(value, TypeAttribute) else value
+
+
+@step(SplitHandleOp)
+def _split(interpreter: Interpreter, op: SplitHandleOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    if len(operands[0]) != len(op.parts):
+        raise StepError(
+            op.name, f"expected {len(op.parts)} operations, got {len(operands[0])}", next(iter(operands[0].ops), None)
+        )
+    return [*operands[0]]
+
+
+@step(transform.MergeHandlesOp)
+def _merge(interpreter: Interpreter, op: transform.MergeHandlesOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    return (interpreter.strategy.root.of(*dict.fromkeys(each for handle in operands for each in handle.ops)),)
+
+
+# What changes the program.
+
+
+@step(SetOp)
+def _set(interpreter: Interpreter, op: SetOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    operands[0].set(**op.fields.data.options())
+    return ()
+
+
+@step(FuseProductsOp)
+def _fuse_products(interpreter: Interpreter, op: FuseProductsOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    interpreter.strategy.root.of(*(each for handle in operands for each in handle.ops)).fuse_products()
+    return ()
+
+
+@step(transform.TileOp)
+def _tile(interpreter: Interpreter, op: transform.TileOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    if op.dynamic_sizes or op.interchange or any(op.scalable_sizes.get_values() if op.scalable_sizes else ()):
+        raise StepError(op.name, "sizes that are values, scalable sizes and interchange are not applied here")
+    tiled, loops = operands[0].tile(*(op.static_sizes.get_values() if op.static_sizes else ()))
+    return [tiled, *loops]
+
+
+@step(FuseIntoContainingOp)
+def _fuse(interpreter: Interpreter, op: FuseIntoContainingOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    return operands[0].fuse_into(operands[1])
+
+
+@step(transform.ApplyRegisteredPassOp)
+def _pass(interpreter: Interpreter, op: transform.ApplyRegisteredPassOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    options = " ".join(f"{name}={_option(value)}" for name, value in op.options.data.items())
+    return (operands[0].run(f"{op.pass_name.data}{{{options}}}" if options else op.pass_name.data),)
+
+
+def _option(value: Attribute) -> str:
+    """A value as the options of a pass have it."""
+    plain = _plain(value)
+    return ",".join(map(str, plain)) if isinstance(plain, list) else str(plain)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+@step(ApplyPatternsOp)
+def _patterns(interpreter: Interpreter, op: ApplyPatternsOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    operands[0].rewrite(*(name.data for name in op.patterns))
+    return ()
+
+
+# The pass.
+
+
+def sequences_of(module: ModuleOp) -> dict[str, transform.NamedSequenceOp]:
+    """The named sequences of a module."""
+    return {op.sym_name.data: op for op in module.walk() if isinstance(op, transform.NamedSequenceOp)}
+
+
+def apply_strategy(
+    ctx: Context, module: ModuleOp, strategy: ModuleOp | Callable[[Handle], None], choices: Sequence[int] = ()
+) -> Strategy:
+    """Applies a strategy, a module with named sequences or a function, to a module in place.
+
+    Raises a located diagnostic for a step that does not apply.
+    """
+    running = Strategy(ctx, module, choices)
+    if not isinstance(strategy, ModuleOp):
+        strategy(running.root)
+        return running
+    sequences = sequences_of(strategy)
+    main = sequences.get(MAIN)
+    if main is None or len(main.body.block.args) != 1:
+        names = ", ".join(f"@{name}" for name in sequences) or "none"
+        fail(strategy, f"expected a transform.named_sequence @{MAIN} of one handle, the module; there is {names}")
+    Interpreter(running, sequences).call(main, [running.root])
+    return running
+
+
+def variants(
+    ctx: Context, module: ModuleOp, strategy: ModuleOp | Callable[[Handle], None]
+) -> Iterator[tuple[tuple[int, ...], ModuleOp]]:
+    """The module by every choice of alternatives that applies, with the choices; the module itself is not changed.
+
+    Raises a located diagnostic for a strategy that applies in no way.
+    """
+    wanted: list[tuple[int, ...]] = [()]
+    while wanted:
+        asked, variant = wanted.pop(0), module.clone()
+        try:
+            met = apply_strategy(ctx, variant, strategy, asked).met
+        except DiagnosticException:
+            if not asked:
+                raise
+            continue
+        taken = tuple(number for number, _ in met)
+        for place in range(len(asked), len(met)):
+            number, count = met[place]
+            wanted += [(*taken[:place], other) for other in range(number + 1, count)]
+        yield taken, variant
+
+
+def read_strategy(ctx: Context, text: str, name: str) -> ModuleOp:
+    """The strategy that text has."""
+    strategy = parse_mlir(ctx, text, name)
+    with located(strategy):
+        strategy.verify()
+    return strategy
+
+
+@dataclass(frozen=True)
+class TransformPass(ModulePass):
+    """Applies a strategy: named sequences of the dialect `transform`, those of a `file`, or those of the module itself,
+    which are erased then.
+
+    `choose` says by number which of the `transform.alternatives` to apply, for each in the order in which they are met;
+    the first that applies where it says nothing.
+    """
+
+    name = "warp-transform"
+    needs: ClassVar = (transform.NamedSequenceOp.name,)
+
+    file: str | None = None
+    choose: tuple[int, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.file is not None:
+            try:
+                strategy = read_strategy(ctx, read_text(self.file), self.file)
+            except OSError as error:
+                raise PassFailedException(f"{self.file}: {error.strerror or error}") from None
+            apply_strategy(ctx, op, strategy, self.choose)
+            return
+        own = [each for each in op.ops if isinstance(each, transform.NamedSequenceOp) or _is_library(each)]
+        if not own:
+            return
+        strategy = ModuleOp([])
+        strategy.location = op.location
+        for each in own:
+            each.detach()
+            strategy.body.block.add_op(each)
+        op.attributes.pop("transform.with_named_sequence", None)
+        apply_strategy(ctx, op, strategy, self.choose)
+
+
+def _is_library(op: Operation) -> bool:
+    """Whether an operation is a module of named sequences alone, as files have it that hold a program too."""
+    return isinstance(op, ModuleOp) and "transform.with_named_sequence" in op.attributes

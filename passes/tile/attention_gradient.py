@@ -1,0 +1,298 @@
+"""`warp.attention_gradient`: the tiles of CTAs, and a loop that makes scores again from what the forward pass keeps.
+
+With rows r and columns c of the scores, queries and keys for dQ, keys and queries for dK and dV, and k the scale times
+log2(e), each turn computes for a tile of columns::
+
+    p = 2^(k s - log2(e) lse)    ds = p (dp - delta)    sums += p dO, ds Q, or ds K
+
+s and dp are products of tiles that stay, one row of them for each row of the results, with those of the turn. p and ds
+lie in registers as operand A of the products of sums. Nothing is added by several CTAs, so all orders of CTAs give the
+same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from ...dialect.mlir.gpu import BarrierOp
+from ...dialect.schedule import Schedule
+from ...dialect.warp.attention import M
+from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of, in_place_of
+from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.views import MatrixOp
+from ..diagnostics import fail
+from ..linalg.attention_gradient import AttentionGradient
+from ..linalg.operand import KernelArgument, Spread, VectorOperand
+from ..linalg.product import Product, padded
+from ..patterns import Index, IndexBuilder
+from ..schedule.attention import part_schedule, values_schedule
+from .attention import Band, as_operand, multiplied
+from .fragment_math import constant, mapped, number, power
+from .operands import (
+    KTurns,
+    OperandTiles,
+    Place,
+    axis,
+    batch_index,
+    batch_sizes,
+    copies_done,
+    cta_number,
+    in_matrix,
+    matrix_of,
+    warp_origin,
+)
+from .tiling import Outliner, Tiling
+
+
+class TiledGradient(NamedTuple):
+    """Gradients: each CTA computes some rows of each result; tiles of one matrix follow each other."""
+
+    gradient: AttentionGradient
+    schedule: Schedule
+
+    @property
+    def op(self) -> AttentionGradientOp:
+        return self.gradient.op
+
+    @property
+    def memories(self) -> Sequence[KernelArgument]:
+        return self.gradient.memories
+
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Further memory that the kernel takes: none, for CTAs share no sums."""
+        del outliner
+        return ()
+
+    def _extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
+        """Tiles of a matrix, and the sizes of the loops that results run along."""
+        scores, (result, *_) = self.gradient.scores, self.gradient.sums.values()
+        rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
+        return index.ceildiv(rows, self.schedule.cta[0]), batch_sizes(index, result, memory)
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
+        """What a CTA computes, in its kernel; `arguments` stand for the operands. What takes longest begins first."""
+        del scratch
+        op, cta = self.op, cta_number(index)
+        tiles, batch = self._extents(index, arguments)
+        tile, matrix = in_matrix(index, cta, tiles) if batch else (cta, 0)
+        if op.rows == M and op.diagonal is not None:
+            tile = index.sub(index.sub(index.value(tiles), 1), tile)
+        row = index.mul(tile, self.schedule.cta[0])
+        made = AttentionGradientOp(
+            [arguments[value] for value in op.inputs],
+            [arguments[value] for value in op.outputs],
+            op.maps,
+            scale=op.scale.value.data,
+            keys=op.keys,
+            tile=index.values([row, *batch_index(index, batch, matrix)]),
+        )
+        return in_place_of(op, made)
+
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
+        """How many CTAs there are; `memory` tells sizes that are not known."""
+        tiles, batch = self._extents(index, memory)
+        return reduce(index.mul, batch, tiles)
+
+
+class GradientBuilder:
+    """Builds what the warps of a CTA do for its rows of the results."""
+
+    def __init__(self, op: AttentionGradientOp, index: IndexBuilder, schedule: Schedule) -> None:
+        self.op, self.index, self.schedule = op, index, schedule
+        self.read = read = AttentionGradient.of(op)
+        rows, columns, _ = schedule.cta
+        self.scores = Tiling(read.scores, schedule)
+        self.sums = {
+            name: Tiling(product, values_schedule(schedule, padded(product.n))) for name, product in read.sums.items()
+        }
+        self.stays, self.moves = [OperandTiles(self.scores, "a")], [OperandTiles(self.scores, "b")]
+        self.slopes: Tiling[Product] | None = None
+        if read.slopes is None:
+            self.moves.append(OperandTiles(self.sums["dV"], "b"))
+        else:
+            deep = schedule.with_fields(cta=(rows, columns, padded(read.slopes.k)))
+            self.slopes = Tiling(read.slopes, deep)
+            self.stays.append(OperandTiles(self.slopes, "a"))
+            self.moves.append(OperandTiles(self.slopes, "b"))
+        scale = op.scale.value.data
+        if not 0 < scale < math.inf:
+            fail(op, f"expected a scale above 0, got {scale:g}")
+        self.scale = scale
+        keys = op.keys
+        self.band = Band(keys.diagonal, keys.window) if op.rows == M else Band(keys.window, keys.diagonal)
+        self.start, *batch = map(index.known, op.tile)
+        self.place: Place = {axis(loop): at for loop, at in enumerate(batch)}
+        self.warp_row, _ = warp_origin(index, schedule)
+        self.row = index.add(self.start, self.warp_row)
+
+    def build(self) -> None:
+        index, step = self.index, self.schedule.cta[1]
+        stays, moves = (
+            [index.insert(memref.AllocOp([], [], tiles.shared_type())).memref for tiles in each]
+            for each in (self.stays, self.moves)
+        )
+        for tiles, memory in zip(self.stays, stays, strict=True):
+            tiles.copy(index, {"m": self.start, "k": 0} | self.place, memory)
+        copies_done(index, self.schedule)
+        self._find_turns()
+        at, place = (self.row, self.place) if self.op.rows == M else self._place(index, 0)
+        ahead = self._of_queries(index, place, at)
+        zeros = {name: self._zeros(tiling) for name, tiling in self.sums.items()}
+        # lse and delta of the next columns are on their way while the last products of a turn run.
+        initial = [part for parts in zeros.values() for part in parts] + ([] if self.op.rows == M else ahead)
+        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
+        begin, end, stride = index.values([0, self.turns.end(index), step])
+        loop = scf.ForOp(begin, end, stride, initial, body)
+        inside = index.at(Builder(InsertPoint.at_end(body)))
+        at, place = self._place(inside, body.args[0])
+        for tiles, memory in zip(self.moves, moves, strict=True):
+            along, other = ("n", "k") if tiles.tiling in (self.scores, self.slopes) else ("k", "n")
+            tiles.copy(inside, {along: at, other: 0} | place, memory)
+        copies_done(inside, self.schedule)
+        carried = iter(body.args[1:])
+        sums = {name: [next(carried) for _ in parts] for name, parts in zeros.items()}
+        starts = ahead if self.op.rows == M else list(carried)
+        yielded = self._turn(inside, body.args[0], at, (stays, moves), starts, sums)
+        inside.insert(BarrierOp())
+        inside.insert(scf.YieldOp(*yielded))
+        index.insert(loop)
+        results = iter(loop.results)
+        for name, parts in zeros.items():
+            self._store(name, [next(results) for _ in parts])
+
+    def _find_turns(self) -> None:
+        """The first column that counts for a row of the CTA, and the turns from there on: of all loops summed over."""
+        index, (rows, step, _), product = self.index, self.schedule.cta, self.read.scores
+        columns = product.n if product.is_known("n") else index.dim(product.b.value, product.b.loops[1])
+        self.columns = columns
+        end = self.band.end(index, columns, self.start, rows)
+        self.first = index.mul(self.band.first(index, self.start, step), step)
+        count = index.sub(end, self.first)
+        span = index.mul(index.ceildiv(count if isinstance(count, int) else index.from_zero(count), step), step)
+        self.turns = KTurns(span, product.batch[self.read.outer :])
+
+    def _place(self, index: IndexBuilder, turn: Index) -> tuple[SSAValue, Place]:
+        """The first column of a turn, and the index of each loop around."""
+        turns, outer = self.turns, self.read.outer
+        if not isinstance(turns.span, int) and turns.sizes:
+            # One at least: without a turn nobody asks for its place.
+            turns = turns._replace(span=index.add(index.from_zero(index.sub(turns.span, 1)), 1))
+        place = turns.place(index, turn)
+        others = {axis(outer + loop): place[axis(loop)] for loop in range(len(turns.sizes))}
+        return index.value(index.add(place["k"], self.first)), self.place | others
+
+    def _zeros(self, tiling: Tiling[Product]) -> list[SSAValue]:
+        """Sums at the start, part by part of the columns."""
+        kind = tiling.fragment("acc")
+        return [constant(self.index, kind, 0.0) for _ in self._widths(tiling)]
+
+    @staticmethod
+    def _widths(tiling: Tiling[Product]) -> range:
+        """Where the parts of the columns begin that a warp sums together."""
+        return range(0, tiling.schedule.cta[1], tiling.schedule.warp[1])
+
+    # Scores
+
+    def _of_queries(self, index: IndexBuilder, place: Place, at: Index) -> list[SSAValue]:
+        """lse, and delta unless dV is the only result, of the queries from `at` on, as fragments like the scores."""
+        kind, scores = self.scores.fragment("acc"), self.read.scores
+        (size, step), name = ((scores.m, self.schedule.cta[0]), "m") if self.op.rows == M else (
+            (scores.n, self.schedule.cta[1]), "n")  # fmt: skip
+        inside = scores.is_known(name) and size % step == 0
+        if inside and self.op.rows != M:
+            at = index.minimum(at, size - step)  # behind the last turn
+        vectors = self.read.of_queries[: 1 if self.slopes is None else 2]
+        return [self._of_query(index, vector, place, at, kind, inside) for vector in vectors]
+
+    def _of_query(
+        self, index: IndexBuilder, vector: Spread, place: Place, at: Index, kind: FragmentType, inside: bool
+    ) -> SSAValue:
+        row, column = vector.dimensions
+        memory = index.insert(
+            MatrixOp(vector.value, index.values([place[axis(loop)] for loop in vector.batch]), row, column)
+        ).matrix
+        if row is None:
+            where = index.values([0, at])
+            load = LoadOp(memory, where, kind, bounds_attribute(True, inside), along="columns")
+        else:
+            load = LoadOp(memory, index.values([at, 0]), kind, bounds_attribute(inside, True))
+        return index.insert(load).fragment
+
+    def _turn(
+        self,
+        index: IndexBuilder,
+        turn: SSAValue,
+        at: SSAValue,
+        tiles: tuple[Sequence[SSAValue], Sequence[SSAValue]],
+        of_queries: Sequence[SSAValue],
+        sums: Mapping[str, Sequence[SSAValue]],
+    ) -> list[SSAValue]:
+        """What a turn hands on, whose columns begin `at`: sums, and lse and delta of the next columns."""
+        (stays, moves), part, factors = tiles, (self.warp_row, 0, 0), (-1.0 / self.scale, -1.0)
+        # Scores start from -lse, and dp from -delta, which so take no further registers. Both starts are made before
+        # products: ptxas lets registers wait that are written while others are.
+        starts = [_scaled(index, start, factor) for start, factor in zip(of_queries, factors, strict=False)]
+        scores, *slopes = (
+            multiplied(index, tiling, a, b, start, part)
+            for tiling, a, b, start in zip(filter(None, (self.scores, self.slopes)), stays, moves, starts, strict=False)
+        )
+        # Behind the last query, lse and the rows of dO are zero, and so is all that is added. Behind the last key, p
+        # would be as large as lse is low.
+        columns = self.columns if self.op.rows == M else 0
+        scores = self.band.masked(index, self.schedule, scores, self.row, at, columns)
+        p = mapped(index, self._raised, scores)
+        results, following = dict[str, list[SSAValue]](), list[SSAValue]()
+        # dV first, so that its products run while ds is computed.
+        for name in sorted(self.sums, reverse=True):
+            tiling, b = self.sums[name], moves[1 if name == "dV" else 0]
+            a = p if name == "dV" else mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, p, slopes[0])
+            a, lefts = as_operand(index, tiling, a), self._widths(tiling)
+            if len(results) == len(self.sums) - 1 and self.op.rows != M:
+                place = self._place(index, index.add(turn, self.schedule.cta[1]))
+                following = self._of_queries(index, place[1], place[0])
+            results[name] = [
+                multiplied(index, tiling, a, b, before, (0, left, 0))
+                for before, left in zip(sums[name], lefts, strict=True)
+            ]
+        return [value for name in self.sums for value in results[name]] + following
+
+    def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
+        """2^(k s) of a score less lse."""
+        return power(arith.MulfOp(x[0], number(self.scale * math.log2(math.e))).result)
+
+    # Results
+
+    def _store(self, name: str, parts: Sequence[SSAValue]) -> None:
+        """Scales dQ or dK, and stores a result."""
+        index, tiling = self.index, self.sums[name]
+        product, schedule = tiling.product, ScheduleAttr(part_schedule(tiling.schedule))
+        to = product.d.value if product.d.is_whole else matrix_of(index, product.d, self.place)
+        for i, part in enumerate(parts):
+            left = i * fragment_of(part).shape[1]
+            if left >= product.n:
+                continue
+            if name != "dV" and self.scale != 1.0:
+                part = _scaled(index, part, self.scale)
+            end = EpilogueOp(part, to, index.values([self.row, left]), in_bounds=tiling.in_bounds)
+            end.attributes[ScheduleAttr.name] = schedule
+            end.location = self.op.location
+            index.insert(end)
+
+
+def _scaled(index: IndexBuilder, fragment: SSAValue, by: float) -> SSAValue:
+    """A fragment times a number."""
+    return mapped(index, lambda x: arith.MulfOp(x[0], number(by)).result, fragment)

@@ -1,0 +1,251 @@
+"""The gradients of attention as `linalg`, and what they must be, in float64 with a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from attention_problems import UNITS, Array
+
+from warploom.runtime import Kernel, compile
+from warploom.runtime.arguments.dtypes import DTYPES
+
+LOOPS = {
+    "Q": "bgmd", "K": "bnd", "V": "bne", "O": "bgme", "dO": "bgme", "lse": "bgm", "delta": "bgm",
+    "dQ": "bgmd", "dK": "bnd", "dV": "bne",
+}  # fmt: skip
+"""Batch b, heads g that share K and V, queries m, keys n, columns d and e."""
+
+F32 = ("lse", "delta")
+
+
+@dataclass(frozen=True)
+class AttentionGradient:
+    """A function of gradients; `size` is that of the loops b, g, m, n, d, e."""
+
+    size: tuple[int, int, int, int, int, int]
+    element: str = "bf16"
+    causal: int | None = None
+    window: int | None = None
+    results: tuple[str, ...] = ("dQ", "dK", "dV")
+    delta: bool = True
+    """Whether delta is an argument; else it is computed from O and dO."""
+
+    def __str__(self) -> str:
+        masks = [f"{name} {at}" for name, at in (("causal", self.causal), ("window", self.window)) if at is not None]
+        return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results])
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O")
+
+    @property
+    def scale(self) -> float:
+        return float(f"{self.size[4] ** -0.5:.6e}")
+
+    def shape(self, loops: str) -> tuple[int, ...]:
+        return tuple(self.size["bgmnde".index(loop)] for loop in loops)
+
+    def type(self, name: str, loops: str = "", element: str = "") -> str:
+        sizes = "x".join(map(str, self.shape(loops or LOOPS[name])))
+        return f"memref<{sizes}x{element or ('f32' if name in F32 else self.element)}>"
+
+    @property
+    def mlir(self) -> str:
+        text, half = _Text(self, (*self.inputs, *self.results)), self.element
+        if not self.delta:
+            text.temporary("delta", "bgm", "f32")
+            text.lines.append(f"linalg.fill ins(%zero_f32 : f32) outs(%delta : {text.kinds['delta']})")
+            body = [f"%{i} = arith.extf %x{i} : {half} to f32" for i in range(2)]
+            body += ["%2 = arith.mulf %0, %1 : f32", "%r = arith.addf %y, %2 : f32"]
+            text.generic(["O", "dO"], "delta", "e", body)
+        text.temporary("S", "bgmn", "f32")
+        text.product("Q", "K", "S", "d")
+        text.temporary("dP", "bgmn", "f32")
+        text.product("dO", "V", "dP", "e")
+        text.temporary("P", "bgmn", "f32")
+        scores, last = self._scores()
+        text.generic(["S", "lse"], "P", "", [*scores, f"%p = arith.subf {last}, %x1 : f32", "%r = math.exp %p : f32"])
+        text.temporary("P16", "bgmn", half)
+        text.generic(["P"], "P16", "", [f"%r = arith.truncf %x0 : f32 to {half}"])
+        text.temporary("dS", "bgmn", half)
+        body = ["%0 = arith.subf %x1, %x2 : f32", "%1 = arith.mulf %x0, %0 : f32", "%2 = arith.mulf %1, %scale : f32"]
+        text.generic(["P", "dP", "delta"], "dS", "", [*body, f"%r = arith.truncf %2 : f32 to {half}"])
+        for name, a, b, over in (("dQ", "dS", "K", "n"), ("dK", "dS", "Q", "gm"), ("dV", "P16", "dO", "gm")):
+            if name in self.results:
+                text.product(a, b, name, over)
+        return text.function("gradient")
+
+    @property
+    def forward(self) -> str:
+        """O and lse of Q, K and V."""
+        text, half = _Text(self, ("Q", "K", "V", "O", "lse")), self.element
+        text.temporary("S", "bgmn", "f32")
+        text.product("Q", "K", "S", "d")
+        text.temporary("X", "bgmn", "f32")
+        scores, last = self._scores()
+        text.generic(["S"], "X", "", [*scores[:-1], scores[-1].replace(f"{last} =", "%r =")])
+        for name, start, input_, how in (("M", "low", "X", "maximumf"), ("L", "zero_f32", "E", "addf")):
+            if name == "L":
+                text.temporary("E", "bgmn", "f32")
+                text.generic(["X", "M"], "E", "", ["%0 = arith.subf %x0, %x1 : f32", "%r = math.exp %0 : f32"])
+            text.temporary(name, "bgm", "f32")
+            text.lines.append(f"linalg.fill ins(%{start} : f32) outs(%{name} : {text.kinds[name]})")
+            text.generic([input_], name, "n", [f"%r = arith.{how} %y, %x0 : f32"])
+        text.temporary("P16", "bgmn", half)
+        text.generic(["E", "L"], "P16", "", ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {half}"])
+        text.product("P16", "V", "O", "n")
+        text.generic(["M", "L"], "lse", "", ["%0 = math.log %x1 : f32", "%r = arith.addf %x0, %0 : f32"])
+        return text.function("forward")
+
+    def _scores(self) -> tuple[list[str], str]:
+        """Lines that scale and mask a score %x0, and the name of the last."""
+        body, last = ["%s0 = arith.mulf %x0, %scale : f32"], "%s0"
+        if (self.causal, self.window) != (None, None):
+            body = ["%i = linalg.index 2 : index", "%j = linalg.index 3 : index", *body]
+        if self.causal is not None:
+            body += ["%e = arith.addi %i, %right : index", "%c = arith.cmpi sgt, %j, %e : index"]
+            body += [f"%s1 = arith.select %c, %low, {last} : f32"]
+            last = "%s1"
+        if self.window is not None:
+            body += ["%f = arith.subi %i, %left : index", "%w = arith.cmpi slt, %j, %f : index"]
+            body += [f"%s2 = arith.select %w, %low, {last} : f32"]
+            last = "%s2"
+        return body, last
+
+    def compile(self, target: str = "sm_80", **schedule: Any) -> Kernel:
+        return compile(self.mlir, target, **schedule)
+
+
+class _Text:
+    """Writes a function on memory, whose arguments have the names given."""
+
+    def __init__(self, asked: AttentionGradient, names: Sequence[str]) -> None:
+        self.asked, self.names = asked, names
+        self.kinds, self.loops = {name: asked.type(name) for name in names}, {name: LOOPS[name] for name in names}
+        self.lines = [f"%zero_{kind} = arith.constant 0.0 : {kind}" for kind in ("f32", asked.element)]
+        self.lines += [
+            f"%scale = arith.constant {asked.scale:.6e} : f32",
+            "%low = arith.constant 0xFF800000 : f32",
+            f"%right = arith.constant {asked.causal or 0} : index",
+            f"%left = arith.constant {asked.window or 0} : index",
+        ]
+
+    def function(self, name: str) -> str:
+        arguments = ", ".join(f"%{each}: {self.asked.type(each)}" for each in self.names)
+        return f"func.func @{name}({arguments}) {{\n  " + "\n  ".join([*self.lines, "return"]) + "\n}\n"
+
+    def element(self, name: str) -> str:
+        return self.kinds[name].split("x")[-1][:-1]
+
+    def temporary(self, name: str, loops: str, element: str) -> None:
+        self.kinds[name], self.loops[name] = self.asked.type(name, loops, element), loops
+        self.lines.append(f"%{name} = memref.alloc() : {self.kinds[name]}")
+
+    def generic(self, inputs: Sequence[str], output: str, over: str, body: Sequence[str]) -> None:
+        """An operation that reduces `over` some loops; its body calls elements %x0, %x1 ..., that of the output %y."""
+        loops = [loop for loop in "bgmnde" if loop in self.loops[output] + over]
+        maps = (f"affine_map<({', '.join(loops)}) -> ({', '.join(self.loops[name])})>" for name in (*inputs, output))
+        iterators = ", ".join(f'"{"reduction" if loop in over else "parallel"}"' for loop in loops)
+        names, kinds = ", ".join("%" + name for name in inputs), ", ".join(self.kinds[name] for name in inputs)
+        given = [*(f"%x{i}: {self.element(name)}" for i, name in enumerate(inputs)), f"%y: {self.element(output)}"]
+        self.lines += [
+            f"linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}}",
+            f"    ins({names} : {kinds}) outs(%{output} : {self.kinds[output]}) {{",
+            f"  ^bb0({', '.join(given)}):",
+            *(f"    {line}" for line in body),
+            f"    linalg.yield %r : {self.element(output)}\n  }}",
+        ]
+
+    def product(self, a: str, b: str, output: str, over: str) -> None:
+        kind, half = self.element(output), self.asked.element
+        self.lines.append(f"linalg.fill ins(%zero_{kind} : {kind}) outs(%{output} : {self.kinds[output]})")
+        wide = [f"%{i} = arith.extf %x{i} : {half} to f32" for i in range(2)]
+        wide += ["%2 = arith.mulf %0, %1 : f32", "%r = arith.addf %y, %2 : f32"]
+        narrow = [f"%0 = arith.mulf %x0, %x1 : {half}", f"%r = arith.addf %y, %0 : {half}"]
+        self.generic([a, b], output, over, wide if kind == "f32" else narrow)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Arguments, results last, which hold what is no result; what must be there then, and how far off it may be."""
+
+    asked: AttentionGradient
+    arguments: list[Array]
+    values: list[Array]
+    bounds: list[Array]
+
+    def wrong(self) -> str:
+        """What is wrong with the results as they are now; "" if nothing."""
+        results = self.arguments[-len(self.values) :]
+        for name, result, value, bound in zip(self.asked.results, results, self.values, self.bounds, strict=True):
+            off = np.abs(result.astype(np.float64) - value)
+            if not (off <= bound).all():
+                at = tuple(int(i) for i in np.argwhere(~(off <= bound))[0])
+                return f"{name}{at} is {result[at]}, expected {value[at]} +- {bound[at]:.3g}"
+        return ""
+
+
+def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
+    """Arguments from a normal distribution, with lse and delta in f32 as the forward pass would leave them.
+
+    The bound, for results that are rounded to u relative, with sums over what results are summed over::
+
+        |dV - exact| <= sum P |dO| (2 x + u + n 2^-23)      |dQ - exact| <= scale sum T |K| (u + n 2^-23)
+        T = P (2 x (|dP| + |delta|) + y + (|dP| + |delta|) u)
+
+    and the rounding of the result. x bounds the error of an exponent: (D + 8) 2^-23 of the sums of |Q| |K|, and 2^-21
+    of the largest score and lse; y that of dP - delta, (E + 8) 2^-23 of the sums of |dO| |V|, and of |dO| |O|.
+    """
+    random = np.random.default_rng([seed, *asked.size])
+    kind = DTYPES[asked.element]
+    halves = {name: random.standard_normal(asked.shape(LOOPS[name])).astype(kind) for name in ("Q", "K", "V", "dO")}
+    q, k, v, do = (halves[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
+    k, v, (_, _, m, n, d, e), (unit, least) = k[:, None], v[:, None], asked.size, UNITS[asked.element]
+
+    def t(matrix: Array) -> Array:
+        return np.swapaxes(matrix, -1, -2)
+
+    i, j = np.arange(m)[:, None], np.arange(n)[None, :]
+    keep = np.ones((m, n), bool)
+    keep &= True if asked.causal is None else j <= i + asked.causal
+    keep &= True if asked.window is None else j >= i - asked.window
+    scores = np.where(keep, asked.scale * (q @ t(k)), -np.inf)
+    lse = np.logaddexp.reduce(scores, -1)[..., None]
+    p = np.exp(scores - lse)
+    o = (p @ v).astype(kind)
+    delta = ((p @ v if asked.delta else o.astype(np.float64)) * do).sum(-1, keepdims=True)
+    dp = do @ t(v)
+    ds = asked.scale * p * (dp - delta)
+    x = asked.scale * (d + 8) * 2.0**-23 * (np.abs(q) @ t(np.abs(k))) + 2.0**-21 * (1 + np.abs(lse))
+    y = np.abs(do) @ t(np.abs(v)) + (np.abs(do) * np.abs(o.astype(np.float64))).sum(-1, keepdims=True)
+    y *= (e + 8) * 2.0**-23
+    off = asked.scale * p * (2 * x * np.abs(dp - delta) + y + np.abs(dp - delta) * unit)
+    rounding = 2.0**-23 * (max(m * asked.size[1], n) + 16)
+    exact = {"dQ": ds @ k, "dK": (t(ds) @ q).sum(1), "dV": (t(p) @ do).sum(1)}
+    near = {
+        "dQ": (off + np.abs(ds) * rounding) @ np.abs(k),
+        "dK": (t(off + np.abs(ds) * rounding) @ np.abs(q)).sum(1),
+        "dV": (t(p * (2 * x + unit + rounding)) @ np.abs(do)).sum(1),
+    }
+    rows = {name: row[..., 0].astype(np.float32) for name, row in (("lse", lse), ("delta", delta))}
+    inputs: dict[str, Array] = {**halves, **rows, "O": o}
+    poison = [np.full(exact[name].shape, 12345.0).astype(kind) for name in asked.results]
+    bounds = [near[name] * 1.01 + unit * np.abs(exact[name]) * (1 + unit) + least for name in asked.results]
+    values = [exact[name] for name in asked.results]
+    return Problem(asked, [*(inputs[name] for name in asked.inputs), *poison], values, bounds)
+
+
+def wrong(asked: AttentionGradient, target: str = "sm_80", checks: str = "", **schedule: Any) -> str:
+    """What is wrong with the results of a kernel on the interpreter; "" if nothing."""
+    given = problem(asked)
+    options: dict[str, Any] = {"checks": checks} if checks else {}
+    asked.compile(target, **schedule)(*given.arguments, device="interp", **options)
+    return given.wrong()
+
+
+def without(asked: AttentionGradient, *results: str) -> AttentionGradient:
+    """The same with other results."""
+    return replace(asked, results=results)

@@ -1,0 +1,17 @@
+// RUN: warploom-opt %s | filecheck %s
+// RUN: warploom-opt %s | warploom-opt | filecheck %s
+
+#q = affine_map<(b, g, m, n, d, e) -> (b, g, m, d)>
+#k = affine_map<(b, g, m, n, d, e) -> (b, n, d)>
+#v = affine_map<(b, g, m, n, d, e) -> (b, n, e)>
+#o = affine_map<(b, g, m, n, d, e) -> (b, g, m, e)>
+#row = affine_map<(b, g, m, n, d, e) -> (b, g, m)>
+
+// Two heads share K and V: dK and dV are summed over both.
+// CHECK: warp.attention_gradient %q, %k, %v, %do, %lse, %delta into %dk, %dv {scale = 5.000000e-01 : f32, diagonal = 3 : i64, window = 9 : i64, indexing_maps = [{{.*}}]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16>, memref<1x2x8xf32>, memref<1x2x8xf32> into memref<1x9x16xf16>, memref<1x9x24xf32>
+// CHECK: warp.attention_gradient %q, %k, %v, %do, %lse, %delta into %dq
+func.func @f(%q: memref<1x2x8x16xf16>, %k: memref<1x9x16xf16>, %v: memref<1x9x24xf16>, %do: memref<1x2x8x24xf16>, %lse: memref<1x2x8xf32>, %delta: memref<1x2x8xf32>, %dq: memref<1x2x8x16xf16>, %dk: memref<1x9x16xf16>, %dv: memref<1x9x24xf32>) {
+  warp.attention_gradient %q, %k, %v, %do, %lse, %delta into %dk, %dv {scale = 0.5 : f32, diagonal = 3 : i64, window = 9 : i64, indexing_maps = [#q, #k, #v, #o, #row, #row, #k, #v]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16>, memref<1x2x8xf32>, memref<1x2x8xf32> into memref<1x9x16xf16>, memref<1x9x24xf32>
+  warp.attention_gradient %q, %k, %v, %do, %lse, %delta into %dq {scale = 0.5 : f32, indexing_maps = [#q, #k, #v, #o, #row, #row, #q]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16>, memref<1x2x8xf32>, memref<1x2x8xf32> into memref<1x2x8x16xf16>
+  return
+}

@@ -1,0 +1,34 @@
+// RUN: warploom-opt %s --split-input-file --verify-diagnostics
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#row = affine_map<(m, n, d, e) -> (m)>
+
+// expected-error @+2 {{warp.attention_gradient: expected maps of dQ, dK, dV, or of dK and dV, got those of dK, dK}}
+func.func @twice(%q: memref<8x16xf16>, %r: memref<8xf32>) {
+  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 2, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+
+// expected-error @+2 {{warp.attention_gradient: expected lse to be indexed by d0, got (d0, d1, d2, d3) -> ()}}
+func.func @number(%q: memref<8x16xf16>, %r: memref<f32>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, affine_map<(m, n, d, e) -> ()>, affine_map<(m, n, d, e) -> ()>, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<f32>, memref<f32> into memref<8x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#row = affine_map<(m, n, d, e) -> (m)>
+
+// expected-error @+2 {{warp.attention_gradient: expected lse and delta of f32, got f16 and f16}}
+func.func @halves(%q: memref<8x16xf16>, %r: memref<8xf16>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf16>, memref<8xf16> into memref<8x16xf16>
+  return
+}

@@ -1,0 +1,470 @@
+"""Families of models through the backend of `torch.compile`, on the interpreter, with tiny sizes and random weights.
+
+    python test/torch_families.py                          # all families in all modes
+    python test/torch_families.py llama bert --modes inference training --left
+
+`transformers`, `timm` and `torchvision` bring most of the models; families of a package that is not installed are
+skipped, which is said. A model computes in bf16 (in f32 under autocast), and its results and gradients are compared
+with those of the same model in f64: none may be further from them than torch's eager mode by more than a tenth. The
+table has the nodes that compute in each mode, compiled and all; then come the reasons of those that were left.
+"""
+
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warploom.runtime import torch_backend
+
+pytree: Any = importlib.import_module("torch.utils._pytree")
+
+FURTHER = 1.1
+"""How much further from float64 than eager mode a result may be."""
+
+LEAST = 2.0**-9
+"""A relative distance from float64 that is no fault: half a rounding to bf16."""
+
+Inputs = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model with its inputs for a batch; `modes` beside those of all families."""
+
+    package: str
+    model: Callable[[], nn.Module]
+    inputs: Callable[[int], Inputs]
+    modes: tuple[str, ...] = ()
+    transformer: bool = False
+    dynamic: bool = True
+
+
+def tokens(batch: int, length: int = 12, name: str = "input_ids", vocabulary: int = 96) -> Inputs:
+    return {name: torch.randint(1, vocabulary, (batch, length))}
+
+
+def image(batch: int, name: str = "x", size: int = 32) -> Inputs:
+    return {name: torch.randn(batch, 3, size, size)}
+
+
+def of_transformers(kind: str, **sizes: Any) -> Callable[[], nn.Module]:
+    """A model of `transformers`, by the name of its class, with a configuration of these sizes."""
+
+    def make() -> nn.Module:
+        module = importlib.import_module("transformers")
+        model = getattr(module, kind)
+        config = model.config_class(**sizes)
+        return model._from_config(config) if hasattr(model, "_from_config") else model(config)
+
+    return make
+
+
+def of_timm(name: str, **sizes: Any) -> Callable[[], nn.Module]:
+    return lambda: importlib.import_module("timm").create_model(name, num_classes=10, **sizes)
+
+
+def of_torchvision(name: str, **sizes: Any) -> Callable[[], nn.Module]:
+    return lambda: getattr(importlib.import_module("torchvision").models, name)(num_classes=10, **sizes)
+
+
+def declare_torchvision() -> None:
+    """Lets torchvision be imported where its own operators do not load, for they need CUDA's libraries. Models call
+    none of them; transformers and timm import it too."""
+    try:
+        importlib.import_module("torchvision")
+    except (ImportError, RuntimeError):
+        for name in [m for m in sys.modules if m.startswith("torchvision")]:
+            del sys.modules[name]
+        for operator in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float c) -> Tensor")
+
+
+DECODER = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2,
+}  # fmt: skip
+ENCODER = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 64, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+IMAGES = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+          "num_attention_heads": 4}  # fmt: skip
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "decoder_sparse_step": 1}
+GENERATES = ("generate-static", "generate-dynamic")
+
+
+class Perceptron(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Linear(48, 24))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.layers, self.head = kind(16, 24, num_layers=2, batch_first=True), nn.Linear(24, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layers(x)[0])
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, activation="gelu", batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class Unet(nn.Module):
+    """A UNet of two steps with group norms, attention at the bottom, and an embedding of the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.down = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1)
+        self.norms = nn.ModuleList(nn.GroupNorm(4, n) for n in (16, 32, 32))
+        self.time, self.middle = nn.Linear(16, 32), nn.Conv2d(32, 32, 3, padding=1)
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.up, self.last = nn.ConvTranspose2d(32, 16, 2, 2), nn.Conv2d(32, 3, 3, padding=1)
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        silu = nn.functional.silu
+        skip = silu(self.norms[0](self.first(x)))
+        y = silu(self.norms[1](self.down(skip))) + self.time(t)[:, :, None, None]
+        y = self.middle(y)
+        rows = self.norms[2](y).flatten(2).transpose(1, 2)
+        y = y + self.attention(rows, rows, rows, need_weights=False)[0].transpose(1, 2).reshape(y.shape)
+        return self.last(torch.cat([skip, self.up(y)], 1))
+
+
+class Attending(nn.Module):
+    """Attention written by hand, with a causal mask and dropout of nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, rows, width = x.shape
+        q, k, v = self.qkv(x).view(batch, rows, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-1, -2)) * 8**-0.5
+        future = torch.ones(rows, rows, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(future, float("-inf")).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).reshape(batch, rows, width))
+
+
+def rows(batch: int, width: int = 24, length: int = 10) -> Inputs:
+    return {"x": torch.randn(batch, length, width)}
+
+
+def translated(batch: int) -> Inputs:
+    return {**tokens(batch), **tokens(batch, 6, "decoder_input_ids")}
+
+
+def decoder(kind: str, **sizes: Any) -> Family:
+    """A decoder of `transformers`, which generates."""
+    make = of_transformers(kind, **{**DECODER, **sizes})
+    return Family("transformers", make, tokens, ("checkpointing", *GENERATES), True)
+
+
+def encoder(kind: str, **sizes: Any) -> Family:
+    return Family("transformers", of_transformers(kind, **{**ENCODER, **sizes}), tokens, ("checkpointing",), True)
+
+
+def of_images(kind: str, name: str, *modes: str, **sizes: Any) -> Family:
+    transformer = kind == "transformers"
+    make = {"transformers": of_transformers, "timm": of_timm, "torchvision": of_torchvision}[kind](name, **sizes)
+    return Family(kind, make, partial(image, name="pixel_values" if transformer else "x"), modes, transformer)
+
+
+LATENT = {
+    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1, "num_key_value_heads": 4, "head_dim": 8,
+}  # fmt: skip
+WHISPER = {
+    "vocab_size": 96, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_mel_bins": 8,
+    "max_source_positions": 16, "max_target_positions": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+}  # fmt: skip
+CLIP = {"text_config": {**ENCODER, "eos_token_id": 2}, "vision_config": IMAGES, "projection_dim": 16}
+T5 = {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
+      "decoder_start_token_id": 0}  # fmt: skip
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 96, "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+
+FAMILIES: dict[str, Family] = {
+    "perceptron": Family("torch", Perceptron, rows),
+    "attention by hand": Family("torch", Attending, partial(rows, width=32)),
+    "TransformerEncoder": Family("torch", Encoder, partial(rows, width=32), (), True),
+    "LSTM": Family("torch", partial(Recurrent, nn.LSTM), partial(rows, width=16)),
+    "GRU": Family("torch", partial(Recurrent, nn.GRU), partial(rows, width=16)),
+    "UNet": Family("torch", Unet, lambda batch: {**image(batch, size=16), "t": torch.randn(batch, 16)}),
+    "Llama": decoder("LlamaForCausalLM"),
+    "Mistral": decoder("MistralForCausalLM", sliding_window=8),
+    "Qwen2": decoder("Qwen2ForCausalLM"),
+    "Qwen3": decoder("Qwen3ForCausalLM"),
+    "Gemma 2": decoder("Gemma2ForCausalLM", sliding_window=8),
+    "Gemma 3": decoder("Gemma3ForCausalLM", sliding_window=8),
+    "Phi-3": decoder("Phi3ForCausalLM"),
+    "GPT-2": Family(
+        "transformers", of_transformers("GPT2LMHeadModel", **GPT2), tokens, ("checkpointing", *GENERATES), True
+    ),
+    "GPT-NeoX": decoder("GPTNeoXForCausalLM"),
+    "OPT": decoder("OPTForCausalLM", ffn_dim=64, word_embed_proj_dim=32, dropout=0.0),
+    "Falcon": decoder("FalconForCausalLM"),
+    "Mixtral": decoder("MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2),
+    "Qwen3-MoE": decoder("Qwen3MoeForCausalLM", **EXPERTS),
+    "DeepSeek-V3": decoder("DeepseekV3ForCausalLM", **LATENT),
+    "Mamba": Family(
+        "transformers",
+        of_transformers("MambaForCausalLM", vocab_size=96, hidden_size=32, state_size=4, num_hidden_layers=2),
+        tokens,
+    ),
+    "BERT": encoder("BertModel"),
+    "RoBERTa": encoder("RobertaModel", pad_token_id=0),
+    "DistilBERT": encoder(
+        "DistilBertModel", dim=32, n_layers=2, n_heads=4, hidden_dim=64, dropout=0.0, attention_dropout=0.0
+    ),
+    "T5": Family(
+        "transformers", of_transformers("T5ForConditionalGeneration", **T5), translated, ("checkpointing",), True
+    ),
+    "Whisper": Family(
+        "transformers",
+        of_transformers("WhisperForConditionalGeneration", **WHISPER),
+        lambda batch: {"input_features": torch.randn(batch, 8, 32), **tokens(batch, 6, "decoder_input_ids")},
+        ("checkpointing",),
+        True,
+    ),
+    "CLIP": Family(
+        "transformers",
+        of_transformers("CLIPModel", **CLIP),
+        lambda batch: {**tokens(batch), **image(batch, "pixel_values")},
+        (),
+        True,
+    ),
+    "ViT": of_images("transformers", "ViTModel", "checkpointing", **IMAGES),
+    "DINOv2": of_images("transformers", "Dinov2Model", **{k: v for k, v in IMAGES.items() if k != "intermediate_size"}),
+    "timm ViT": of_images(
+        "timm", "vit_tiny_patch16_224", "checkpointing", img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4
+    ),
+    "ConvNeXt": of_images("timm", "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32)),
+    "ResNet": of_images("timm", "resnet18", layers=(1, 1, 1, 1), channels=(8, 16, 24, 32)),
+    "EfficientNet": of_images("timm", "efficientnet_b0", channel_multiplier=0.25, depth_multiplier=0.25),
+    "Swin": of_images(
+        "timm",
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        patch_size=4,
+        window_size=4,
+        embed_dim=16,
+        depths=(2, 2),
+        num_heads=(2, 4),
+    ),
+    "MLP-Mixer": of_images("timm", "mixer_s32_224", img_size=64),
+    "torchvision ResNet": of_images("torchvision", "resnet18"),
+    "torchvision MobileNet": of_images("torchvision", "mobilenet_v3_small", width_mult=0.25),
+    "torchvision VGG": of_images("torchvision", "vgg11_bn"),
+}
+
+MODES = ("inference", "training", "dynamic", "autocast", "export")
+
+
+@dataclass
+class Outcome:
+    """Of one family in one mode: nodes compiled and left by reason, distances from float64, and what failed."""
+
+    compiled: int = 0
+    left: Counter[str] = None  # pyright: ignore[reportAssignmentType]
+    further: float = 0.0
+    failure: str = ""
+
+    def __post_init__(self) -> None:
+        self.left = self.left or Counter()
+
+    @property
+    def text(self) -> str:
+        return self.failure or f"{self.compiled}/{self.compiled + self.left.total()} {self.further:.2f}"
+
+
+def floats(results: Any) -> list[Tensor]:
+    """The tensors of floats in what a model returns."""
+    flat = pytree.tree_leaves(dict(results) if hasattr(results, "to_tuple") else results)
+    return [x for x in flat if isinstance(x, Tensor) and x.is_floating_point()]
+
+
+def cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    return {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
+
+
+def stepped(call: Callable[..., Any], model: nn.Module, inputs: Inputs, training: bool) -> list[Tensor]:
+    """The results of a step, and the gradients of the parameters where it trains; the losses weigh results alike."""
+    model.zero_grad(set_to_none=True)
+    if not training:
+        with torch.inference_mode():
+            return [x.clone() for x in floats(call(**inputs))]
+    out = [x for x in floats(call(**inputs)) if x.requires_grad]
+    draw = torch.Generator().manual_seed(3)
+    grads = [torch.randn(x.shape, generator=draw).to(x.dtype) for x in out]
+    torch.autograd.backward(out, grads)
+    return [x.detach() for x in out] + [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+    """The relative distance of all tensors, each by its own norm."""
+    if len(found) != len(exact):
+        raise ValueError(f"expected {len(exact)} tensors, got {len(found)}")
+    parts = [
+        (f.double() - e.double()).norm() / e.double().norm().clamp_min(1e-6) for f, e in zip(found, exact, strict=True)
+    ]
+    return float(torch.stack(parts).square().mean().sqrt())
+
+
+def further(found: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+    """How much further a result is from float64 than eager mode; NaN is infinitely far."""
+    own, other = distance(found, exact), max(distance(eager, exact), LEAST)
+    return own / other if own == own else float("inf")
+
+
+def run(family: Family, mode: str) -> Outcome:
+    """One family in one mode.
+
+    Raises:
+        Exception: whatever the model, torch or the backend raises.
+    """
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    plain = family.model()
+    torch.manual_seed(1)
+    batches = [family.inputs(n) for n in ((2, 3) if mode == "dynamic" and family.dynamic else (2,))]
+    training = mode in ("training", "autocast", "checkpointing")
+    plain.train(training)
+    if mode == "checkpointing":
+        enable = getattr(plain, "gradient_checkpointing_enable", None) or partial(plain.set_grad_checkpointing, True)
+        enable()
+    exact = deepcopy(plain).double()
+    model = plain if mode == "autocast" else plain.bfloat16()
+    outcome, seen = Outcome(), []
+    options = {"explain": seen.append, "rest": "eager"}
+    if mode in GENERATES:
+        outcome.failure = generated(model, batches[0], mode, options)
+    else:
+        eager, autocast = deepcopy(model), mode == "autocast"
+        called = model
+        if mode == "export":
+            exported = torch.export.export(model, (), cast(batches[0], torch.bfloat16), strict=False)
+            called = exported.module()
+        full = mode in ("inference", "export")
+        call = torch.compile(called, backend=torch_backend, options=options, fullgraph=full, dynamic=mode == "dynamic")
+        for inputs in batches:
+            given = cast(inputs, torch.float32 if autocast else torch.bfloat16)
+            with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
+                results = [stepped(f, f if f is not call else called, given, training) for f in (call, eager)]
+            away = further(*results, stepped(exact, exact, cast(inputs, torch.float64), training))
+            outcome.further = max(outcome.further, away)
+    for explanation in seen:
+        outcome.compiled += sum(len(part.nodes) for part in explanation.compiled)
+        outcome.left.update(f"{part.operator}: {part.reason}" for part in explanation.left)
+    return outcome
+
+
+def generated(model: nn.Module, inputs: Inputs, mode: str, options: dict[str, Any]) -> str:
+    """Whether generation gives a token that eager mode gives too, "" if so: logits of equal size may change places."""
+    settings: dict[str, Any] = {"max_new_tokens": 4, "do_sample": False, "output_logits": True,
+                                "return_dict_in_generate": True, "min_new_tokens": 4}  # fmt: skip
+    if mode == "generate-static":
+        settings |= {"cache_implementation": "static", "disable_compile": True}
+    expected: Any = model.generate(**inputs, **settings)
+    model.forward = torch.compile(model.forward, backend=torch_backend, options=options)  # pyright: ignore
+    found: Any = model.generate(**inputs, **settings)
+    for ours, theirs in zip(found.logits, expected.logits, strict=True):
+        if not torch.allclose(ours.float(), theirs.float(), atol=2.0**-5 * float(theirs.abs().max()), rtol=0):
+            return f"logits differ by {float((ours - theirs).abs().max()):.3g}"
+        if not torch.equal(ours.argmax(-1), theirs.argmax(-1)):
+            break
+    return ""
+
+
+def attempt(family: Family, mode: str, trace: bool) -> Outcome:
+    """One family in one mode; what it raises is its failure."""
+    try:
+        return run(family, mode)
+    except Exception as error:
+        if trace:
+            traceback.print_exc()
+        return Outcome(
+            failure=f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[:120]
+        )
+
+
+def installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}")
+    parser.add_argument("--modes", nargs="+", default=[*MODES, "checkpointing", *GENERATES])
+    parser.add_argument("--left", action="store_true", help="list the reasons by family")
+    parser.add_argument("--trace", action="store_true", help="print the trace of what fails")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch._dynamo.config.recompile_limit = 64
+    torch.backends.mkldnn.set_flags(_enabled=False)  # its LSTM is one operation, which has no form but torch's
+    declare_torchvision()
+    torch._dynamo.config.allow_rnn = True
+    reasons, faults, share = Counter[str](), 0, [0, 0]
+    for name, family in FAMILIES.items():
+        if options.families and name not in options.families:
+            continue
+        if not installed(family.package):
+            print(f"{name}: skipped, {family.package} is not installed")
+            continue
+        start, outcomes = time.perf_counter(), dict[str, Outcome]()
+        for mode in options.modes:
+            if mode in MODES or mode in family.modes:
+                outcomes[mode] = attempt(family, mode, options.trace)
+        own = sum((o.left for o in outcomes.values()), Counter[str]())
+        reasons += own
+        faults += sum(bool(o.failure) or o.further > FURTHER for o in outcomes.values())
+        if family.transformer:
+            share[0] += sum(o.compiled for o in outcomes.values())
+            share[1] += sum(o.compiled + o.left.total() for o in outcomes.values())
+        columns = ", ".join(f"{mode} {o.text}" for mode, o in outcomes.items())
+        print(f"{name}: {columns} ({time.perf_counter() - start:.0f} s)", flush=True)
+        for reason, count in own.most_common() if options.left else ():
+            print(f"    {count:4} {reason}")
+    print("\nleft:")
+    for reason, count in reasons.most_common(60):
+        print(f"{count:6} {reason}")
+    if share[1]:
+        print(f"\ntransformers: {share[0]} of {share[1]} nodes that compute are compiled, {share[0] / share[1]:.1%}")
+    print(f"{faults} failed")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,331 @@
+"""Random graphs through the backend of `torch.compile`, on the interpreter, against eager mode.
+
+    python test/torch_graphs.py                       # 500 graphs of a random seed, which is printed
+    python test/torch_graphs.py --seed 77 --graphs 20 --jobs 4
+    python test/torch_graphs.py --only 77000012       # one graph, with its steps
+
+A graph has pointwise operations, reductions, norms, products, views, joins and writes to tensors and to their views, of
+bf16 and f32; a third has gradients, a third sizes that change. All steps are continuous, so that a rounding stays one:
+the distance from the same graph in f64 is at most 1.5 times that of eager mode, or 2^-7 of the largest element.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+
+from warploom.runtime import torch_backend
+
+functional: Any = torch.nn.functional
+dynamo: Any = torch._dynamo
+Step = tuple[str, Callable[..., Any], tuple[int, ...], bool]
+"""The name of a step, what it computes, the numbers of the values it takes, and whether it writes to the first."""
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "relu": torch.relu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "abs": torch.abs,
+    "neg": torch.neg,
+    "exp": lambda x: torch.exp(-x.abs()),
+    "sqrt": lambda x: torch.sqrt(x.abs() + 0.5),
+    "rsqrt": lambda x: torch.rsqrt(x.square() + 0.5),
+    "scaled": lambda x: x * 0.5 + 1,
+    "clamp": lambda x: x.clamp(-1.5, 2),
+    "log1p": lambda x: torch.log1p(x.abs()),
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": lambda x, y: x * torch.tanh(y),
+    "div": lambda x, y: x / (y.abs() + 1),
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "lerp": lambda x, y: x + 0.25 * (y - x),
+}
+REDUCED: dict[str, Callable[..., Any]] = {
+    "mean": lambda x, dim, keep: x.mean(dim, keepdim=keep),
+    "sum": lambda x, dim, keep: x.sum(dim, keepdim=keep) * 0.25,
+    "amax": lambda x, dim, keep: x.amax(dim, keepdim=keep),
+    "amin": lambda x, dim, keep: x.amin(dim, keepdim=keep),
+    "var": lambda x, dim, keep: x.var(dim, correction=0, keepdim=keep),
+}
+ROWS: dict[str, Callable[..., Any]] = {
+    "softmax": lambda x, dim: x.softmax(dim),
+    "log_softmax": lambda x, dim: x.log_softmax(dim),
+    "layer_norm": lambda x, dim: functional.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda x, dim: functional.rms_norm(x, x.shape[-1:], eps=1e-5),
+    "normalized": lambda x, dim: x / (x.square().sum(dim, keepdim=True) + 1),
+}
+
+
+@dataclass
+class Drawn:
+    """A random graph: steps on a list of values, which begins with the inputs. `results` are numbers of values."""
+
+    seed: int
+    shapes: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    dtypes: list[Any] = field(default_factory=list[Any])
+    steps: list[Step] = field(default_factory=list[Step])
+    results: tuple[int, ...] = ()
+    training: bool = False
+    dynamic: bool = False
+    written: bool = False
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        values = list(inputs)
+        for _, function, operands, _ in self.steps:
+            values.append(function(*(values[x] for x in operands)))
+        return tuple(values[x] for x in self.results)
+
+    @property
+    def text(self) -> str:
+        steps = [f"  {n}: {name} {list(of)}" for n, (name, _, of, _) in enumerate(self.steps, len(self.shapes))]
+        kinds = [str(x).removeprefix("torch.") for x in self.dtypes]
+        inputs = list(zip(self.shapes, kinds, strict=True))
+        head = f"seed {self.seed}: {inputs} training {self.training} dynamic {self.dynamic}"
+        return "\n".join([head, *steps, f"  results {self.results}"])
+
+
+class Drawing:
+    """Draws a graph step by step; each value is known by an example."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        kind = seed % 3
+        self.graph = Drawn(seed, training=kind == 1, dynamic=kind == 2)
+        self.batch = self.draw.choice((2, 3, 5))
+        wide = self.draw.random() < 0.3
+        for _ in range(self.draw.randint(2, 3)):
+            shape = tuple(self.draw.choice((3, 5, 8, 17, 24)) for _ in range(self.draw.randint(1, 2)))
+            self.graph.shapes.append((self.batch, *shape))
+            self.graph.dtypes.append(torch.float32 if wide and self.draw.random() < 0.5 else torch.bfloat16)
+        self.values = [torch.randn(s).to(d) for s, d in zip(self.graph.shapes, self.graph.dtypes, strict=True)]
+        self.inputs = len(self.values)
+        kinds = (self.unary, self.binary, self.binary, self.reduced, self.rows, self.product, self.product)
+        kinds = (*kinds, self.view, self.view, self.join, self.cast, self.write)
+        for _ in range(self.draw.randint(4, 11)):
+            self.draw.choice(kinds)()
+        used = {x for step in self.graph.steps for x in step[2]}
+        ends = [x for x in range(self.inputs, len(self.values)) if x not in used]
+        self.graph.results = tuple(dict.fromkeys([*ends, len(self.values) - 1]))
+
+    def add(self, name: str, function: Callable[..., Any], *operands: int, writes: bool = False) -> None:
+        """Appends a step if torch computes it and its result is small."""
+        try:
+            values = [x.clone() for x in self.values] if writes else self.values
+            result = function(*(values[x] for x in operands))
+        except (RuntimeError, IndexError):
+            return
+        if 0 < result.numel() <= 4096 and result.dim() <= 4:
+            self.values.append(result)
+            self.graph.steps.append((name, function, operands, writes))
+
+    def pick(self) -> int:
+        """A value, sooner a late one."""
+        count = len(self.values)
+        return max(self.draw.randrange(count), self.draw.randrange(count))
+
+    def dim(self, value: int) -> int:
+        """A dimension of a value, in a graph of changing sizes never the first."""
+        rank = self.values[value].dim()
+        return self.draw.randrange(-1, max(0, rank - 1)) if rank > 1 and not self.graph.dynamic else -1
+
+    def unary(self) -> None:
+        name = self.draw.choice(list(UNARY))
+        self.add(name, UNARY[name], self.pick())
+
+    def binary(self) -> None:
+        x = self.pick()
+        fits = [y for y in range(len(self.values)) if _broadcasts(self.values[x].shape, self.values[y].shape)]
+        name = self.draw.choice(list(BINARY))
+        self.add(name, BINARY[name], x, self.draw.choice(fits))
+
+    def reduced(self) -> None:
+        x = self.pick()
+        if self.values[x].dim() < 2:
+            return
+        name, dim, keep = self.draw.choice(list(REDUCED)), self.dim(x), self.draw.random() < 0.5
+        self.add(f"{name} {dim} {keep}", partial(_reduced, name, dim, keep), x)
+
+    def rows(self) -> None:
+        x = self.pick()
+        name, dim = self.draw.choice(list(ROWS)), self.dim(x)
+        self.add(f"{name} {dim}", partial(_rows, name, dim), x)
+
+    def product(self) -> None:
+        x = self.pick()
+        k = self.values[x].shape[-1] if self.values[x].dim() > 1 else 0
+        fits = [y for y, v in enumerate(self.values) if v.dim() > 1 and k in v.shape[-2:]]
+        if k and fits:
+            y = self.draw.choice(fits)
+            self.add("product", partial(_product, self.values[y].shape[-2] == k), x, y)
+
+    def view(self) -> None:
+        x = self.pick()
+        rank, dim = self.values[x].dim(), self.dim(x)
+        n = self.values[x].shape[dim]
+        first = self.draw.randrange(n)
+        choices: list[tuple[str, Callable[[Any], Any]]] = [
+            (f"transpose {dim}", lambda v: v.transpose(dim, dim - 1 if rank > 1 else dim)),
+            (f"slice {dim} {first}", lambda v: v.narrow(dim, first, n - first)),
+            (f"select {dim} {first}", lambda v: v.select(dim, first)),
+            ("flatten", lambda v: v.flatten(-2) if rank > 1 else v),
+            ("flatten start", lambda v: v.flatten(0, 1) if rank > 1 else v),
+            ("unsqueeze", lambda v: v.unsqueeze(-2)),
+            ("expand", lambda v: v.unsqueeze(-2).expand(*v.shape[:-1], 3, v.shape[-1])),
+            (f"chunk {dim}", lambda v: v.chunk(2, dim)[0]),
+            ("contiguous", lambda v: v.mT.contiguous() if rank > 1 else v.contiguous()),
+        ]
+        self.add(*self.draw.choice(choices), x)
+
+    def join(self) -> None:
+        x = self.pick()
+        same = [y for y, v in enumerate(self.values) if v.shape[:-1] == self.values[x].shape[:-1]]
+        self.add("cat", lambda *v: torch.cat(v, -1), x, self.draw.choice(same))
+
+    def cast(self) -> None:
+        x = self.pick()
+        other = torch.float32 if self.values[x].dtype == torch.bfloat16 else torch.bfloat16
+        self.add(f"to {other}", partial(_converted, other), x)
+
+    def write(self) -> None:
+        """A change of a value in place, or of a part of it: of inputs too, where there are no gradients."""
+        x = self.pick()
+        if x < self.inputs and self.graph.training:
+            return
+        n, rank = self.values[x].shape[-1], self.values[x].dim()
+        choices: list[tuple[str, Callable[[Any], Any]]] = [
+            ("mul_", lambda v: v.mul_(0.5)),
+            ("add_", lambda v: v.add_(1)),
+            ("tanh_", lambda v: v.tanh_()),
+            ("[..., 1:] add_", lambda v: (v[..., 1:].add_(0.5), v)[1]),
+            ("[0] = ", lambda v: (v[..., 0].copy_(v[..., n - 1] * 0.5), v)[1]),
+            ("mT.mul_", lambda v: (v.mT.mul_(0.5), v)[1] if rank > 1 else v.mul_(0.5)),
+        ]
+        before = self.values[x]
+        self.values[x] = before.clone()
+        name, function = self.draw.choice(choices)
+        self.add(name, function, x, writes=True)
+        self.graph.written |= x < self.inputs
+
+
+def _broadcasts(x: Any, y: Any) -> bool:
+    return len(y) <= len(x) and all(a == b or b == 1 for a, b in zip(reversed(x), reversed(y), strict=False))
+
+
+def _reduced(name: str, dim: int, keep: bool, x: Any) -> Any:
+    return REDUCED[name](x, dim, keep)
+
+
+def _rows(name: str, dim: int, x: Any) -> Any:
+    return ROWS[name](x, dim)
+
+
+def _product(plain: bool, x: Any, y: Any) -> Any:
+    wide = torch.promote_types(x.dtype, y.dtype)
+    narrow = wide if wide == torch.float64 else torch.bfloat16
+    return torch.matmul(x.to(narrow), (y if plain else y.mT).to(narrow)) * x.shape[-1] ** -0.5
+
+
+def _converted(dtype: Any, x: Any) -> Any:
+    return x if x.dtype == torch.float64 else x.to(dtype)
+
+
+def drawn(seed: int) -> Drawn:
+    """The graph of a seed."""
+    torch.manual_seed(seed)
+    return Drawing(seed).graph
+
+
+def _inputs(graph: Drawn, more: int) -> list[Any]:
+    torch.manual_seed(graph.seed + more)
+    return [
+        torch.randn(shape[0] + more, *shape[1:]).to(dtype)
+        for shape, dtype in zip(graph.shapes, graph.dtypes, strict=True)
+    ]
+
+
+def _results(call: Callable[..., Any], graph: Drawn, inputs: Sequence[Any]) -> list[Any]:
+    """The results, the inputs as they are afterwards, and the gradients of the inputs."""
+    own = [x.clone().requires_grad_(graph.training) for x in inputs]
+    out = list(call(*own))
+    if graph.training:
+        pairs = [x for x in out if x.requires_grad]
+        torch.autograd.backward(pairs, [torch.ones_like(x) * 0.5 for x in pairs])
+    grads = [x.grad for x in own if x.grad is not None]
+    return [x.detach() for x in (*out, *([] if graph.training else own), *grads)]
+
+
+def fault(seed: int) -> str:
+    """What is wrong with the graph of a seed, "" if nothing is."""
+    dynamo.reset()
+    graph = drawn(seed)
+    if not graph.steps:
+        return ""
+    try:
+        compiled = torch.compile(graph, backend=torch_backend, dynamic=graph.dynamic or None, options={"rest": "eager"})
+        for more in (0, 2) if graph.dynamic else (0,):
+            inputs = _inputs(graph, more)
+            exact = _results(graph, graph, [x.double() for x in inputs])
+            eager = _results(graph, graph, inputs)
+            for at, (f, e, x) in enumerate(zip(_results(compiled, graph, inputs), eager, exact, strict=True)):
+                if f.shape != e.shape or f.dtype != e.dtype:
+                    return f"result {at}: expected {e.dtype} {tuple(e.shape)}, got {f.dtype} {tuple(f.shape)}"
+                own, other = (float((y.double() - x).abs().max()) for y in (f, e))
+                if not own <= max(1.5 * other, 2.0**-7 * (1e-3 + float(x.abs().max()))):
+                    return f"result {at}: {own:.3g} from float64, where eager mode is {other:.3g} from it"
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {lines[0][:300]}"
+    return ""
+
+
+def _one(seed: int) -> tuple[int, str]:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    return seed, fault(seed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(100_000))
+    parser.add_argument("--graphs", type=int, default=500)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--only", type=int, metavar="SEED")
+    options = parser.parse_args()
+    if options.only is not None:
+        print(drawn(options.only).text)
+        print(fault(options.only) or "right")
+        return 0
+    print(f"seed {options.seed}", flush=True)
+    start, done, wrong = time.monotonic(), 0, list[int]()
+    seeds = [1000 * options.seed + n for n in range(options.graphs)]
+    with get_context("spawn").Pool(options.jobs) as pool:
+        for seed, text in pool.imap_unordered(_one, seeds):
+            done += 1
+            if text:
+                wrong.append(seed)
+                print(f"{drawn(seed).text}\n  {text}", flush=True)
+            if time.monotonic() - start > options.seconds:
+                pool.terminate()
+                break
+    print(f"{done} graphs, {len(wrong)} wrong: {sorted(wrong)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Gradients of attention in `linalg` on the interpreter against float64, with a stated bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from attention_gradients import AttentionGradient, problem, wrong
+
+from warploom.passes.diagnostics import remarks
+from warploom.runtime import compile
+
+FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
+    (AttentionGradient((2, 3, 37, 50, 24, 40), "f16", causal=15), "sm_80", {}),
+    (AttentionGradient((1, 1, 45, 43, 64, 64), window=9, delta=False), "sm_89", {}),
+    (AttentionGradient((1, 2, 70, 20, 128, 128), causal=0, results=("dK", "dV")), "sm_120a", {}),
+    (AttentionGradient((1, 2, 70, 90, 64, 64), causal=0, window=30), "sm_90a", {}),
+    (AttentionGradient((1, 1, 66, 70, 128, 64), "f16", delta=False), "sm_90a", {}),
+    (AttentionGradient((1, 1, 66, 40, 200, 256), causal=3), "sm_90a", {}),
+    (AttentionGradient((1, 2, 40, 140, 64, 64)), "sm_90a", {"cta": (64, 64, 64), "mma": "m64n64k16", "stages": 3}),
+)
+
+
+@pytest.mark.parametrize(("asked", "target", "schedule"), FORMS, ids=str)
+def test_gradients_are_those_of_float64(asked: AttentionGradient, target: str, schedule: dict[str, Any]) -> None:
+    """Silent under all checks, too."""
+    assert wrong(asked, target, checks="all", **schedule) == ""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_the_forward_pass_leaves_what_gradients_need(target: str) -> None:
+    """One kernel makes O and the logarithms of sums, which are within 2^-20."""
+    asked = AttentionGradient((1, 2, 70, 90, 64, 64), causal=2, delta=False)
+    given, kernel = problem(asked), compile(asked.forward, target)
+    named = dict(zip(asked.inputs, given.arguments, strict=True))
+    o, lse = (np.full_like(named[name], 7.0) for name in ("O", "lse"))
+    kernel(*(named[name] for name in "QKV"), o, lse, device="interp", checks="all")
+    assert len(kernel.launches) == 1
+    assert np.abs(lse - named["lse"]).max() <= 2.0**-20 * np.abs(named["lse"]).max()
+    assert np.abs(o.astype(np.float64) - named["O"].astype(np.float64)).max() <= 2.0**-6
+
+
+@pytest.mark.parametrize(("width", "count"), [(64, 2), (256, 3)])
+def test_kernels(width: int, count: int) -> None:
+    """One for dQ, one for dK and dV where a thread has registers for both."""
+    asked = AttentionGradient((2, 2, 300, 200, width, width))
+    assert len(asked.compile("sm_90a").launches) == count
+
+
+DECLINED = (
+    ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %x0 : f32", "it is not fused"),
+    ("arith.mulf %x0, %scale : f32\n", "math.tanh %x0 : f32\n", "the gradient of what scores go through"),
+    ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %1 : f32", "P is known"),
+    ("= arith.subf %x1, %x2 : f32", "= arith.addf %x1, %x2 : f32", "P is known"),
+)
+
+
+@pytest.mark.parametrize(("written", "instead", "reason"), DECLINED)
+def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str) -> None:
+    text = AttentionGradient((1, 1, 20, 20, 16, 16), delta=True).mlir
+    assert written in text
+    with remarks() as heard:
+        compile(text.replace(written, instead), "sm_80")
+    assert any(reason in str(one) for one in heard)

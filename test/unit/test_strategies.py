@@ -1,0 +1,216 @@
+"""Strategies: what steps match and change, what the example strategies compute, and errors of steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from warploom.dialect.schedule import Schedule
+from warploom.passes.diagnostics import remarks
+from warploom.passes.linalg.raise_matmul import RaiseProduct
+from warploom.passes.strategy.handle import Handle, StepError
+from warploom.passes.strategy.transform import apply_strategy
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, Kernel, compile, fastest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "strategies"
+
+PRODUCTS = """
+func.func @first(%A: memref<64x32xf16>, %B: memref<32x96xf16>, %C: memref<64x96xf32>) {
+  linalg.matmul ins(%A, %B : memref<64x32xf16>, memref<32x96xf16>) outs(%C : memref<64x96xf32>)
+  return
+}
+func.func @second(%A: memref<?x48xbf16>, %W: memref<48x16xbf16>, %C: memref<?x16xf32>) {
+  linalg.matmul ins(%A, %W : memref<?x48xbf16>, memref<48x16xbf16>) outs(%C : memref<?x16xf32>)
+  return
+}
+"""
+
+CHAIN = """
+func.func @f(%a: memref<96x32xf16>, %b: memref<32x24xf16>, %c: memref<96x24xf16>) {
+  %zero = arith.constant 0.0 : f16
+  %t = memref.alloc() : memref<96x24xf16>
+  linalg.fill ins(%zero : f16) outs(%c : memref<96x24xf16>)
+  linalg.add ins(%c, %c : memref<96x24xf16>, memref<96x24xf16>) outs(%t : memref<96x24xf16>)
+  linalg.matmul ins(%a, %b : memref<96x32xf16>, memref<32x24xf16>) outs(%t : memref<96x24xf16>)
+  linalg.exp ins(%t : memref<96x24xf16>) outs(%c : memref<96x24xf16>)
+  memref.dealloc %t : memref<96x24xf16>
+  return
+}
+"""
+
+
+def module_of(text: str) -> ModuleOp:
+    return parse_mlir(make_context(), text, "program.mlir")
+
+
+def handle_of(text: str) -> Handle:
+    """A handle of a module, which it keeps as it is."""
+    handles: list[Handle] = []
+    apply_strategy(make_context(), module_of(text), handles.append)
+    return handles[0]
+
+
+def schedule_of(kernel: Kernel) -> Schedule:
+    """The schedule of the first launch."""
+    schedule = kernel.schedule[0]
+    assert schedule is not None
+    return schedule
+
+
+def float16(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return (rng.standard_normal(shape) / 4).astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    ("facts", "matched"),
+    [
+        ({}, 2),
+        ({"m": 64}, 1),
+        ({"m": "..100"}, 1),  # a size that a call says is in no range
+        ({"k": "32..48"}, 2),
+        ({"n": "17..", "k": "..32"}, 1),
+        ({"types": ["bf16"]}, 1),
+        ({"in": "second"}, 1),
+        ({"name": "W"}, 1),
+        ({"batch": 1}, 2),
+        ({"m": 65}, 0),
+    ],
+)
+def test_facts(facts: dict[str, object], matched: int) -> None:
+    assert len(handle_of(PRODUCTS).match("linalg.matmul").where(**facts)) == matched
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda m: m.match("linalg.fill").set(stages=2), "set does not apply: no operation matches"),
+        (lambda m: m.match("func.return").set(stages=2), "expected a product or an attention, got func.return, at "),
+        (lambda m: m.match("linalg.matmul").set(depth=2), "unknown schedule option 'depth'"),
+        (lambda m: m.match("linalg.matmul").where(m="a"), "m: expected a number or a range such as 64..256, got 'a'"),
+        (lambda m: m.match("linalg.matmul").where(depth=1), "unknown fact 'depth'; known: m, n, k, batch, types"),
+        (lambda m: m.match("linalg.matmul").tile(1, 1, 1, 1), "linalg.matmul has 3 loops, got sizes 1, 1, 1, 1"),
+        (lambda m: m.match("linalg.matmul").tile(48), "loop 0 of linalg.matmul is 64, no multiple of 48 long"),
+        (lambda m: m.match("linalg.matmul").run("warp-stage"), "expected the module, functions or kernels, got linalg"),
+        (lambda m: m.run("warp-nothing"), "warp-nothing"),
+        (lambda m: m.run("warp-outline"), "program.mlir:3:3: error: expected a schedule on warp.matmul"),
+        (lambda m: m.rewrite("Nothing"), "no pass has a pattern Nothing; there are "),
+        (lambda m: m.match("linalg.matmul").fuse_products(), "expected several warp.matmul of one block, got linalg"),
+        (lambda m: m.alternatives(lambda s: s.match("x").set()), "none of 1 applies (1: set does not apply: no op"),
+    ],
+)
+def test_steps_that_do_not_apply(step: object, message: str) -> None:
+    with pytest.raises(StepError) as raised:
+        step(handle_of(PRODUCTS))  # pyright: ignore[reportCallIssue]
+    assert message in str(raised.value)
+
+
+def test_a_handle_of_what_was_replaced_is_refused() -> None:
+    module = handle_of(PRODUCTS)
+    product = module.match("linalg.matmul").where(m=64)
+    product.tile(32)
+    with pytest.raises(StepError, match="is not there any more"):
+        product.set(stages=2)
+
+
+def test_passes_and_patterns_change_a_part_alone() -> None:
+    module = handle_of(PRODUCTS)
+    first = next(iter(module.match("func.func")))
+    first.run("warp-raise-matmul")
+    assert [op.name for op in module.match("warp.matmul", "linalg.matmul").ops] == ["warp.matmul", "linalg.matmul"]
+    assert [op.sym_name.data for op in module.match("func.func").ops] == ["first", "second"]
+    module.match("func.func").where(**{"in": "second"}).rewrite(RaiseProduct())
+    assert not module.match("linalg.matmul").ops
+
+
+def test_alternatives_undo_what_does_not_apply() -> None:
+    module = handle_of(PRODUCTS)
+    before = str(module.ops[0])
+
+    def tries(scope: Handle) -> None:
+        scope.match("linalg.matmul").where(m=64).tile(32)
+        scope.match("linalg.fill").set(stages=2)
+
+    with remarks(chosen=True) as said:
+        module.alternatives(tries, lambda scope: None)
+    assert str(module.ops[0]) == before
+    assert any("alternative 1 of 2 does not apply: set does not apply: no operation matches" in line for line in said)
+
+
+def test_tiles_and_fused_producers_compute_the_same() -> None:
+    def strategy(module: Handle) -> None:
+        _, (loop, *_) = module.match("linalg.exp").tile(32)
+        module.match("linalg.matmul").fuse_into(loop)
+        module.match("linalg.add").fuse_into(loop)
+        assert [op.parent_op() for op in module.match("linalg.matmul", "linalg.add", "linalg.exp").ops] == [
+            loop.ops[0]
+        ] * 3
+        with pytest.raises(StepError, match="its result lies in memory that others see"):
+            module.match("linalg.fill").fuse_into(loop)
+
+    rng = np.random.default_rng(3)
+    a, b, c = float16(rng, 96, 32), float16(rng, 32, 24), np.full((96, 24), np.nan, np.float16)
+    compile(CHAIN, "sm_80", strategy=strategy)(a, b, c, device="interp", checks="all")
+    exact = np.exp((a.astype(np.float64) @ b.astype(np.float64)).astype(np.float16).astype(np.float64))
+    assert np.abs(c - exact).max() < 4e-3  # half a unit of f16 at 2 to 4, and of the exponent
+
+
+def test_fused_layers() -> None:
+    kernel = compile(EXAMPLES / "mlp.mlir", "sm_80", strategy=EXAMPLES / "fused_mlp.mlir")
+    rng = np.random.default_rng(1)
+    x, w, v = float16(rng, 96, 64), float16(rng, 64, 80), float16(rng, 80, 48)
+    y = np.full((96, 48), np.nan, np.float32)
+    kernel(x, w, v, y, device="interp", checks="all")
+    hidden = np.maximum((x.astype(np.float64) @ w.astype(np.float64)).astype(np.float16), 0)
+    assert len(kernel.plan.launches) == 1
+    exact = hidden.astype(np.float64) @ v.astype(np.float64)
+    # A sum of f32 may round a hidden element, of at most 4, to its other neighbour.
+    assert (np.abs(y - exact) <= 2**-9 * np.abs(v).astype(np.float64).max() * 4).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"cta": (64, 48, 32)}, "96 rows are no multiple of 64, and two CTAs would compute the same ones"),
+        ({"mma": "m64n16k16"}, "products that share a kernel are multiplied by mma.sync, got mma = m64n16k16"),
+        ({"cta": (32, 48, 32), "warp": (16, 24), "split_k": 2}, "expected split_k = 1 of products that share a kernel"),
+    ],
+)
+def test_products_that_share_no_kernel(fields: dict[str, object], message: str) -> None:
+    def strategy(module: Handle) -> None:
+        module.match("linalg.matmul").set(**fields)
+        module.run("warploom-schedule").match("warp.matmul").fuse_products()
+
+    with pytest.raises(CompileError, match=message):
+        compile(EXAMPLES / "mlp.mlir", "sm_90a", strategy=strategy)
+
+
+def test_stream_k() -> None:
+    kernel = compile(EXAMPLES / "product.mlir", "sm_90a", strategy=EXAMPLES / "stream_k.mlir")
+    rng = np.random.default_rng(2)
+    a, b, c = float16(rng, 512, 256), float16(rng, 256, 64), np.full((512, 64), np.nan, np.float32)
+    kernel(a, b, c, device="interp", checks="all")
+    assert (kernel.plan.launches[0].grid, schedule_of(kernel).shares_tail) == ((3, 1, 1), True)
+    exact, sizes = a.astype(np.float64) @ b.astype(np.float64), np.abs(a).astype(np.float64) @ np.abs(b).astype(float)
+    assert (np.abs(c - exact) <= 256 * 2**-23 * sizes).all()
+
+
+def test_the_fastest_of_all_alternatives() -> None:
+    def strategy(module: Handle) -> None:
+        product = module.match("linalg.matmul").where(m=64)
+        product.alternatives(lambda p: p.set(stages=0), lambda p: p.set(stages=3), lambda p: p.set(stages=2))
+        product.alternatives(lambda p: p.set(group=1), lambda p: p.set(group=2))
+
+    measured: list[tuple[int, int]] = []
+
+    def measure(kernel: Kernel) -> float:
+        measured.append((schedule_of(kernel).stages, schedule_of(kernel).group))
+        return -measured[-1][1] + measured[-1][0]
+
+    kernel, choices = fastest(PRODUCTS, strategy, measure, "sm_80", name="first")
+    assert sorted(measured) == [(2, 1), (2, 2), (3, 1), (3, 2)]
+    assert choices == (2, 1)
+    assert (schedule_of(kernel).stages, schedule_of(kernel).group) == (2, 2)
