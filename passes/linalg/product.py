@@ -110,8 +110,8 @@ class TileProduct(NamedTuple):
     def of(op: TileMmaOp) -> TileProduct:
         """What an operation multiplies."""
         turned = (op.transposed_a is not None, op.transposed_b is not None)
-        held = zip(op.multiplied, turned, (None, op.b_stored), (False, op.is_packed), strict=True)
-        a, b = (TileFactor(ELEMENT_TYPES[name], across, stored, packed) for name, across, stored, packed in held)
+        a = TileFactor(ELEMENT_TYPES[op.multiplied[0]], turned[0])
+        b = TileFactor(ELEMENT_TYPES[op.multiplied[1]], turned[1], op.b_stored, op.is_packed)
         return TileProduct(op, a, b, op.variant, op.sparsity)
 
 
@@ -257,12 +257,9 @@ class Product:
 
     @property
     def group(self) -> int:
-        """How many neighbours along k have a scale of their own in each column of B; 0 where none do, and where all of
-        a column are rounded with one scale."""
-        if self.group_scales is None:
-            return 0
-        groups = self.group_scales.type.get_shape()[self.group_axis]
-        return 0 if groups == 1 and self.b.stored is not None and self.b.stored.rounded else self.k // groups
+        """How many neighbours along k share a scale in each column of B; 0 where none, or all to be rounded, do."""
+        groups = 0 if self.group_scales is None else self.group_scales.type.get_shape()[self.group_axis]
+        return self.k // groups if groups > 1 or (groups and not (self.b.stored and self.b.stored.rounded)) else 0
 
     @property
     def group_axis(self) -> int:
@@ -298,8 +295,7 @@ class Product:
         """A and B, each with what is read beside it."""
         beside = self.metadata, self.group_scales or self.second
         of_a, of_b = self.block_scales or self.scales or beside
-        points = (self.zero_points,) if self.zero_points else ()
-        return (self.a, *([of_a] if of_a else ())), (self.b, *([of_b] if of_b else ()), *points)
+        return (self.a, *([of_a] if of_a else ())), tuple(o for o in (self.b, of_b, self.zero_points) if o)
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
@@ -482,11 +478,10 @@ def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
     sizes: dict[int, int] = {}
     divisors = dict.fromkeys(range(op.outer + len(OPERAND_LOOPS)), 1)
     for name, operand, map_ in zip("ABD", (*op.matrices, op.d), op.maps, strict=False):
-        if name == "B" and op.is_packed:
-            continue
         kind = memory_of(operand)
         strides = strides_of(kind) or (None,) * kind.get_num_dims()
-        for loop, size, stride in zip(loops_of(map_), kind.get_shape(), strides, strict=True):
+        along = () if name == "B" and op.is_packed else zip(loops_of(map_), kind.get_shape(), strides, strict=True)
+        for loop, size, stride in along:
             if size >= 0:
                 sparse = name == "A" and loop == op.outer + K
                 sizes[loop] = size * op.sparsity if sparse else size
