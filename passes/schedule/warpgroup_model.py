@@ -146,20 +146,23 @@ IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2),
 """Tiles with an operand in registers that are tried, in order: columns of the instruction, warpgroups side by side,
 lines of K, parts of K."""
 
-FEW_ROWS, SLICES, DEEP = 32, 2, {4: 4, 8: 2}
-"""Rows of D up to which two warpgroups share the K tiles of packed weights, of so many lines by their bits (H100,
-16x8192x8192, groups of 128, microseconds with and without: 4 bits 19.7 and 21.2, 8 bits 28.6 and 29.1)."""
+FEW_ROWS, SLICES, DEEP = 32, {False: 2, True: 4}, {4: 4, 8: 2}
+"""Rows of D up to which warpgroups share the K tiles of packed weights, two of integers and four of floats, of so many
+lines by their bits (H100, 16x8192x8192, microseconds with two and without: 4 bits 19.7 and 21.2, 8 bits 28.6 and 29.1;
+floats with two and four: 22.9 and 21.9)."""
 
 
 def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterator[GroupTile]:
     """The tiles that are worth a thought for a product of which some operands are packed, or one is in registers."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
-            tile = GroupTile(
-                16 if product.m <= 16 else FEW_ROWS, ROWS, 1, (1, 1), DEEP[product.b.memory_bits], role, SLICES
-            )
-            every = (tile._replace(parts=parts) for parts in (1, 2, 4, 8))
-            yield from (tile for tile in every if tile.parts == 1 or fits(product, tile, target))
+            width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
+            floats = product.b.stored is not None and product.b.stored.element.is_float
+            for parts in (1, 2, 4, 8):
+                slices = SLICES[floats and parts == 1]  # parts of K take no more than base tiles of D
+                tile = GroupTile(width, ROWS, parts, (1, 1), depth, role, slices)
+                if parts == 1 or fits(product, tile, target):
+                    yield tile
             return
         for width, groups, depth, parts in IN_REGISTERS:
             m, n = (groups * ROWS, width) if role == "a" else (width, groups * ROWS)
