@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warploom.dialect.isa.row import TARGETS
-from warploom.dialect.ptx.instructions import FAMILIES, roots
+from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.rows.grammar import name_of
 from warploom.runtime import WarploomError, compile
+from warploom.runtime.interp.meaning.refused import REASONS
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by docs/limits.py; `make docs` writes it again. -->\n\n"
@@ -340,12 +342,26 @@ The targets are {", ".join(TARGETS)}.
 
 """
 
-NAMES = ", ".join(f"`{name}`" for name in FAMILIES if name not in roots())
 
-TAIL = f"""## What is not modelled
+def _not_run() -> Iterator[str]:
+    """The lines of the table of instructions that no CPU runs here."""
+    for meaning, reason in REASONS.items():
+        names = dict.fromkeys(name_of(row.samples()[0]) for row in ROWS if row.means == meaning)
+        yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
 
-These families of instructions are not modelled: {NAMES}. `warploom check` checks only their names, and the interpreter
-refuses kernels that use them.
+
+NOT_RUN = "\n".join(_not_run())
+
+TAIL = f"""## What is checked and not run
+
+`warploom check` looks at every instruction of PTX 9.5. The interpreter refuses kernels that use some forms of these:
+
+| instructions | why |
+|---|---|
+{NOT_RUN}
+
+It also refuses tensor copies of `im2col::w` and of gathered rows, and products of sm_107 that no public text describes.
+The message says so.
 
 ## What is not measured
 

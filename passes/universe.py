@@ -124,6 +124,18 @@ class LocatingParser(Parser):
         elif self.parse_optional_str_literal() is None and self.parse_optional_boolean() is None:
             self.parse_integer()
 
+    def parse_dimension_list(self) -> list[int]:
+        """xDSL's list, but with spaces around each `x`, as in MLIR: `memref<2 x f32>`."""
+        dims, place = list[int](), 0
+        while self._current_token.kind in (MLIRTokenKind.INTEGER_LIT, MLIRTokenKind.QUESTION):
+            dims.append(self.parse_shape_dimension())
+            place = self._current_token.span.start
+            if self._parse_optional_shape_delimiter() is None:
+                return dims
+        if dims:
+            self._resume_from(place)
+        return dims
+
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
     ) -> list[_Element]:

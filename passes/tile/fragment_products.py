@@ -39,7 +39,7 @@ from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
 from .fragment_math import constant, mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
-from .register_products import RegisterProduct, group_scales
+from .register_products import RegisterProduct, group_scales, shape_of_scales
 from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
@@ -263,9 +263,8 @@ class ScaledProduct(FragmentProduct):
 
 # Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
 #
-# The products of a group are added up by themselves, and their sums, times the scales of the columns, are added to the
-# rest in f32: the weights themselves are not rounded after they are scaled. Those that are `rounded` are multiplied by
-# their scales in registers, before the product.
+# The sum of a group's products, times the scales of the columns, is added to the rest in f32. Weights that are
+# `rounded` are multiplied by their scales in registers, before the product.
 
 
 class GroupedProduct(DenseProduct):
@@ -281,21 +280,21 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        runs = range(0, depth, run := min(depth, groups.size))
-        kind, stored = fragment_of(accumulator), stored_of(self.op.b)
-        if rounded := stored is not None and stored.rounded:
-            kind = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        runs, stored = range(0, depth, run := min(depth, groups.size)), stored_of(self.op.b)
+        rounded = stored is not None and stored.rounded
+        of_b = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        kind = of_b if rounded else fragment_of(accumulator)
         # Before the products, which hide how long memory takes to answer.
-        before = outside if 1 in memory_of(groups.scales).get_shape() else index
+        before = outside if shape_of_scales(self, groups)[0] == 1 else index
         scales = [group_scales(self, before, groups, warp, first, kind) for first in runs]
         for first, scale in zip(runs, scales, strict=True):
             every = range(first, first + run, self.tiling.step)
             if rounded:
                 accumulator = self.steps(outside, index, warp, accumulator, every, scale)
-                continue
-            sums = constant(outside, fragment_of(accumulator), 0.0)
-            sums = self.steps(outside, index, warp, sums, every)
-            accumulator = mapped(index, _added, accumulator, sums, scale)
+            else:
+                sums = constant(outside, fragment_of(accumulator), 0.0)
+                sums = self.steps(outside, index, warp, sums, every)
+                accumulator = mapped(index, _added, accumulator, sums, scale)
         return accumulator
 
 

@@ -177,9 +177,11 @@ def group_scales(
 ) -> SSAValue:
     """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
     the columns of a fragment of this kind, or the rows of one of B^T."""
-    held, swapped, schedule = memory_of(groups.scales), way.op.transposed_b is not None, way.tiling.schedule
-    shared = memory_space(held) == SHARED_SPACE
-    count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
+    swapped, schedule, (count, columns) = (
+        way.op.transposed_b is not None,
+        way.tiling.schedule,
+        shape_of_scales(way, groups),
+    )
     group: Index = 0
     if count > 1:
         k = index.add(index.add(index.known(groups.k), warp["k"]), first)
@@ -188,13 +190,19 @@ def group_scales(
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
     kind = kind.with_element(held_type(groups.scales))
     line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
-    if shared:
+    if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
         where = [start, line] if swapped else [line, start]
         return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
-    row = MatrixOp(groups.scales, [line], None, 1)
-    if isinstance(view := groups.scales.owner, MatrixOp):
-        row = view.at([line], None, 1)
+    view = groups.scales.owner
+    row = view.at([line], None, 1) if isinstance(view, MatrixOp) else MatrixOp(groups.scales, [line], None, 1)
     inside = columns % schedule.cta[1] == 0
     bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
-    where = [index.value(0), start]
-    return index.insert(LoadOp(index.insert(row).matrix, where, kind, bounds, along=along)).fragment
+    matrix, where = index.insert(row).matrix, [index.value(0), start]
+    return index.insert(LoadOp(matrix, where, kind, bounds, along=along)).fragment
+
+
+def shape_of_scales(way: Multiplication, groups: GroupScales) -> tuple[int, int]:
+    """Groups and columns of scales; in shared memory they lie as B does."""
+    held, as_b = memory_of(groups.scales), way.op.transposed_b is not None
+    first, last = held.get_shape()
+    return (last, first) if as_b and memory_space(held) == SHARED_SPACE else (first, last)

@@ -7,7 +7,8 @@ holds it sign-extended. A vector is its elements in order as they lie in memory,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd, prod
+from dataclasses import replace
+from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, gpu, math, memref, vector
@@ -267,7 +268,30 @@ def bytes_together(lowering: KernelLowering, value: SSAValue, indices: Sequence[
 
 @lowers(memref.GetGlobalOp)
 def _get_global(lowering: KernelLowering, op: memref.GetGlobalOp) -> None:
+    kind = op.memref.type
+    if is_memory(kind) and 0 in kind.get_shape():  # as in CUDA, another name of what a launch gives
+        base = lowering.addressing.shared_bytes_at(0, 0).base
+        lowering.memories[op.memref] = MemoryArgument(base, (0,), (1,), element_bits(op, kind), space="shared")
+        return
     lowering.named_memory(op, op.memref, op.name_.root_reference.data)
+
+
+@lowers(memref.AssumeAlignmentOp)
+def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) -> None:
+    source = lowering.memories.get(op.memref)
+    if source is None:
+        fail(op, f"expected memory of the kernel, got {op.memref.type}")
+    lowering.memories[op.result] = replace(source, alignment=lcm(source.alignment, op.alignment.value.data))
+
+
+@lowers(memref.ReinterpretCastOp)
+def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None:
+    source, kind = lowering.memories.get(op.source), op.result.type
+    strides = strides_of(kind) if is_memory(kind) else None
+    if source is None or strides is None or None in strides or not is_memory(kind) or kind.get_offset():
+        fail(op, f"expected memory of the kernel, from its start, with strides that are known, got {kind}")
+    known = tuple(stride or 0 for stride in strides)
+    lowering.memories[op.result] = replace(source, shape=tuple(kind.get_shape()), strides=known)
 
 
 @lowers(memref.SubviewOp)
