@@ -265,11 +265,13 @@ PUBLIC: Mapping[str, str] = {
     "load_kernels": "runtime.kernel.compile",
     "load_ptx": "runtime.kernel.module",
     "order": "runtime.proof.order",
+    "pack_weights": "runtime.arguments.weights",
     "prove": "runtime.proof.prove",
     "prune": "runtime.arguments.sparse",
     "register_torch_sharding": "runtime.torch.operators",
     "torch_backend": "runtime.torch.backend",
     "torch_operators": "runtime.torch.operators",
     "torch_to_linalg": "runtime.torch.importer",
+    "unpack_weights": "runtime.arguments.weights",
 }
 """The module of each public name of `warploom.runtime`."""

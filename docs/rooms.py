@@ -283,7 +283,9 @@ OF_IDEAS = {
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
-    "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
+    "A or B in registers": "passes/schedule/warpgroup.py passes/tile/register_products.py dialect/warp/warpgroup.py",
+    "packed weights": "dialect/warp/views.py passes/linalg/fuse_weights.py passes/tile/register_products.py "
+    "runtime/arguments/weights.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",

@@ -46,7 +46,8 @@ from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_f
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
-from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
+from ...dialect.warp.stored import StoredIntegers, StoredOp
+from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, fail, remark
 from ..patterns import IndexBuilder, apply_patterns
 from . import contraction
