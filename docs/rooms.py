@@ -62,7 +62,7 @@ ADDITIONS = (
     ),
     ("a kernel that reads and writes memory once, without a K loop", "what makes a `Traversal`, in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/tile/expand.py`, and its operation in `needs`"),
-    ("a step of strategies", "an operation in `dialect/mlir/transform.py`, a method of `Handle` in `passes/strategy/`"),
+    ("a step of strategies", "an operation in `dialect/schedule/transform.py`, and a method of `Handle`"),
     ("anything, from a package of your own", "an entry point: [how](strategies.md#packages-of-your-own)"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),
@@ -283,7 +283,9 @@ OF_IDEAS = {
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
-    "A or B in registers": "passes/schedule/warpgroup.py passes/tile/fragment_products.py dialect/warp/warpgroup.py",
+    "A or B in registers": "passes/schedule/warpgroup.py passes/tile/register_products.py dialect/warp/warpgroup.py",
+    "packed weights": "dialect/warp/views.py passes/linalg/fuse_weights.py passes/tile/register_products.py "
+    "runtime/arguments/weights.py",
     "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",

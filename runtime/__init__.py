@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .arguments.arrays import TensorMap
     from .arguments.launch_values import Struct
     from .arguments.sparse import check_metadata, compress, expand, prune
+    from .arguments.weights import pack_weights, unpack_weights
     from .base.errors import (
         ArgumentError,
         AssemblerError,
@@ -85,8 +86,10 @@ __all__ = [
     "load_kernels",
     "load_ptx",
     "order",
+    "pack_weights",
     "prove",
     "prune",
+    "unpack_weights",
 ]
 
 if find_spec("torch"):

@@ -54,7 +54,8 @@ SPREAD = "b4x16_p64"
 class CopyOp(IRDLOperation):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
-    The tile is the last two dimensions of the destination, or of their rows part number i of n, with `part` [i, n]. The
+    The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
+    of n, with `part` [i, n]. The
     leading dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as
     zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
     tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
@@ -118,7 +119,8 @@ class CopyOp(IRDLOperation):
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
         number, count = self.place
-        if not 0 <= number < count or destination.get_shape()[-2] % count:
+        rows, columns = destination.get_shape()[-2:]
+        if not 0 <= number < count or (columns if rows == 1 else rows) % count:
             raise VerifyException(f"expected a part of the rows of {destination}, got number {number} of {count}")
         verify_indices("the source", source, self.indices)
         if memory_space(destination) != SHARED_SPACE:

@@ -32,7 +32,7 @@ from ..layouts.layout import LANES, Layout, column, row
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .memory import CtaTileType
 from .op_shapes import FragmentChange, TypeOfOptional, verify_one_warp
-from .views import StoredIntegers
+from .stored import StoredIntegers
 
 if TYPE_CHECKING:
     from ..conversions.algebra import Conversion

@@ -74,7 +74,7 @@ from .operands import (
     verify_held,
     verify_scaling,
 )
-from .views import StoredIntegers, group_scales_of, stored_of
+from .stored import StoredIntegers, group_scales_of, is_packed, points_of, stored_of
 
 # What `warp.matmul` and `warp.tile_mma` share: the types that A and B are multiplied as, and the words for how.
 
@@ -165,6 +165,11 @@ class FactorsOp(IRDLOperation):
     def b_stored(self) -> StoredIntegers | None:
         """What memory holds of B, if it is converted on the way."""
         return stored_of(self.given[1])
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether B has packed weights."""
+        return is_packed(self.given[1])
 
     @property
     def multiplied(self) -> tuple[str, ...]:
@@ -404,6 +409,11 @@ class MatmulOp(FactorsOp, WithEpilogue):
         return group_scales_of(self.b)
 
     @property
+    def zero_points(self) -> SSAValue | None:
+        """The zero points of those groups, which lie as the scales do."""
+        return points_of(self.b)
+
+    @property
     def outer(self) -> int:
         """How many loops there are before m, n and k."""
         return self.maps[0].num_dims - len(OPERAND_LOOPS)
@@ -459,6 +469,8 @@ class MatmulOp(FactorsOp, WithEpilogue):
         for name, loops, map_, operand in zip("ABD", OPERAND_LOOPS, self.maps, operands, strict=False):
             if self.ends is None:
                 verify_map(name, loops, map_, self.outer, self.batch)
+            if name == "B" and self.is_packed:
+                continue  # whose lines have no loops of their own
             sizes.add(name, operand, loops_of(map_), self._shape_of_a() if name == "A" else None)
         if self.ends is not None:
             if self.outer != 1 or any(self.forms):

@@ -15,7 +15,7 @@ from ..isa import families
 from ..isa.families import LoadMatrix, StoreMatrix
 from ..isa.form import having
 from ..layouts.layout import LANES, Bit, Layout, column, multiplicand
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, memory_space
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, memory_space
 
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
 # looks like; `swapped` says that memory holds the transpose.
@@ -98,12 +98,25 @@ def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: i
 
 def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
     element, shape, needed = element_row(memory.element_type), memory.get_shape(), fragment_bytes(fragment)
+    if isinstance(memory.layout, SwizzleAttr):
+        _verify_lines(memory, fragment)
+        return
     if len(shape) != 2 or element is None or element.memory_bits < BYTE:
         raise VerifyException(f"expected memory of 2 dimensions and whole bytes, got {memory}")
     if 0 <= shape[1] * element.memory_bits // BYTE < needed:
         raise VerifyException(
             f"expected rows of at least {needed} bytes, a warp's registers of {fragment}, got {memory}"
         )
+
+
+def _verify_lines(memory: Memory, fragment: FragmentType) -> None:
+    """Checks that lines of a swizzled tile hold vectors of all threads, one line after the other."""
+    element, (*_, lines, columns) = element_row(memory.element_type), memory.get_shape()
+    line = 0 if element is None else columns * element.memory_bits // BYTE
+    needed = fragment_bytes(fragment) * fragment.layout.data.threads // LANES
+    whole = isinstance(memory.layout, SwizzleAttr) and memory.layout.bytes == line
+    if not whole or lines * line < needed or together(fragment) * register_bytes(fragment) != VECTOR_BYTES:
+        raise VerifyException(f"expected {needed} bytes of vectors in lines of a panel, for {fragment}, got {memory}")
 
 
 def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:

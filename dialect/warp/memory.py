@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IndexType, IntAttr, MemRefType, StringAttr, UnitAttr, i1
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    Float8E8M0FNUType,
+    IndexType,
+    IntAttr,
+    MemRefType,
+    StringAttr,
+    UnitAttr,
+    bf16,
+    i1,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -112,6 +123,10 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
         raise VerifyException(f"expected rows of whole words of {SCALES_OF_WORD} scales, got {columns} in {memory}")
 
 
+EXPONENT = Float8E8M0FNUType()
+POINT = "point"
+"""In the place of a dimension: all elements of a fragment are one of a tile."""
+
 # The operations.
 
 
@@ -143,6 +158,9 @@ class LoadOp(IRDLOperation):
 
         %s = warp.load %S[%stage, %row, %column] : memref<3x128x4xf8E8M0FNU, ..., 3> -> !warp.fragment<scale, ...>
 
+    Scales of f8E8M0FNU in such a tile are read as bf16. With `point`, all elements are the one at the indices of a tile
+    in shared memory.
+
     With `registers`, memory has the registers of the fragment from the indices on, in one of these orders::
 
         %e = warp.load %E[%tile, %c0] {registers = "lanes"} : memref<64x32xi32> -> !warp.fragment<meta, ...>
@@ -153,7 +171,8 @@ class LoadOp(IRDLOperation):
       fragment), as 32-bit words. A register of 64 bits is two words, the lower first.
     - `vectors`: a row has the first 16 bytes of lane 0, of lane 1, and so on, then the next 16 bytes of lane 0; fewer
       bytes where the registers of a lane do not come out even. Each access of a warp is of whole lines. The column is
-      a multiple of 16 bytes. In shared memory the rows are contiguous.
+      a multiple of 16 bytes. In shared memory the rows are contiguous. In a tile with a swizzle they are 16 bytes of
+      all threads of the fragment, and go on from line to line, from the first of eight.
     - `tiles`: a row of shared memory has the word of each lane, for one base tile of metadata. Base tile i of the
       fragment is in row `%row` + i. If a warpgroup holds the fragment, warp w of it reads row `%row` + w.
       `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
@@ -272,12 +291,13 @@ class LoadOp(IRDLOperation):
     def _verify_vector(self, along: str, memory: Memory, fragment: FragmentType) -> None:
         rank, of_tile = memory.get_num_dims(), memory_space(memory) == SHARED_SPACE
         repeats = rank == 2 and (strides_of(memory) or (None,))[0] == 0
-        if not (rank == 2 if of_tile else (rank == 1 or repeats) and self.swapped is None):
+        if not (rank in (2, 3) if of_tile else (rank == 1 or repeats) and self.swapped is None):
             raise VerifyException(f"expected memory of rank 1, or a tile of rank 2 in shared memory, got {memory}")
         if len(self.indices) != rank:
             raise VerifyException(f"expected one index for each of the {rank} dimensions, got {len(self.indices)}")
-        verify_element(memory, fragment)
-        if along not in AXES:
+        if not (of_tile and (memory.element_type, fragment.element_type) == (EXPONENT, bf16)):
+            verify_element(memory, fragment)
+        if along not in (*AXES, *((POINT,) if of_tile else ())):
             raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
         if self.order or self.padded is not None or self.matrices is not None:
             raise VerifyException("a vector has elements in memory, no registers and no matrices")

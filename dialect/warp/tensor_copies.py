@@ -38,7 +38,7 @@ from .cta import RingType
 from .op_shapes import flag
 from .synchronisation import BarriersType
 from .tensor_maps import TensorMapType, moved_as
-from .warpgroup import panel_of, verify_tile
+from .warpgroup import box_bytes, panel_of, verify_tile
 
 
 def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
@@ -57,7 +57,7 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"
         raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")
     *others, along = kind.shape
-    if along * size != width:
+    if box_bytes(tile) % (along * size) or along * size < width:
         raise VerifyException(
             f"a box of {along} elements ({along * size} bytes) along the fastest dimension does not fit panels of "
             f"{width} bytes; {width // size} elements do"

@@ -97,7 +97,9 @@ class TileMmaOp(FactorsOp):
     has integers (`warp.stored`), groups of `group` neighbours along k may have scales in global memory, groups x
     columns. They are printed after the types as `times %S[%k, %n] : memref<...>`, where k and n are the indices at
     which the tiles of A and B begin. Of 8-bit floats, A has scales too, groups x rows, and one scale may be for several
-    rows or columns, a block: `times %SB[%k, %n, %m] : memref<...> and %SA : memref<...>`.
+    rows or columns, a block: `times %SB[%k, %n, %m] : memref<...> and %SA : memref<...>`. Scales that are copied to
+    shared memory with A and B are `lines %sa, %sb : memref<1x128xf32, ..., 3>, ...`, a line for each group of the tiles
+    along k: those of A, those of B, or those of packed weights and their zero points.
     """
 
     name = "warp.tile_mma"
@@ -109,6 +111,7 @@ class TileMmaOp(FactorsOp):
     group_scales = opt_operand_def(MemRefType)
     group_at = var_operand_def(IndexType())
     row_scales = opt_operand_def(MemRefType)
+    lines = var_operand_def(MemRefType)
     group = opt_prop_def(IntegerAttr)
     blocks = opt_prop_def(DenseArrayBase.constr(i64))
     transposed_a = opt_prop_def(UnitAttr)
@@ -120,7 +123,7 @@ class TileMmaOp(FactorsOp):
     assembly_format = (
         "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
         "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))? "
-        "(`and` $row_scales^ `:` type($row_scales))?"
+        "(`and` $row_scales^ `:` type($row_scales))? (`lines` $lines^ `:` type($lines))?"
     )
 
     def __init__(
@@ -134,12 +137,13 @@ class TileMmaOp(FactorsOp):
         transposed: tuple[bool, bool] = (False, False),
         part: Sequence[SSAValue] = (),
         groups: GroupScales | None = None,
+        lines: Sequence[SSAValue] = (),
     ):
         """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
         at = [] if groups is None else [at for at in (groups.k, groups.n, groups.m) if at is not None]
         scales, of_rows = (None, None) if groups is None else (groups.scales, groups.of_rows)
         super().__init__(
-            operands=[a, b, c, list(part), scales, at, of_rows],
+            operands=[a, b, c, list(part), scales, at, of_rows, list(lines)],
             properties={
                 "types": ArrayAttr([StringAttr(t) for t in types]),
                 **word_properties(words),
@@ -160,6 +164,7 @@ class TileMmaOp(FactorsOp):
             transposed=turned,
             part=part,
             groups=self.groups,
+            lines=self.lines,
         )
         return in_place_of(self, found)
 
@@ -184,7 +189,10 @@ class TileMmaOp(FactorsOp):
     def _lying(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(m, stored k) of A and (k, n) of B."""
         a, b = map(_shape, self.matrices)
-        return a[::-1] if self.transposed_a else a, b[::-1] if self.transposed_b else b
+        a = a[::-1] if self.transposed_a else a
+        if self.is_packed:
+            return a, (a[1], b[0] * b[1] // a[1])
+        return a, b[::-1] if self.transposed_b else b
 
     def verify_(self) -> None:
         self.verify_names()

@@ -124,6 +124,14 @@ def panel_of(memory: Memory, what: str) -> int:
     return layout.bytes
 
 
+def box_bytes(tile: Memory, parts: int = 1) -> int:
+    """Bytes of a row of the box that a tensor copy moves: a panel, or one of so many parts of a tile of one line that
+    nothing permutes."""
+    width, element = panel_of(tile, "the tile"), element_row(tile.element_type)
+    *_, lines, columns = tile.get_shape()
+    return columns * element.memory_bits // 8 // parts if lines == 1 and width == UNIT and element else width
+
+
 def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, shared_bytes: bool = False) -> ElementType:
     """Looks at a tile in shared memory that asynchronous operations reach; returns its element type.
 

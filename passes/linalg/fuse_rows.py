@@ -14,11 +14,11 @@ import math
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, MemRefType, ModuleOp
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
@@ -116,6 +116,8 @@ class RowsMatch:
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
         if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces or not kinds:
             decline("")
+        if not rank and reduces:
+            decline("its result is one number, which one thread computes; give it a dimension of rows")
         each, of_row = (*range(rank - 1), ALONG), tuple(range(rank))
         places = ([] if reduces else [each]) + ([] if elementwise else [of_row])
         if not any(self._reads(place) for place in places):
@@ -232,6 +234,11 @@ class RowsMatch:
 
     def _operation(self, views: list[Operation]) -> RowsOp:
         inputs = {leaf: value for kind in ("load", "outside") for leaf in self._leaves(kind) if (value := leaf.value)}
+        if not self.elementwise:
+            ends = [*((value, leaf.place) for leaf, value in inputs.items()), *self.places.items()]
+            _check_length(
+                [(value, d) for value, place in ends for d, name in enumerate(place) if name == ALONG], self.last
+            )
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
         given = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
@@ -260,6 +267,46 @@ class RowsMatch:
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
             value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
         return value, place
+
+
+def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:
+    """Declines rows of which nothing says that they are equally long: dimensions of memory, of which a size is not
+    known. Those that run along one loop of an operation are, and those of memory made with the same size."""
+    if len({shape_of(value)[d] for value, d in along}) == 1 and shape_of(along[0][0])[along[0][1]] >= 0:
+        return
+    same = dict[object, object]()
+
+    def first(one: object) -> object:
+        while one in same:
+            one = same[one]
+        return one
+
+    def join(one: object, other: object) -> None:
+        if (a := first(one)) != (b := first(other)):
+            same[a] = b
+
+    for op in last.parent.ops if last.parent is not None else ():
+        if isinstance(op, LinalgStructuredOperation):
+            loops = dict[int, tuple[SSAValue, int]]()
+            for value, attribute in zip(op.operands, op.get_indexing_maps(), strict=False):
+                for d, loop in enumerate(loops_of(attribute.data) if is_projection(attribute.data) else ()):
+                    join((value, d), loops.setdefault(loop, (value, d)))
+        elif isinstance(op, memref.AllocOp):
+            unknown = [d for d, n in enumerate(shape_of(op.memref)) if n < 0]
+            for d, size in zip(unknown, op.dynamic_sizes, strict=True):
+                join((op.memref, d), size)
+        elif isinstance(op, memref.DimOp) and isinstance(index := op.index.owner, arith.ConstantOp):
+            join(op.result, (op.source, cast("IntegerAttr", index.value).value.data))
+        elif isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
+            collapsed, expanded = op.operands[0], op.results[0]
+            if isinstance(op, memref.CollapseShapeOp):
+                collapsed, expanded = expanded, collapsed
+            for d, group in enumerate(groups_of(op)):
+                long = [g for g in group if shape_of(expanded)[g] != 1]
+                if len(long) == 1:
+                    join((collapsed, d), (expanded, long[0]))
+    if len({first(one) for one in along}) > 1:
+        decline("rows of sizes that are not known may differ in length")
 
 
 def groups_without(single: Collection[int], rank: int) -> list[list[int]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from xdsl.builder import ImplicitBuilder
@@ -11,191 +11,34 @@ from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
     FloatAttr,
-    IntegerAttr,
-    IntegerType,
     MemRefType,
     ModuleOp,
     NoneAttr,
+    bf16,
     f32,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa import wgmma
+from ...dialect.layouts.layout import Bit
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
-from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
+from ...dialect.mlir.generic import arithmetic, converted
+from ...dialect.warp.attributes import element_row, memory_of, target_of
+from ...dialect.warp.elements import K, N, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.views import FLOATS, StoredIntegers, StoredOp
+from ...dialect.warp.stored import EXPONENTS, FLOATS, LINE, NIBBLES, PACKED, StoredIntegers, StoredOp, packed_lines
 from ..diagnostics import remark
 from ..patterns import apply_patterns
+from .dequantised import Dequantised, dequantised
 from .elementwise import Elementwise, read_elementwise
 from .fuse_block_scales import FuseBlockScales, between, dimensions_of
-from .operand import collapse, drop_unused, expand, groups_of, root, users_of
+from .operand import collapse, drop_unused, expand, expanded, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
-
-# What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
-#
-# `q - z` has 9 bits, so f16, bf16 and wider types have it exactly. Of a scale of 16 bits f32 has the product exactly
-# too: its rounding to 16 bits, and a multiplication in 16 bits, are then one rounding of the exact product.
-
-BITS = (4, 8)
-"""Widths of integers that products convert."""
-
-CASTS = (arith.ExtFOp, arith.TruncFOp)
-EXACT = (Float16Type, BFloat16Type, Float32Type, Float64Type)
-"""Types that have integers of 9 bits."""
-SIGNED = (arith.ExtSIOp, arith.SIToFPOp)
-UNSIGNED = (arith.ExtUIOp, arith.UIToFPOp)
-
-
-@dataclass
-class Dequantised:
-    """Input `weights` of an operation, integers of the ISA's type `stored`, less `zero`, times the inputs `scales` and
-    the numbers `factors`. `objection` says why products do not convert them so, `roundings` which types the element is
-    rounded to, in order, where nothing allows to leave that out."""
-
-    weights: int = -1
-    stored: str = ""
-    zero: int = 0
-    scales: list[int] = field(default_factory=list[int])
-    factors: list[float] = field(default_factory=list[float])
-    roundings: list[Attribute] = field(default_factory=list[Attribute])
-    objection: str = ""
-
-
-class _Reader:
-    """Reads one body, from what it yields back to the integers."""
-
-    def __init__(self, made: Elementwise) -> None:
-        self.made, self.how = made, Dequantised()
-        self.after = 0
-        """How many roundings come after the first multiplication: those before it are of integers, and exact."""
-
-    def read(self) -> Dequantised | None:
-        """None for a body that makes no float of integers of few bits."""
-        last = self.made.body.last_op
-        if last is None or not self._scaled(last.operands[0]):
-            return None
-        self.how.roundings = self.how.roundings[len(self.how.roundings) - self.after :]
-        return self.how
-
-    def _scaled(self, value: SSAValue) -> bool:
-        """Reads what is multiplied, on the way to the integers, and what is subtracted from these as floats."""
-        while True:
-            match value.owner:
-                case arith.ExtFOp() | arith.TruncFOp() as cast:
-                    self._round(cast)
-                    value = cast.operands[0]
-                case arith.MulfOp() as product if self._has_integers(product.lhs) != self._has_integers(product.rhs):
-                    sides = product.lhs, product.rhs
-                    value, scale = sides if self._has_integers(product.lhs) else sides[::-1]
-                    self._round(product)
-                    self.after = len(self.how.roundings)
-                    self._scale(scale)
-                case arith.SubfOp() as difference if self._has_integers(difference.lhs):
-                    self._point(difference.rhs)
-                    return self._converted(difference.lhs)
-                case _:
-                    return self._converted(value)
-
-    def _round(self, op: Operation) -> None:
-        """Notes the rounding of an operation, if its flags do not allow to leave it out."""
-        self._exact(op.results[0])
-        if not isinstance(op, arith.ExtFOp) and not may_scale_sums(op):
-            self.how.roundings.insert(0, op.results[0].type)
-
-    def _scale(self, value: SSAValue) -> None:
-        while isinstance(value.owner, arith.ExtFOp):
-            value = value.owner.input
-        owner = value.owner
-        if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr):
-            self.how.factors.append(owner.value.value.data)
-        elif (number := self._input(value)) is not None:
-            self.how.scales.append(number)
-        else:
-            self.how.objection = "its scale is computed"
-
-    def _converted(self, value: SSAValue) -> bool:
-        while isinstance(value.owner, CASTS):
-            self._exact(value)
-            value = value.owner.operands[0]
-        cast = value.owner
-        self._exact(value)
-        if not isinstance(cast, arith.SIToFPOp | arith.UIToFPOp):
-            return False
-        return self._integer(cast.input, isinstance(cast, arith.UIToFPOp))
-
-    def _exact(self, value: SSAValue) -> None:
-        if not isinstance(value.type, EXACT):
-            self.how.objection = f"they become {value.type} on the way"
-
-    def _integer(self, value: SSAValue, unsigned: bool) -> bool:
-        """Reads integers: an argument, extended or not, less a zero point."""
-        owner = value.owner
-        if unsigned and isinstance(owner, arith.SubiOp | arith.ExtSIOp):
-            self.how.objection = f"it converts what {owner.name} gives as unsigned"
-        if isinstance(owner, arith.SubiOp) and self._has_integers(owner.lhs):
-            self._point(owner.rhs)
-            if not isinstance(owner.lhs.owner, arith.ExtSIOp | arith.ExtUIOp):
-                self.how.objection = "its zero point is subtracted in as many bits, and may pass them"
-            value, owner = owner.lhs, owner.lhs.owner
-        if isinstance(owner, arith.ExtSIOp | arith.ExtUIOp):
-            unsigned, value = isinstance(owner, arith.ExtUIOp), owner.input
-        number, kind = self._input(value), value.type
-        if number is None or not isinstance(kind, IntegerType) or kind.bitwidth not in BITS:
-            return False
-        self.how.weights, self.how.stored = number, f"{'u' if unsigned else 's'}{kind.bitwidth}"
-        return True
-
-    def _point(self, value: SSAValue) -> None:
-        """Reads a zero point: a constant, extended or converted."""
-        while isinstance(owner := value.owner, (*CASTS, *SIGNED, *UNSIGNED)):
-            value = owner.operands[0]
-        constant = owner.value if isinstance(owner, arith.ConstantOp) else None
-        number = constant.value.data if isinstance(constant, IntegerAttr | FloatAttr) else 0.5
-        if number != int(number):
-            self.how.objection = "its zero point is no whole constant"
-        self.how.zero = int(number)
-
-    def _has_integers(self, value: SSAValue) -> bool:
-        """Whether a value is made of integers of few bits from memory."""
-        if isinstance(value, BlockArgument):
-            kind = value.type
-            return value.owner is self.made.body and isinstance(kind, IntegerType) and kind.bitwidth in BITS
-        owner = value.owner
-        if not isinstance(owner, Operation) or owner.parent is not self.made.body:
-            return False
-        return any(map(self._has_integers, owner.operands))
-
-    def _input(self, value: SSAValue) -> int | None:
-        """Which input of the operation a value is."""
-        if isinstance(value, BlockArgument) and value.owner is self.made.body:
-            return value.index
-        captured = value in self.made.captured
-        return next((i for i, given in enumerate(self.made.inputs) if captured and given is value), None)
-
-
-def dequantised(made: Elementwise) -> Dequantised | None:
-    """How an operation converts integers; None if it does not, or makes something else of them."""
-    reader = _Reader(made)
-    found = reader.read()
-    if found is None or found.objection:
-        return found
-    bits = int(found.stored[1:])
-    low, high = (0, (1 << bits) - 1) if found.stored[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    if not low <= found.zero <= high:
-        found.objection = f"its zero point is none of {found.stored}, {found.zero}"
-    return found
-
 
 # `warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
 #
@@ -253,6 +96,62 @@ class Weights(NamedTuple):
         found = [(i, loops_of(self.made.maps[i])) for i in self.how.scales]
         return [i for i, loops in found if outer in loops and inner not in loops]
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether the integers lie in the order of `PACKED`: blocks along k, then along n."""
+        order = PACKED[StoredIntegers(self.how.stored).element.bits]
+        axes = ["r" if loop == self.product.outer + N else "c" for loop in loops_of(self.product.maps[1])]
+        shape, bits = memory_of(self.made.output).get_shape(), dict[int, list[Bit]]()
+        for axis, loops in zip(axes, self.dimensions, strict=True):
+            first = 0
+            for loop in reversed(loops):
+                # Of a size that is no power of two the outermost loop stands for all further bits.
+                count = max(1, (shape[loop] - 1).bit_length())
+                bits[loop] = [Bit(axis, first + i) for i in range(count)] if shape[loop] > 1 else []
+                first += len(bits[loop])
+        found = [bit for loop in reversed(loops_of(self.made.maps[self.how.weights])) for bit in bits[loop]]
+        inside = [*order.element, *order.lane, *order.warp]
+        rest = found[len(inside) :]
+        odd = [shape[loop] & (shape[loop] - 1) for loops in self.dimensions for loop in loops[1:]]
+        return found[: len(inside)] == inside and rest == sorted(rest) and not any(odd)
+
+    def _packed_objection(self) -> str:
+        """Why packed weights are not converted within the product; "" if they are."""
+        product, made, how, target = self.product, self.made, self.how, target_of(self.product)
+        kind = element_type(made.output)
+        if target is None or not any(row.a.name in FLOATS and row.runs_on(target) for row in wgmma.rows()):
+            return "packed weights are multiplied by warpgroups, which the target does not have"
+        if product.outer or len(how.scales) != 1 or how.factors:
+            return "packed weights take one scale for each group or column, and no batch"
+        beside = [made.inputs[i] for i in (*how.scales, how.points) if i >= 0]
+        if how.roundings not in ([], [kind], [f32, kind]):
+            return f"packed weights are rounded to {kind} once they are scaled"
+        exponents = how.stored == NIBBLES and how.points < 0
+        if exponents and kind != bf16:
+            return f"packed floats of 4 bits are multiplied as bf16, got {kind}"
+        if any(element_type(value) != kind and not (exponents and _has_exponents(value)) for value in beside):
+            return f"scales and zero points of packed weights are expected in {kind}"
+        if how.points >= 0 and any(op.results[0].type != kind for op in made.body.ops if isinstance(op, arith.SubfOp)):
+            return f"zero points of packed weights are expected to be subtracted in {kind}"
+        if self._groups(how.scales[0]) == 0 or (
+            how.points >= 0 and self._groups(how.points) != self._groups(how.scales[0])
+        ):
+            return "scales and zero points of packed weights are expected as groups x n"
+        size = product_k(product) // self._groups(how.scales[0])
+        if size % LEAST_GROUP:
+            return f"its groups have {size} elements along k; expected a multiple of {LEAST_GROUP}"
+        return between(made, product, (how.weights, *how.scales), "the integers or the scales")
+
+    def _groups(self, number: int) -> int:
+        """Groups along k that an input has a scale for in each column, one after another; 0 if it lies otherwise."""
+        loops, made = list(loops_of(self.made.maps[number])), self.made
+        of_n = self.dimensions[1 - self.dimensions.index(self.along_k)]
+        count = len(loops) - len(of_n)
+        plain = isinstance(memory_of(made.inputs[number]).layout, NoneAttr)
+        if count < 0 or loops != [*self.along_k[:count], *of_n] or not plain:
+            return 0
+        return math.prod(memory_of(made.inputs[number]).get_shape()[:count])
+
     def objection(self) -> str:
         """Why the product cannot convert its B; "" if it can."""
         product = self.product
@@ -262,6 +161,12 @@ class Weights(NamedTuple):
             return f"integers are converted to {' and '.join(FLOATS)}, got {' x '.join(product.multiplied)}"
         if sorted(loops_of(self.made.maps[self.how.weights])) != list(range(self.made.loops)):
             return "the integers are read more than once, or not all of them"
+        if self.is_packed:
+            return self._packed_objection()
+        if self.how.points >= 0:
+            return "its zero point is no whole constant"
+        if self.how.stored == NIBBLES:
+            return "floats of 4 bits are converted within a product where they are packed"
         if reason := self._shaped() or self._grouped():
             return reason
         if any(not set(loops_of(map_)) <= set(loops_of(product.maps[2])) for _, map_ in self.scales):
@@ -323,7 +228,11 @@ class Weights(NamedTuple):
     def fuse(self) -> None:
         """Replaces both operations by a product of the integers."""
         product, made = self.product, self.made
-        stored = StoredIntegers(self.how.stored, self.how.zero, self.rounded)
+        stored = StoredIntegers(self.how.stored, self.how.zero)
+        if self.is_packed:
+            self._fuse_packed(stored)
+            return
+        stored = stored._replace(rounded=self.rounded)
         own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
         maps = [product.maps[0], own, product.maps[2]]
         integers = self._integers()
@@ -339,6 +248,23 @@ class Weights(NamedTuple):
             fused = product.like(b=formed(product, StoredOp(integers, stored, grouped)), maps=maps)
         b, output = product.b, made.output
         Rewriter.replace_op(product, with_functions(fused), [])
+        Rewriter.erase_op(made.op)
+        drop_unused(output)
+        drop_unused(b)
+
+    def _fuse_packed(self, stored: StoredIntegers) -> None:
+        """Replaces both operations by a product of packed weights."""
+        product, made, how = self.product, self.made, self.how
+        bits, n = stored.element.bits, memory_of(product.d).get_shape()[loops_of(product.maps[2]).index(N)]
+        groups, k = self._groups(how.scales[0]), product_k(product)
+        beside = [made.inputs[number] for number in (*how.scales, how.points) if number >= 0]
+        lines = _matrix(product, made.inputs[how.weights], packed_lines(n, k, bits), LINE * 8 // bits)
+        form = StoredOp(
+            lines, stored, *(_matrix(product, value, groups, n) for value in beside), packed=True, group=k // groups
+        )
+        maps = [product.maps[0], map_along(product.maps[0].num_dims, (K, N)), product.maps[2]]
+        b, output = product.b, made.output
+        Rewriter.replace_op(product, with_functions(product.like(b=formed(product, form), maps=maps)), [])
         Rewriter.erase_op(made.op)
         drop_unused(output)
         drop_unused(b)
@@ -386,6 +312,28 @@ class Weights(NamedTuple):
         epilogue = PointwiseOp(operands, Region(block))
         epilogue.function.name_hint = "scaled"
         return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
+
+
+def _has_exponents(value: SSAValue) -> bool:
+    """Whether memory has powers of two, e8m0."""
+    return (row := element_row(element_type(value))) is not None and row.name == EXPONENTS
+
+
+def product_k(product: MatmulOp) -> int:
+    """The size of k, which A has."""
+    return memory_of(product.a).get_shape()[loops_of(product.maps[0]).index(product.outer + K)]
+
+
+def _matrix(product: MatmulOp, value: SSAValue, rows: int, columns: int) -> SSAValue:
+    """Memory without gaps as a matrix of another shape."""
+    kind = memory_of(value)
+    if kind.get_num_dims() > 1:
+        line = collapse(value, [list(range(kind.get_num_dims()))])
+        Rewriter.insert_op(line, InsertPoint.before(product))
+        value = line.result
+    view = expanded(value, MemRefType(kind.element_type, [rows, columns]), [[0, 1]])
+    Rewriter.insert_op(view, InsertPoint.before(product))
+    return view.result
 
 
 def _constant(number: float) -> SSAValue:

@@ -33,8 +33,9 @@ from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, StoredIntegers, WindowOp, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, WindowOp, strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value
 
@@ -332,11 +333,10 @@ MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[in
 class MatrixOperand:
     """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
 
-    `element` is the type that it is multiplied, added or stored as; of one that is converted on the way, `stored` says
-    what memory holds. `dimensions` are those of the memref that are the rows and the columns in memory, where
-    neighbours in a row are neighbours in memory; `batch` says for each other dimension, in order, which loop it runs
-    along. `samples` has a number for each dimension, instead of the size
-    where that is not known (`extents.py`), and `divisor` divides those of columns, strides and offset.
+    `element` is the type that it is multiplied, added or stored as; of one that is converted, `stored` says what memory
+    holds, and `packed` that it does in lines. `dimensions` of the memref are the rows and the columns, neighbours in
+    memory; `batch` says for each other one which loop it runs along. `samples` has a number for each, where the size is
+    not known (`extents.py`); `divisor` divides columns, strides and offset.
     """
 
     name: str
@@ -350,6 +350,7 @@ class MatrixOperand:
     samples: tuple[int, ...] = ()
     divisor: int = 1
     stored: StoredIntegers | None = None
+    packed: bool = False
 
     @property
     def memory_bits(self) -> int:
@@ -420,9 +421,8 @@ class VectorOperand:
 
 @dataclass(frozen=True)
 class Spread:
-    """An epilogue operand that lies otherwise than D: transposed, with gaps, the same for all rows or all
-    columns, another for each of a batch. `dimensions` are those of the memref along m and n, None where it has none;
-    `batch` says for each other, in order, which loop it runs along."""
+    """An epilogue operand that lies otherwise than D: transposed, with gaps, the same for all rows or columns, another
+    for each of a batch. `dimensions` are along m and n, or None; `batch` says which loops the others run along."""
 
     name: str
     value: SSAValue

@@ -20,9 +20,10 @@ from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_spac
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import PairedOp
+from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.views import StoredIntegers, strides_of
+from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix
@@ -43,6 +44,9 @@ class MatrixFactor(Protocol):
     def stored(self) -> StoredIntegers | None:
         """What memory holds, of one that is converted on the way."""
         ...
+
+    @property
+    def packed(self) -> bool: ...
 
 
 class Multiplied(Protocol):
@@ -90,6 +94,7 @@ class TileFactor(NamedTuple):
     element: ElementType
     transposed: bool
     stored: StoredIntegers | None = None
+    packed: bool = False
 
 
 class TileProduct(NamedTuple):
@@ -105,8 +110,8 @@ class TileProduct(NamedTuple):
     def of(op: TileMmaOp) -> TileProduct:
         """What an operation multiplies."""
         turned = (op.transposed_a is not None, op.transposed_b is not None)
-        held = zip(op.multiplied, turned, (None, op.b_stored), strict=True)
-        a, b = (TileFactor(ELEMENT_TYPES[name], across, stored) for name, across, stored in held)
+        a = TileFactor(ELEMENT_TYPES[op.multiplied[0]], turned[0])
+        b = TileFactor(ELEMENT_TYPES[op.multiplied[1]], turned[1], op.b_stored, op.is_packed)
         return TileProduct(op, a, b, op.variant, op.sparsity)
 
 
@@ -215,6 +220,7 @@ class Product:
     block_scales: tuple[Spread, ...] = ()
     batch_invariant: bool = False
     second: MatrixOperand | None = None
+    zero_points: MatrixOperand | None = None
 
     def is_known(self, axis: str) -> bool:
         """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""
@@ -251,12 +257,9 @@ class Product:
 
     @property
     def group(self) -> int:
-        """How many neighbours along k have a scale of their own in each column of B; 0 where none do, and where all of
-        a column are rounded with one scale."""
-        if self.group_scales is None:
-            return 0
-        groups = self.group_scales.type.get_shape()[self.group_axis]
-        return 0 if groups == 1 and self.b.stored is not None and self.b.stored.rounded else self.k // groups
+        """How many neighbours along k share a scale in each column of B; 0 where none, or all to be rounded, do."""
+        groups = 0 if self.group_scales is None else self.group_scales.type.get_shape()[self.group_axis]
+        return self.k // groups if groups > 1 or (groups and not (self.b.stored and self.b.stored.rounded)) else 0
 
     @property
     def group_axis(self) -> int:
@@ -292,12 +295,12 @@ class Product:
         """A and B, each with what is read beside it."""
         beside = self.metadata, self.group_scales or self.second
         of_a, of_b = self.block_scales or self.scales or beside
-        return (self.a, *([of_a] if of_a else ())), (self.b, *([of_b] if of_b else ()))
+        return (self.a, *([of_a] if of_a else ())), tuple(o for o in (self.b, of_b, self.zero_points) if o)
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
-        of_b = (self.b, self.second, self.group_scales)
+        of_b = (self.b, self.second, self.group_scales, self.zero_points)
         beside = (*self.scales, *self.block_scales, self.ends)
         every = (self.a, self.metadata, *of_b, *beside, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
@@ -338,7 +341,8 @@ def read(op: MatmulOp) -> Product:
     sizes, dynamic = _sizes(op)
     matrix_a, matrix_b = op.matrices
     a = read_matrix(op, "A", matrix_a, OPERAND_LOOPS[0], sizes, map_a, type_a)
-    b = replace(read_matrix(op, "B", matrix_b, OPERAND_LOOPS[1], sizes, map_b, type_b), stored=op.b_stored)
+    b = read_matrix(op, "B", matrix_b, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    b = replace(b, stored=op.b_stored, packed=op.is_packed)
     if back := next((o for o in (a, b) if any((step or 0) < 0 for step in strides_of(o.type) or ())), None):
         fail(op, f"{back.name} runs backwards: {back.type}; warp-im2col lets tensor copies read it")
     c = None if op.c is None else read_matrix(op, "C", op.c, OPERAND_LOOPS[2], sizes, map_d)
@@ -362,10 +366,10 @@ def read(op: MatmulOp) -> Product:
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)
     product = Product(
         op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
-        _group_scales(op),
+        _beside_groups(op, "SG", op.group_scales),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
         None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
-        second=second,
+        second=second, zero_points=_beside_groups(op, "Z", op.zero_points),
     )  # fmt: skip
     _check_groups(product)
     return product
@@ -387,10 +391,8 @@ def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
     return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in found)
 
 
-def _group_scales(op: MatmulOp) -> MatrixOperand | None:
-    if op.group_scales is None:
-        return None
-    return read_matrix(op, "SG", op.group_scales, OPERAND_LOOPS[1], {}, op.maps[1])
+def _beside_groups(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:
+    return None if value is None else read_matrix(op, name, value, OPERAND_LOOPS[1], {}, op.maps[1])
 
 
 def _type(op: MatmulOp) -> TypeAttribute:
@@ -478,7 +480,8 @@ def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
     for name, operand, map_ in zip("ABD", (*op.matrices, op.d), op.maps, strict=False):
         kind = memory_of(operand)
         strides = strides_of(kind) or (None,) * kind.get_num_dims()
-        for loop, size, stride in zip(loops_of(map_), kind.get_shape(), strides, strict=True):
+        along = () if name == "B" and op.is_packed else zip(loops_of(map_), kind.get_shape(), strides, strict=True)
+        for loop, size, stride in along:
             if size >= 0:
                 sparse = name == "A" and loop == op.outer + K
                 sizes[loop] = size * op.sparsity if sparse else size

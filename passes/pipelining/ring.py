@@ -19,7 +19,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
@@ -57,7 +57,9 @@ def decline(op: Operation, reason: str) -> NoReturn:
 
 def is_load(op: Operation) -> TypeGuard[LoadOp]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    return isinstance(op, LoadOp) and op.along is None
+    if not isinstance(op, LoadOp):
+        return False
+    return op.along is None or memory_space(memory_of(op.memory)) == SHARED_SPACE
 
 
 class LoopStep(NamedTuple):

@@ -41,7 +41,7 @@ from ...dialect.warp.synchronisation import (
 from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
-from ...dialect.warp.warpgroup import ROWS, panel_of
+from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
@@ -108,8 +108,10 @@ def box_type(tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp 
     those of a matrix, or pixels of `images`."""
     moved = moved_as(tile.element_type)
     element = element_row(moved)
-    width, rows = panel_of(tile, "the tile"), tile.get_shape()[-2] // parts
-    columns, swizzle = width * 8 // (element.memory_bits if element else 8), IntAttr(width if width > 16 else 0)
+    width, lines = panel_of(tile, "the tile"), tile.get_shape()[-2]
+    rows = max(1, lines // parts)
+    columns = box_bytes(tile, parts if lines == 1 else 1) * 8 // (element.memory_bits if element else 8)
+    swizzle = IntAttr(width if width > 16 else 0)
     if images is not None:
         rank = memory_of(images.memory).get_num_dims()
         return TensorMapType(ArrayAttr([IntAttr(rows), IntAttr(columns)]), moved, swizzle, IntAttr(rank))
@@ -162,8 +164,9 @@ class TensorCopy(NamedTuple):
 
     @property
     def panels(self) -> int:
-        """Panels that make up the tile."""
-        return memory_of(self.copy.destination).get_shape()[-1] // self.columns
+        """Panels that make up the tile, or its part."""
+        parts = self.copy.place[1] if memory_of(self.copy.destination).get_shape()[-2] == 1 else 1
+        return memory_of(self.copy.destination).get_shape()[-1] // self.columns // parts
 
     @property
     def columns(self) -> int:
@@ -178,7 +181,7 @@ class TensorCopy(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes that arrive, from all CTAs, those outside of memory too."""
-        rows = memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1]
+        rows = max(1, memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1])
         return self.panels * self.kind.bytes * (rows // self.rows)
 
     def start(
@@ -191,7 +194,9 @@ class TensorCopy(NamedTuple):
         """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
         row, column = map(again, self.copy.indices)
         tile, panels = self.copy.destination, self.panels
-        first: Index = self.copy.place[0] * self.rows  # one box has all rows of a part
+        one = memory_of(tile).get_shape()[-2] == 1
+        first: Index = 0 if one else self.copy.place[0] * self.rows  # one box has all rows of a part
+        beside = self.copy.place[0] * self.columns if one else 0
         down: Index = 0
         left: Index = 0
         if self.share is not None and self.share.mask is None:
@@ -208,7 +213,7 @@ class TensorCopy(NamedTuple):
             where, offsets = self.tensor.coordinates(index, index.add(row, down), place, again), list[Index]()
             if self.images is not None:
                 where, offsets = pixels(index, self.images, where)
-            to, number = index.values([stage, index.add(down, first), along]), index.value(stage)
+            to, number = index.values([stage, index.add(down, first), index.add(along, beside)]), index.value(stage)
             mask = None if self.share is None else self.share.mask
             copy = TensorLoadOp(
                 *(self.map, index.values(where), tile, to, ring.value, number),

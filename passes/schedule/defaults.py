@@ -18,6 +18,7 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, Memory
 from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span
+from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import MatrixOperand, Spread
@@ -276,9 +277,9 @@ def _padded(operand: MatrixOperand) -> MatrixOperand:
 # apart; or, where k runs along the rows, rows 2 and 4 apart.
 
 
-LDMATRIX, PIECES, LANES, NONE = "ldmatrix", "pieces", "lanes", "none"
+LDMATRIX, PIECES, LANES, NONE, VECTORS = "ldmatrix", "pieces", "lanes", "none", "vectors"
 """Ways from shared memory: as the instruction wants it; in 16-bit pieces, then converted to its layout; each lane its
-elements; none, where the instruction reads shared memory."""
+elements; none, where the instruction reads shared memory; as registers hold it, 16 bytes of each lane at a time."""
 
 
 class Numbers(NamedTuple):
@@ -321,7 +322,9 @@ def arrange_warpgroup(instruction: Wgmma) -> Arrangement:
 
 
 @cache
-def arrange_in_registers(instruction: Wgmma, role: str, bits: int, *, along_k: bool) -> Arrangement:
+def arrange_in_registers(
+    instruction: Wgmma, role: str, bits: int, *, along_k: bool, packed: bool = False
+) -> Arrangement:
     """The arrangement for warpgroups that multiply A, in registers, by B in shared memory, or B^T by A^T; `role` is the
     operand in registers, "a" or "b".
 
@@ -330,6 +333,7 @@ def arrange_in_registers(instruction: Wgmma, role: str, bits: int, *, along_k: b
     The layout of B is that of B^T as the instruction's first operand. The accumulators are those of D, whose transpose
     the instruction computes then. Rows of A, or of B^T, are numbered so that what memory delivers is what a lane has:
 
+    Packed integers: each lane loads 16 bytes at a time, which hold what it multiplies.
     Integers along k: each lane loads the two neighbours along k that a register of floats has.
     Bytes along m or n: pieces of 16 bits hold two neighbours along it, for two rows that a lane has.
     tf32 along m or n: each lane loads two neighbours along it, for two rows that it has. Lanes that are served at once
@@ -339,7 +343,11 @@ def arrange_in_registers(instruction: Wgmma, role: str, bits: int, *, along_k: b
         ScheduleError: for elements that nothing brings to registers so.
     """
     held = instruction.operand_bits
-    if along_k and held == 16 and bits in (8, 4):
+    if packed:
+        numbers, wanted = (0, 1, 2, 3, 4, 5), instruction.layout("a")
+        order = tuple(bit for bit in PACKED[bits].element if bit in wanted.element)
+        changed = Delivery(VECTORS, wanted, Layout(wanted.lane, order, wanted.warp))
+    elif along_k and held == 16 and bits in (8, 4):
         numbers = (0, 1, 2, 3, 4, 5)
         changed = _by_lanes(numbered(instruction.layout("a"), numbers))
     elif not along_k and (held, bits) in ((16, 8), (8, 8)):

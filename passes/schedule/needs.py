@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd, prod
 
+from xdsl.dialects.builtin import NoneAttr
+
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import FP8, having
 from ...dialect.isa.form import ProductForm as Row
@@ -12,10 +14,13 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma, doubled
 from ...dialect.layouts.layout import LANES
-from ...dialect.schedule import SHARED_ALIGNMENT, Schedule
-from ...dialect.warp.attributes import BYTE
+from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
+from ...dialect.schedule.schedule import LEAST_RING
+from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
+from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
+from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
@@ -299,7 +304,7 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
     global memory: too many, not in whole chunks, or others for the next tile."""
     scales = product.group_scales
-    if scales is None or schedule.ctas or not product.group:
+    if scales is None or schedule.ctas or product.b.packed or not product.group:
         return None
     shape = list(scales.type.get_shape())
     shape[1 - product.group_axis] = schedule.cta[1]
@@ -308,9 +313,51 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
 
 
+LEAST_LINE = 128
+"""Bytes of a line of scales at least: what tensor copies write to begins at a multiple of them."""
+
+
+def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperand, int, int]]:
+    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile, in so
+    many parts of a line, of so many columns: a part for each of its groups."""
+    if not product.b.packed or not product.group:
+        return []
+    groups, found = max(1, schedule.cta[2] // product.group), list[tuple[MatrixOperand, int, int]]()
+    for operand in (product.group_scales, product.zero_points):
+        if operand is not None:
+            found.append((operand, groups, max(schedule.cta[1], LEAST_LINE * BYTE // operand.memory_bits)))
+    return found
+
+
+def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
+    """The scales of blocks that tensor copies bring with each K tile: of A (side 0) and of B, in so many parts of a
+    line, of so many columns: a part for each block along k, or one of all of these where a scale is for several rows.
+    None where copies cannot: scales of each row lie along the rows, scales of several along k, both without gaps. Nor
+    for three warpgroups, which are no faster so (H100, 4096x4096x7168: 308 microseconds for 239)."""
+    found: list[tuple[int, int, int]] = []
+    if schedule.cta[0] > MOST_BOXED:
+        return []
+    for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
+        made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
+        memory = memory_of(made.memory if isinstance(made, MatrixOp) else form.scales)
+        own, k = strides[::-1] if form.across is not None else strides
+        (step, pitch), groups = (own, k) if rows == 1 else (k, own), schedule.cta[2] // product.blocks[2]
+        if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
+            return []
+        found.append((side, groups, schedule.cta[side]) if rows == 1 else (side, 1, LEAST_LINE // SCALE_BYTES))
+    return [] if product.dynamic else found
+
+
+MOST_BOXED = 128
+"""Rows of tiles whose scales of blocks tensor copies bring."""
+
+SCALE_BYTES = 4
+"""Bytes of a scale of f32."""
+
+
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
-    whole repeats of a swizzle."""
+    whole repeats of a swizzle but for lines of scales."""
     (m, n, k), by_groups = schedule.cta, schedule.together > 1
     columns = held_columns(product, n) if by_groups else n
     tiles = [
@@ -322,8 +369,12 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
+    lines = [parts * columns * SCALE_BYTES for _, parts, columns in boxed_scales(product, schedule)]
+    lines += [
+        parts * columns * operand.memory_bits // BYTE for operand, parts, columns in scale_lines(product, schedule)
+    ]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
-    return [whole_swizzles(size) for size in sizes] if by_groups else sizes
+    return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
 
 
 def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
@@ -373,6 +424,33 @@ def behind_each_other(sizes: Iterable[int]) -> int:
 def whole_swizzles(size: int) -> int:
     """The next multiple of what every swizzle repeats after."""
     return -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+
+
+MOST_STAGES, BARRIERS = 8, 256
+"""Stages beyond which more were no faster; bytes kept for mbarriers."""
+
+
+def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
+    """As many stages as shared memory holds, and pay."""
+    sizes = stage_bytes(product, schedule)
+    beside = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
+    room = target.shared - staging_bytes(product, schedule) - BARRIERS - beside
+    return max(LEAST_RING, min(MOST_STAGES, room // sum(sizes)))
+
+
+def check_slices(schedule: Schedule, product: Product) -> None:
+    """Checks the slices of a K tile of packed weights, each of which warpgroups of its own multiply.
+
+    Raises:
+        ScheduleError: for parts that are no whole blocks, or K tiles of several groups, or parts of several.
+    """
+    (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
+    if slices & (slices - 1) or depth % (slices * columns):
+        raise ScheduleError(f"sliced_k = {slices}: a K tile of {depth} is not as many blocks of {columns}")
+    group = product.group or depth
+    part = depth // slices
+    if (group % depth and depth % group and group < product.k) or (group % part and part % group):
+        raise ScheduleError(f"cta = {schedule.cta} with sliced_k = {slices}: groups of {group} end within a part")
 
 
 def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:

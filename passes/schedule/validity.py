@@ -35,7 +35,6 @@ from .warpgroup import (
     check_blocks,
     check_operands,
     check_tiles,
-    fitting_stages,
     row_of,
     why_not,
 )
@@ -78,7 +77,9 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
-        if (given := schedule[name]) != plain:
+        if name == "sliced_k" and product.b.packed:
+            needs.check_slices(schedule, product)
+        elif (given := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
     _check_shared(schedule, product, target)
 
@@ -384,7 +385,7 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
     around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}
     cut = chosen.with_fields(**{**around, "staging": 0, **given})
     around["staging"] = staged_part(seen, cut)[0]
-    around["stages"] = fitting_stages(seen, chosen.with_fields(**{**around, **given}), target)
+    around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **given}), target)
     return {**around, **given}
 
 

@@ -35,9 +35,6 @@ from .warpgroup_model import (
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
-MOST_STAGES, BARRIERS = 8, 256
-"""Stages beyond which more were no faster; bytes kept for mbarriers."""
-
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
     """The instruction of a schedule.
@@ -95,12 +92,6 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
         )
 
 
-def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
-    """As many stages as shared memory holds, and pay."""
-    room = target.shared - needs.staging_bytes(product, schedule) - BARRIERS
-    return max(LEAST_RING, min(MOST_STAGES, room // sum(needs.stage_bytes(product, schedule))))
-
-
 def schedule_of_tile(
     product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
 ) -> Schedule:
@@ -121,14 +112,15 @@ def schedule_of_tile(
         promote="f32" if needs.promotes(product, accumulate, target) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
+        sliced_k=tile.slices,
         consumers="pingpong"
         if tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
         else COOPERATIVE,
         **operands,
     )
     schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
-    stages = fitting_stages(product, schedule, target)
-    if tile_count(product, tile) > target.sms or product.op.grouped == M:
+    stages = needs.fitting_stages(product, schedule, target)
+    if tile.slices == 1 and (tile_count(product, tile) > target.sms or product.op.grouped == M):
         return schedule.with_fields(stages=stages, ctas=target.sms)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
@@ -237,6 +229,8 @@ def _stays_in_memory(product: Product, role: str) -> str:
     if operand.stored is None and not _turns(product, role):
         lies = "along k " * along_k(product, role)
         return f"{operand.name} of {operand.element.name} {lies}is multiplied where it lies"
+    if operand.packed:
+        return ""
     if operand.stored is not None and operand.stored.element.bits < BYTE and not along_k(product, role):
         return f"integers of {operand.stored.element.bits} bits in rows along n are not converted for warpgroups"
     if product.group:
@@ -305,6 +299,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
         laid_out = transpose != PLAIN or _packed(product) != PLAIN
         return is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
+    if operand.packed:
+        return True  # nothing else reads it
     if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
         return False
     if operand.stored is None:
@@ -404,12 +400,15 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
         tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
         tiles = tall or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
+    if product.b.packed:
+        # A single warpgroup converts while the tensor cores wait (H100, mxfp4, 4096x5760x2880: 258 us by 64 columns).
+        tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
     if _has_small_groups(product):
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
-        if role == PLAIN or fitting_stages(product, schedule, target) >= LEAST_STAGES:
+        if role == PLAIN or needs.fitting_stages(product, schedule, target) >= LEAST_STAGES:
             yield schedule
 
 

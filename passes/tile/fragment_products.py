@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Generic
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, f32, i64
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
-from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
@@ -21,29 +20,26 @@ from ...dialect.warp.attributes import (
     SwizzleAttr,
     fragment_of,
     memory_of,
-    memory_space,
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
+from ...dialect.warp.stored import stored_of
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.views import MatrixOp, stored_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, block
+from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
-from ..schedule.defaults import LANES as BY_LANES
 from .fragment_math import constant, mapped
-from .operands import DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
-from .store_epilogue import held_type
+from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
+from .register_products import RegisterProduct, group_scales, shape_of_scales
 from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
@@ -267,9 +263,8 @@ class ScaledProduct(FragmentProduct):
 
 # Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
 #
-# The products of a group are added up by themselves, and their sums, times the scales of the columns, are added to the
-# rest in f32: the weights themselves are not rounded after they are scaled. Those that are `rounded` are multiplied by
-# their scales in registers, before the product.
+# The sum of a group's products, times the scales of the columns, is added to the rest in f32. Weights that are
+# `rounded` are multiplied by their scales in registers, before the product.
 
 
 class GroupedProduct(DenseProduct):
@@ -285,56 +280,22 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        runs = range(0, depth, run := min(depth, groups.size))
-        kind, stored = fragment_of(accumulator), stored_of(self.op.b)
-        if rounded := stored is not None and stored.rounded:
-            kind = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        runs, stored = range(0, depth, run := min(depth, groups.size)), stored_of(self.op.b)
+        rounded = stored is not None and stored.rounded
+        of_b = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        kind = of_b if rounded else fragment_of(accumulator)
         # Before the products, which hide how long memory takes to answer.
-        before = outside if 1 in memory_of(groups.scales).get_shape() else index
+        before = outside if shape_of_scales(self, groups)[0] == 1 else index
         scales = [group_scales(self, before, groups, warp, first, kind) for first in runs]
         for first, scale in zip(runs, scales, strict=True):
             every = range(first, first + run, self.tiling.step)
             if rounded:
                 accumulator = self.steps(outside, index, warp, accumulator, every, scale)
-                continue
-            sums = constant(outside, fragment_of(accumulator), 0.0)
-            sums = self.steps(outside, index, warp, sums, every)
-            accumulator = mapped(index, _added, accumulator, sums, scale)
+            else:
+                sums = constant(outside, fragment_of(accumulator), 0.0)
+                sums = self.steps(outside, index, warp, sums, every)
+                accumulator = mapped(index, _added, accumulator, sums, scale)
         return accumulator
-
-
-def group_scales(
-    way: Multiplication,
-    index: IndexBuilder,
-    groups: GroupScales,
-    warp: Place,
-    first: int,
-    kind: FragmentType,
-    along: str = "columns",
-) -> SSAValue:
-    """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
-    the columns of a fragment of this kind, or the rows of one of B^T."""
-    held, swapped, schedule = memory_of(groups.scales), way.op.transposed_b is not None, way.tiling.schedule
-    shared = memory_space(held) == SHARED_SPACE
-    count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
-    group: Index = 0
-    if count > 1:
-        k = index.add(index.add(index.known(groups.k), warp["k"]), first)
-        group = index.div(k, groups.size)
-        if count * groups.size % schedule.cta[2]:
-            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-    kind = kind.with_element(held_type(groups.scales))
-    line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
-    if shared:
-        where = [start, line] if swapped else [line, start]
-        return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
-    row = MatrixOp(groups.scales, [line], None, 1)
-    if isinstance(view := groups.scales.owner, MatrixOp):
-        row = view.at([line], None, 1)
-    inside = columns % schedule.cta[1] == 0
-    bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
-    where = [index.value(0), start]
-    return index.insert(LoadOp(index.insert(row).matrix, where, kind, bounds, along=along)).fragment
 
 
 def _added(elements: Sequence[SSAValue]) -> SSAValue:
@@ -342,6 +303,40 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
     if isinstance(scale.type, AnyFloat) and not isinstance(scale.type, Float32Type):
         scale = arith.ExtFOp(scale, part.type).result
     return arith.AddfOp(total, arith.MulfOp(part, scale).result).result
+
+
+SCALES_OF_UNIT = 4
+"""Scales of f32 in the 16 bytes at a multiple of which a box begins."""
+
+
+@dataclass(frozen=True)
+class BlockTiles:
+    """The scales of f32 of blocks of A (side 0), or of B, for a K tile, in a line: of each row, a part for each block
+    along k; or those of all blocks along k, of one scale for several rows."""
+
+    tiling: Tiling[Product]
+    side: int
+    parts: int
+    columns: int
+
+    def shared_type(self) -> MemRefType:
+        """The line."""
+        shape = [1, self.parts * self.columns]
+        return MemRefType(f32, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies those of the K tile whose first element lies at `at`."""
+        product, axis = self.tiling.product, "mn"[self.side]
+        scales, rows, size = product.op.block_scales[self.side].scales, product.blocks[self.side], product.blocks[2]
+        if not isinstance(view := scales.owner, MatrixOp):
+            fail(product.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
+        source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
+        for part in range(self.parts):
+            group = index.add(index.div(at["k"], size), part)
+            # A box begins at a multiple of 16 bytes.
+            group = group if rows == 1 else index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
+            where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
+            index.insert(CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=(part, self.parts)))
 
 
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
@@ -384,6 +379,8 @@ class BlockScaledProduct(WarpgroupProduct):
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
     ) -> list[SSAValue]:
         """The scales of the rows and of the columns of a warpgroup, in the block of a number along k of this K tile."""
+        if self.op.lines:
+            return self._of_lines(index, groups, warp, kind, number)
         group, found = index.add(index.div(groups.k, groups.size), number), list[SSAValue]()
         for side, axis in enumerate("mn"):
             scales, start = ((groups.of_rows, groups.m), (groups.scales, groups.n))[side]
@@ -403,81 +400,24 @@ class BlockScaledProduct(WarpgroupProduct):
             found.append(index.insert(load).fragment)
         return found
 
+    def _of_lines(
+        self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
+    ) -> list[SSAValue]:
+        """The same from lines in shared memory, those of A and those of B."""
+        first, found = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT), list[SSAValue]()
+        for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
+            if groups.blocks[side] == 1:
+                place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
+            else:
+                place, along = index.add(first, number), POINT
+            found.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
+        return found
+
 
 def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
     """A total with a sum of products times two scales."""
     total, part, of_row, of_column = elements
     return FmaOp(part, arith.MulfOp(of_row, of_column).result, total).result
-
-
-# Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
-#
-# An instruction has its first operand in registers, or in shared memory. With A in registers B is read from shared
-# memory. With B there the transposes are multiplied, D^T = B^T A^T: a warpgroup has the accumulators of 64 columns of
-# D, as many rows as the instruction has columns, and A, as the second operand, is read from shared memory. Each step
-# of the instruction is a group of its own. Before the registers of a step are written, a wait makes sure that the
-# products of that step a turn ago have read them; those of the steps between go on meanwhile.
-
-
-class RegisterProduct(Multiplication):
-    """`warp.wgmma` of A in registers and B in shared memory, or of B^T and A^T."""
-
-    def begin(self, op: TileMmaOp) -> None:
-        super().begin(op)
-        self.exchanged = self.tiling.schedule.exchanged
-        both = list(zip(self.operands, self.tiles, strict=True))
-        (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
-
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).in_registers != "none"
-
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        (_, _, depth), k = self.tiling.schedule.cta, self.tiling.row.shape.k
-        steps = range(0, depth, k)
-        changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
-        # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
-        held = self._loaded(outside, index, warp | {"k": 0}, depth) if changes else None
-        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
-        scales, groups = None, self.op.groups
-        if groups is not None:
-            kind = FragmentType.of("a", ROWS, k, held_type(groups.scales), self.first.way.layout)
-            scales = group_scales(self, outside, groups, warp, 0, kind, "rows")
-        for at in steps:
-            index.insert(WaitOp(WGMMA, len(steps) - 1))
-            if held is None:
-                first = self._loaded(outside, index, warp | {"k": at}, k)
-            else:
-                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment, scales)
-            index.insert(FenceOp(WGMMA))
-            place = self.second.place(outside, warp | {"k": at})
-            product = WgmmaOp(
-                *(first, (), self.read, place, accumulator),
-                overwrite=zero and not at,
-                mn_major_b=not along_k(self.tiling.product, self.second.role),
-                transposed=self.exchanged,
-            )
-            accumulator = index.insert(product).d
-            index.insert(CommitOp(WGMMA))
-        index.insert(WaitOp(WGMMA, 0))
-        return accumulator
-
-    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
-        """The first operand as memory holds it, 64 rows of A or columns of B."""
-        way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
-        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
-        where = self.first.place(outside, at)
-        if way.how == BY_LANES:
-            return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
-        return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
-
-    def _changed(self, index: IndexBuilder, held: SSAValue, scales: SSAValue | None) -> SSAValue:
-        """What the instruction multiplies, of what memory holds; integers times their `scales`, if they have some."""
-        stored, layout = self.first.operand.stored, self.first.way.layout
-        if stored is None:
-            return index.insert(ConvertLayoutOp.to(held, layout)).fragment
-        made = index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
-        return made if scales is None else index.insert(ElementwiseOp(Kind.Mul, made, scales)).fragment
 
 
 class FragmentsPass(PatternPass):

@@ -17,7 +17,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
 from ...dialect.warp.cta import SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
@@ -26,6 +26,7 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
@@ -143,6 +144,9 @@ class OperandTiles(Generic[ProductT]):
         """
         product, (rows, columns) = self.tiling.product, self._held()
         operand = product.a if self.role == "a" else product.b
+        if operand.packed:
+            per_line = LINE * BYTE // operand.memory_bits
+            rows, columns = rows * columns // per_line, per_line
         line = columns * shared_bits(product, operand) // 8
         width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
@@ -175,10 +179,23 @@ class OperandTiles(Generic[ProductT]):
         )
         if until is not None:
             inside = bounds_attribute(False, bounds(inside)[1])
+        if operand.packed:
+            return self._copy_packed(index, at, tile)
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
             copied, part = source or matrix_of(index, each, at), (number, count)
             index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
+
+    def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies the blocks of packed weights in a tile, those of each 64 columns at a time."""
+        product, (_, columns, depth) = self.tiling.product, self.tiling.schedule.cta
+        order, count = PACKED[product.b.memory_bits], columns // PACKED[product.b.memory_bits].rows
+        inside = bounds_attribute(product.n % columns == 0 and product.k % depth == 0, True)
+        for number in range(count):
+            panel = index.add(index.div(at["n"], order.rows), number)
+            block = index.add(index.mul(panel, product.k // order.columns), index.div(at["k"], order.columns))
+            where = index.values([index.mul(block, BLOCK_LINES), 0])
+            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=(number, count)))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:

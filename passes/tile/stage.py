@@ -37,14 +37,15 @@ from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.defaults import adds_last, stored
-from ..schedule.needs import group_scale_tile
+from ..schedule.needs import boxed_scales, group_scale_tile, scale_lines
 from .fragment_math import constant, in_layout, number_of
-from .fragment_products import MetadataTiles, ScaleTiles
+from .fragment_products import BlockTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
+from .register_products import GroupTiles
 from .store_epilogue import converted, load, placed
 from .tiling import Tiling, outermost, schedule_of
 
-CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product]
+CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | BlockTiles | GroupTiles
 """What has a tile in shared memory for each K tile."""
 
 
@@ -56,6 +57,8 @@ def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
         tiles.append(MetadataTiles(tiling))
     if product.scales:
         tiles += [ScaleTiles(tiling, "a"), ScaleTiles(tiling, "b")]
+    tiles += [BlockTiles(tiling, *line) for line in boxed_scales(product, tiling.schedule)]
+    tiles += [GroupTiles(tiling, *line) for line in scale_lines(product, tiling.schedule)]
     return tiles
 
 
@@ -87,7 +90,9 @@ class StageBuilder:
         for way, tile in zip(ways, shared, strict=True):
             way.copy(inside, here, tile)
         copies_done(inside, self.tiling.schedule)
-        product = inside.insert(self._multiplied(inside, shared, body.args[1], self._groups(index, inside, here)))
+        groups = self._groups(index, inside, here)
+        lines = [tile for way, tile in zip(ways, shared, strict=True) if isinstance(way, BlockTiles | GroupTiles)]
+        product = inside.insert(self._multiplied(inside, shared, body.args[1], groups, lines))
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp(product.d))
         index.insert(loop)
@@ -115,7 +120,7 @@ class StageBuilder:
             of_rows, of_columns = (outside.insert(view.at((), 1, 0)).matrix for view in views)
             (rows, columns, size), (k, n, m) = product.blocks, index.values([here["k"], here["n"], here["m"]])
             return GroupScales(of_columns, size, k, n, m, of_rows, (rows, columns))
-        if scales is None:
+        if scales is None or product.b.packed:
             return None
         memory, along = scales.value, product.group_axis
         if (shape := group_scale_tile(product, self.tiling.schedule)) is not None:
@@ -132,11 +137,16 @@ class StageBuilder:
         return GroupScales(memory, product.group or product.k, index.value(here["k"]), where)
 
     def _multiplied(
-        self, inside: IndexBuilder, shared: Sequence[SSAValue], sums: SSAValue, groups: GroupScales | None
+        self,
+        inside: IndexBuilder,
+        shared: Sequence[SSAValue],
+        sums: SSAValue,
+        groups: GroupScales | None,
+        lines: Sequence[SSAValue],
     ) -> TileMmaOp:
         """The product of the tiles of one K tile."""
         op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.cta
-        tiles, beside = shared[:2], list(shared[2:])
+        tiles, beside = shared[:2], list(shared[2 : len(shared) - len(lines)])
         factors: list[SSAValue] = []
         for form, tile in zip(op.forms, tiles, strict=True):
             # Scales of groups are no tiles: they are read where they lie.
@@ -154,6 +164,7 @@ class StageBuilder:
             words=op.words,
             transposed=(product.a.transposed, product.b.transposed),
             groups=groups,
+            lines=lines,
         )
         return in_place_of(op, found)
 

@@ -86,7 +86,8 @@ class Tiling(Generic[ProductT]):
             if isinstance(self.row, Wgmma) and role != "none":
                 operand = product.a if role == "a" else product.b
                 held = operand.element if operand.stored is None else operand.stored.element
-                return arrange_in_registers(self.row, role, held.memory_bits, along_k=along_k(product, role))
+                lies = along_k(product, role)
+                return arrange_in_registers(self.row, role, held.memory_bits, along_k=lies, packed=operand.packed)
             if isinstance(self.row, Wgmma):
                 return arrange_warpgroup(self.row)
             return arrangement(self.product, self.row, self.schedule.warp)

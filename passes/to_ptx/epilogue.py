@@ -17,14 +17,14 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, 
 from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import POINT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
-from .emitter import WARP, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
+from .emitter import WARP, At, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
 from .f32_functions import TOGETHER
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .kernel import KernelLowering, lowers
@@ -75,12 +75,13 @@ def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
         fail(op, f"{op.name} of a vector of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         swapped = op.swapped is not None
-        line, start = indices[::-1] if swapped else indices
-        vector = _Line(lowering, kind.layout.data, lowering.tile(op, op.memory), axis, start, (line, swapped))
+        tile, (stage, *place) = lowering.shared_place(op, op.memory, op.indices)
+        line, start = place[::-1] if swapped else place
+        vector = _Line(lowering, kind.layout.data, tile, axis, start, (line, swapped), stage)
     else:
         matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
         vector = _Vector(lowering, kind.layout.data, matrix, axis, indices[-1], inside)
-    along = [place[axis == "c"] for place in offsets(kind, 1)]
+    along = [0 if axis == POINT[0] else place[axis == "c"] for place in offsets(kind, 1)]
     registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
@@ -163,16 +164,29 @@ class _Line(_Elements):
         axis: str,
         start: IndexValue,
         line: tuple[IndexValue, bool],
+        stage: IndexValue,
     ) -> None:
         super().__init__(lowering, layout, axis, start)
-        self.tile, (self.line, self.swapped) = tile, line
+        self.tile, (self.line, self.swapped), self.stage = tile, line, stage
         self.pairs = self.pairs and not self.swapped
 
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
         places = Position.of(0, self.line, 0), Position.of(self.lane, self.start, offset)
         row, column = places[::-1] if self.swapped else places
-        place = self.lowering.addressing.shared(self.tile, 0, row, column)
-        self.lowering.emitter.load("shared", registers, place, type)
+        place = self.lowering.addressing.shared(self.tile, self.stage, row, column)
+        if self.tile.element_bytes == 1:
+            self._load_exponent(registers, place)
+        else:
+            self.lowering.emitter.load("shared", registers, place, type)
+
+    def _load_exponent(self, registers: Fragment, place: At) -> None:
+        """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""
+        emitter = self.lowering.emitter
+        byte = emitter.register("b32")
+        emitter.load("shared", [byte], place, "u8")
+        bits = emitter.compute("max.u32", emitter.compute("shl.b32", byte, 7), 0x40)
+        last = emitter.compute("shr.u32", emitter.compute("add.u32", byte, 1), 8)
+        emitter.emit("cvt.u16.u32", registers[0], emitter.compute("add.u32", bits, last))
 
 
 # Elements

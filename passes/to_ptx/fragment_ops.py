@@ -24,7 +24,7 @@ from ...dialect.warp.fragments import (
     Kind,
 )
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.views import StoredIntegers
+from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import fail
 from .addressing import SharedTile
 from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegister, word
@@ -53,7 +53,7 @@ FRACTION = {"f16": 10, "bf16": 7}
 AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
 
-WIDENED_BITS, BYTE = 32, 8
+WIDENED_BITS, SHORT, BYTE, NIBBLE_BITS = 32, 16, 8, 4
 
 
 def _twice(half: int) -> Immediate:
@@ -93,9 +93,21 @@ class Widening:
     def _half_apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """Elements at bit `at` of both halves, as floats."""
         place, bits = at % BYTE, self.stored.element.bits
+        if self.stored.name == NIBBLES:
+            return self._of_floats(register, at)
         if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
             return self._scaled_floats(self._down(register, at - place), place)
         return self._floats(self._down(register, at))
+
+    def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
+        """Floats of 4 bits at bit `at` of both halves as bf16: the sign, the exponent and the bit of the fraction where
+        those of bf16 are, then 2^126 times that, as the exponents count from 1 and from 127."""
+        top = self._emit("shl.b32", register, SHORT - at - NIBBLE_BITS) if at + NIBBLE_BITS < SHORT else register
+        rest = self._emit("shr.b32", self._emit("and.b32", top, _twice(0x7000)), 6)
+        return self._emit("mul.rn.bf16x2", self._and_xor_of(top, 0x8000, rest), self._number(2.0**126))
+
+    def _and_xor_of(self, halves: VirtualRegister, mask: int, flipped: VirtualRegister) -> VirtualRegister:
+        return self._emit("lop3.b32", halves, _twice(mask), flipped, AND_XOR)
 
     def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
         result = self.emitter.register("b32")
@@ -125,7 +137,7 @@ class Widening:
         return self._emit("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
 
     def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
-        return self._emit("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
+        return self._and_xor_of(halves, mask, self._constant(flipped))
 
     def _floats(self, halves: VirtualRegister) -> VirtualRegister:
         """Both halves of a register, whose low bits are integers, as floats."""

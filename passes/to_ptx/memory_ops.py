@@ -238,10 +238,8 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
         if op.matrix.uses:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
-    at, memory = lowering.indices(op.indices), lowering.memories[op.memory]
-    lowering.values[op.matrix] = matrix(
-        lowering.kernel, lowering.scalars, memory, op.dimensions, at, lowering.indices(op.part)
-    )
+    at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
+    lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 
 @lowers(memref.DimOp)
@@ -292,7 +290,19 @@ def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
     return RegisterAccesses("global", f"b{8 * size}", each, places)
 
 
+def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    """Vectors in the lines of a tile with a swizzle."""
+    s, addressing, layout, each = lowering.scalars, lowering.addressing, kind.layout.data, together(kind)
+    (tile, (stage, row, _)), lane = lowering.shared_place(op, op.memory, op.indices), lowering.lane
+    holder, of_line = addressing.holder(layout, lane), tile.swizzle // CHUNK
+    line, column = s.quotient(holder, of_line), Position.of(s.multiply(s.mask(holder, of_line - 1), CHUNK), 0, 0)
+    at = (Position.of(line, row, i * layout.threads // of_line) for i in range(kind.registers // each))
+    return RegisterAccesses("shared", "", each, (addressing.shared(tile, stage, down, column) for down in at))
+
+
 def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
+    if isinstance(memory_of(op.memory).layout, SwizzleAttr):
+        return _by_lines(lowering, op, kind)
     s, (row, column), each = lowering.scalars, lowering.indices(op.indices), together(kind)
     lane_bytes, space = each * register_bytes(kind), "global"
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:

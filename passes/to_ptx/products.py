@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
@@ -141,7 +141,9 @@ def _descriptor(
     along_mn: bool,
 ) -> VirtualRegister:
     """The matrix descriptor of the operand that begins where indices say."""
-    tile, (stage, row, column) = lowering.shared_place(op, memory, indices)
+    *others, along = indices
+    along, further = _apart(lowering, op, memory, along)
+    tile, (stage, row, column) = lowering.shared_place(op, memory, [*others, along])
     how = encode(descriptor_of(memory_of(memory), mn_major=along_mn))
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
@@ -153,7 +155,21 @@ def _descriptor(
     # In a cluster the rank of the CTA stands above the address.
     units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
     place = emitter.pure("cvt.u64.u32", units)
-    return emitter.pure("add.s64", place, Immediate(f"{how + offset // UNIT:#x}"))
+    return emitter.pure("add.s64", place, Immediate(f"{how + (offset + further) // UNIT:#x}"))
+
+
+def _apart(
+    lowering: KernelLowering, op: WgmmaOp | TensorMmaOp, memory: SSAValue, column: SSAValue
+) -> tuple[SSAValue, int]:
+    """A column at which a panel begins and the bytes from there on, of one that adds a number to such a column."""
+    made, tile = column.owner, lowering.tile(op, memory)
+    if not isinstance(made, arith.AddiOp):
+        return column, 0
+    (first, more), width = lowering.indices([made.lhs, made.rhs]), tile.swizzle // tile.element_bytes
+    if isinstance(first, int) or not isinstance(more, int) or divisor_of(first) % width:
+        return column, 0
+    panels, rest = divmod(more, width)
+    return made.lhs, panels * tile.panel_bytes + rest * tile.element_bytes
 
 
 @lowers(SetRegistersOp)

@@ -147,7 +147,7 @@ def packed_as(argument: Argument, parameter: Parameter) -> Argument:
     if each == 1 or argument.element not in ("i8", "ui8") or not parameter.shape:
         return argument
     steps = argument.byte_strides
-    if steps[-1:] != (1,):
+    if steps[-1:] != (1,) and argument.shape[-1:] != (1,):
         return argument
     columns, wanted = argument.shape[-1] * each, parameter.shape[-1]
     shape = (*argument.shape[:-1], wanted if 0 <= columns - wanted < each else columns)

@@ -23,7 +23,7 @@ ELEMENT_NAMES = {
     "f64": ElementNames(64, "float64", "f64"),
     "f8E4M3FN": ElementNames(8, "float8_e4m3fn", "u8"),
     "f8E5M2": ElementNames(8, "float8_e5m2", "u8"),
-    "f8E8M0FNU": ElementNames(8, "float8_e8m0fnu"),
+    "f8E8M0FNU": ElementNames(8, "float8_e8m0fnu", "u8"),
     "f6E2M3FN": ElementNames(8, "float6_e2m3fn"),
     "f6E3M2FN": ElementNames(8, "float6_e3m2fn"),
     "f4E2M1FN": ElementNames(4, "float4_e2m1fn"),

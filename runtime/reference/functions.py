@@ -20,14 +20,16 @@ from ...dialect.isa.row import target as target_row
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest, NestAccess
 from ...dialect.schedule import Schedule
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
-from ...dialect.warp.elements import K, PointwiseOp
+from ...dialect.warp.elements import K, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.paged import PagedOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
+from ..arguments.weights import packed_order
 from ..base.errors import HostError
 from ..numerics.floats import Array
 from ..plan.constants import elements_of
@@ -72,6 +74,8 @@ def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumula
     matrices = [scope[value].stored() for value in op.matrices]
     if op.metadata is not None:
         matrices[0] = expanded(op, matrices[0], scope[op.metadata])
+    if op.is_packed:
+        matrices[1] = unpacked(op, matrices[1])
     a, b = (read_multiplied(matrix, name) for matrix, name in zip(matrices, names, strict=True))
     if op.b_stored is not None:
         b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
@@ -82,10 +86,14 @@ def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumula
             _scaled(operand, scope[scales], map_.index(k), block)
             for operand, scales, map_ in zip((a, b), op.scales, maps, strict=False)
         )
+    if op.zero_points is not None:
+        b = _less(b, scope[op.zero_points], DTYPES[op.multiplied[1]])
     if op.group_scales is not None:
         b = _grouped(b, scope[op.group_scales])
         if op.b_stored is not None and op.b_stored.rounded:
             b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
+    if op.is_packed:
+        b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
         value = np.full_like(start.value, float(op.init.value.data))
@@ -113,6 +121,23 @@ def _scaled(operand: Reference, scales: Reference, along: int, block: int) -> Re
     each = np.repeat(np.abs(scales.value), block, axis=-1)[..., : operand.value.shape[along]]
     value = operand.value * (each if along == operand.value.ndim - 1 else each.swapaxes(-1, -2))
     return Reference(value, np.zeros_like(value), np.dtype(np.float64))
+
+
+def unpacked(op: MatmulOp, lines: Reference) -> Reference:
+    """Packed weights as k x n."""
+    n = memory_of(op.d).get_shape()[loops_of(op.maps[2]).index(N)]
+    stored = ELEMENT_TYPES[op.b_stored.name] if op.b_stored is not None else None
+    rows, columns, places = packed_order(8 if stored is None else stored.bits)
+    blocks = np.empty((n // rows, lines.value.size // (n // rows * rows * columns), rows * columns))
+    blocks[..., places] = lines.value.reshape(blocks.shape)
+    value = blocks.reshape(*blocks.shape[:2], rows, columns).transpose(1, 3, 0, 2).reshape(-1, n)
+    return Reference(value, np.zeros_like(value), lines.dtype)
+
+
+def _less(operand: Reference, points: Reference, kind: DType) -> Reference:
+    """B less the zero points of its groups, rounded once."""
+    each = np.repeat(points.value, operand.value.shape[0] // points.value.shape[0], axis=0)
+    return replace(operand, value=rounded(operand.value - each, kind))
 
 
 def _grouped(operand: Reference, scales: Reference) -> Reference:

@@ -136,11 +136,7 @@ def _split(builder: FunctionBuilder, value: Value, split: tuple[int, int]) -> Va
 
 
 def _order(like: torch.Tensor) -> list[int]:
-    """The loops in the order of a result's memory.
-
-    Raises:
-        UnsupportedError: for a result whose columns are apart.
-    """
+    """The loops in the order of a result's memory; UnsupportedError for a result whose columns are apart."""
     strides = like.stride()
     if strides[3] != 1:
         raise UnsupportedError("a result whose columns are apart is not lowered")

@@ -14,16 +14,16 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..base.errors import ArgumentError, WarploomError
-from ..base.explanation import CompiledPart, Explanation, LeftPart
+from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
 from .attention import is_attention
 from .channels import pixels_as_products
-from .checked import Checked
 from .choice import OURS, judged
 from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
+from .compared import ComparedPart
 from .importer import CONSTANTS, simpler
 from .inductor import call_of, compile_whole
-from .options import BackendOptions, place_of, read
+from .options import BackendOptions, read
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, Region, check_precision, kernel_for, write
 from .scalars import UnsupportedError
@@ -35,11 +35,7 @@ Callee: TypeAlias = Callable[..., Any]
 
 
 def warploom(
-    module: GraphModule,
-    examples: Sequence[Any],
-    *,
-    options: Mapping[str, Any] | None = None,
-    mode: str | None = None,
+    module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callee:
     """The backend function: `torch.compile(..., backend="warploom", options={...})` calls it with each graph.
     `BackendOptions` describes the options.
@@ -158,7 +154,7 @@ class _Replacing:
             region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
             self.compiled.append(_part(part, written, kernel, judgement.text))
             self.gone |= {*part.nodes}
-            _replace(self.graph, part, Checked(region, part) if self.options.check else region)
+            _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
             return True
         return False
 
@@ -195,7 +191,7 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion
     return written, kernel
 
 
-def _replace(graph: Graph, cluster: Cluster, region: Region | Checked) -> None:
+def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
     with graph.inserting_before(cluster.last):
         call = call_of(graph, region, cluster.inputs)
     call.meta = dict(cluster.last.meta)

@@ -13,15 +13,7 @@ from torch.fx.node import map_arg
 from xdsl.builder import Builder
 from xdsl.dialects import arith, func
 from xdsl.dialects import tensor as tensors
-from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
-    AffineMapAttr,
-    ArrayAttr,
-    IntegerAttr,
-    ModuleOp,
-    TensorType,
-    i64,
-)
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
 from xdsl.dialects.utils import split_dynamic_index_list
@@ -44,8 +36,6 @@ from .scalars import (
     element_of,
     scalar_of,
 )
-
-# A function on tensors, built operation by operation.
 
 INDEX_ARITHMETIC: dict[Any, type[arith.AddiOp | arith.MuliOp]] = {sympy.Add: arith.AddiOp, sympy.Mul: arith.MuliOp}
 
@@ -263,8 +253,6 @@ def plain(tensor: SSAValue, shape: tuple[Size, ...], dtype: torch.dtype) -> Valu
     """A tensor as a value."""
     return Value(cast("SSAValue[TensorType[Attribute]]", tensor), tuple(range(len(shape))), shape, dtype)
 
-
-# Pointwise operations of ATen: decomposed by torch into primitive ones, which are computed on one element.
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
 """Conversions of elements, which torch does not tag as pointwise."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch.fx import Graph, Node
 
+from ..base.explanation import layer_of
 from .attention import FORMS, is_attention
 from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten, layer_of
+from .options import aten
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor
@@ -116,7 +117,7 @@ def _is_lowered(node: Node, last: Node) -> bool:
     if node.op != "call_function" or not is_tensor(node) or is_attention(node) or is_product(node):
         return False
     result, device = node.meta["val"], last.meta["val"].device
-    if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or not result.numel():
+    if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or 0 in shape_of(result):
         return False
     if is_pointwise(node.target):
         return _takes_tensors_on(node, device) and not obstacle(node)
@@ -199,13 +200,16 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
 
 def follows(node: Node, product: Node) -> bool:
     """Whether a node computes each element of its result where a product computes one."""
-    result, other = node.meta.get("val"), product.meta["val"]
-    if node.op != "call_function" or not is_pointwise(node.target) or not isinstance(result, torch.Tensor):
-        return False
-    if shape_of(result) != shape_of(other) or result.dtype not in ELEMENTS or result.dtype in NARROW:
-        return False
-    place = result.device == other.device and is_row_major(result)
-    return place and _takes_tensors_on(node, other.device) and not obstacle(node)
+    own = is_pointwise(node.target) and _is_lowered(node, product) and _like(node, product)
+    return own and is_row_major(node.meta["val"])
+
+
+KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"
+LEFT = {
+    **dict.fromkeys(FORMS, KEPT),
+    aten.convolution.default: "a convolution of more than single pixels with the channels last has no form here",
+}
+"""Why operations are left that are compiled elsewhere."""
 
 
 def why_left(node: Node, rest: str) -> str:
@@ -213,27 +217,13 @@ def why_left(node: Node, rest: str) -> str:
     if is_product(node):
         return "its result has no elements"
     if not is_pointwise(node.target):
-        return reason_for(node.target, rest)
-    dtype = node.meta["val"].dtype
-    if dtype in NARROW:
+        other = "neither a product of matrices nor pointwise: inductor's kernels"
+        return LEFT.get(node.target, other if rest == "inductor" else "there is no form of it in linalg here")
+    if (dtype := node.meta["val"].dtype) in NARROW:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":
         return "pointwise work between products, which inductor fuses"
     return obstacle(node) or "its result has gaps in memory, or no elements"
-
-
-KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"
-
-
-def reason_for(target: object, rest: str) -> str:
-    """Why an operation that is neither a product nor pointwise is left."""
-    if target in FORMS:
-        return KEPT
-    if target is aten.convolution.default:
-        return "a convolution of more than single pixels with the channels last has no form here"
-    if rest == "inductor":
-        return "neither a product of matrices nor pointwise: inductor's kernels"
-    return "there is no form of it in linalg here"
 
 
 def _takes_tensors_on(node: Node, device: torch.device) -> bool:

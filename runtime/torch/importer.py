@@ -8,6 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -19,23 +20,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
+from ..base.explanation import place_of
 from .attention import FORMS, argument, attend, is_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
-from .options import aten, decompositions, leaves, place_of, prims
+from .options import aten, decompositions, leaves, prims
 from .products import PRODUCTS
-from .scalars import (
-    RULES,
-    Body,
-    ElementValue,
-    Lowering,
-    UnsupportedError,
-    Value,
-    element_of,
-    shape_of,
-)
+from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
 from .views import SPLITS, VIEWS, part_of_split
-
-# Reductions along dimensions, and tensors of one number.
 
 
 def _filled(builder: FunctionBuilder, like: torch.Tensor, first: object, number: object = None, **_: object) -> Value:
@@ -159,14 +150,7 @@ REDUCTIONS: Mapping[object, Lowering] = {
 """Operations that take elements along some dimensions together."""
 
 
-# Graphs of ATen operations as functions of `linalg` on tensors.
-
 HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
-
-
-def is_size(node: Node) -> bool:
-    """Whether a node computes a number from sizes, which are read from the results that they are of."""
-    return not isinstance(node.meta.get("val"), torch.Tensor)
 
 
 @dataclass
@@ -192,7 +176,7 @@ class Importer:
         if is_attention(node):
             self.values[node] = self._attention(node)
             return
-        if is_size(node):
+        if not isinstance(node.meta.get("val"), torch.Tensor):  # a size, which is read from the results that it is of
             return
         if node.target is operator.getitem and is_attention(source := cast("Node", node.args[0])):
             self.values[node] = self.values[source]
@@ -249,8 +233,6 @@ class Importer:
         return self.builder.module(name, results)
 
 
-# `torch_to_linalg`: what a function or a module computes, as `linalg` on tensors.
-
 COMPOSITE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
@@ -275,53 +257,40 @@ def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: i
     """The gradient of a slice, with zeros before and behind it; torch's own for steps of more than one."""
     if step != 1:
         return NotImplemented
-    first = min(start, sizes[dim])
-    counts = first, sizes[dim] - first - grad.shape[dim]
-    zeros = [grad.new_zeros([*grad.shape[:dim], n, *grad.shape[dim + 1 :]]) for n in counts]
-    return torch.cat([zeros[0], grad, zeros[1]], dim)
+    axis = dim % len(sizes)
+    first = min(start + sizes[axis] if start < 0 else start, sizes[axis])
+    shape, counts = list(grad.shape), (first, sizes[axis] - first - grad.shape[axis])
+    before, after = (grad.new_zeros([*shape[:axis], count, *shape[axis + 1 :]]) for count in counts)
+    return torch.cat([before, grad, after], axis)
 
 
 def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
-    at, axis = index % sizes[dim], dim % len(sizes)
+    axis = dim % len(sizes)
+    at = index % sizes[axis]
     return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
 
 
-def _encoder_layer(
-    x: torch.Tensor,
-    width: int,
-    heads: int,
-    qkv: torch.Tensor,
-    qkv_bias: torch.Tensor,
-    out: torch.Tensor,
-    out_bias: torch.Tensor,
-    gelu: bool,
-    norm_first: bool,
-    epsilon: float,
-    *others: Any,
-) -> Any:
+def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any:
     """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
-    norm, norm_bias, norm2, norm_bias2, up, up_bias, down, down_bias, *mask = others
-    if x.is_nested or any(m is not None for m in mask[:1]):
+    qkv, qkv_bias, out, out_bias, gelu, first, epsilon, *weights, up, up_bias, down, down_bias = others[:15]
+    if x.is_nested or others[15:16] not in ((), (None,)):
         return NotImplemented
     functional: Any = torch.nn.functional
 
     def attended(y: torch.Tensor) -> torch.Tensor:
-        q, k, v = functional.linear(y, qkv, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(-3)
-        z = functional.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
-        return functional.linear(z.transpose(1, 2).flatten(-2), out, out_bias)
+        q, k, v = functional.linear(y, qkv, qkv_bias).unflatten(-1, (3, heads, -1)).transpose(1, -2).unbind(2)
+        return functional.linear(
+            functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2), out, out_bias
+        )
 
     def forward(y: torch.Tensor) -> torch.Tensor:
         inner = functional.linear(y, up, up_bias)
         return functional.linear(functional.gelu(inner) if gelu else torch.relu(inner), down, down_bias)
 
-    def normed(y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(y, (width,), weight, bias, epsilon)
-
-    if norm_first:
-        x = x + attended(normed(x, norm, norm_bias))
-        return x + forward(normed(x, norm2, norm_bias2))
-    x = normed(x + attended(x), norm, norm_bias)
-    return normed(x + forward(x), norm2, norm_bias2)
+    for branch, weight, bias in ((attended, *weights[:2]), (forward, *weights[2:])):
+        norm = partial(functional.layer_norm, normalized_shape=(width,), weight=weight, bias=bias, eps=epsilon)
+        x = x + branch(norm(x)) if first else norm(x + branch(x))
+    return x
 
 
 def simpler() -> dict[Any, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from .checked import Checked
+from .compared import ComparedPart
 from .options import library
 from .products import LIBRARY, warploom
 from .region import Region
@@ -22,12 +22,12 @@ from .views import MemoryOrder
 
 LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 
-REGIONS: dict[str, Region | Checked] = {}
+REGIONS: dict[str, Region | ComparedPart] = {}
 """The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
 that code which inductor keeps on disk calls the same part in another process."""
 
 
-def call_of(graph: Graph, region: Region | Checked, inputs: Sequence[Node]) -> Node:
+def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node]) -> Node:
     """A call of a compiled part among the nodes of a graph."""
     REGIONS[region.name] = region
     return graph.call_function(warploom.region.default, (list(inputs), region.name))

@@ -19,8 +19,6 @@ from .products import ACTIVATIONS, LIBRARY, warploom
 from .region import Region, check_precision, kernel_for, write
 from .scalars import UnsupportedError
 
-# Kernels of single operators, made for the tensors of a call.
-
 SMALL = 64
 """Up to so many rows a kernel is made for their number; one of more rows serves any number of them."""
 
@@ -80,10 +78,6 @@ def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
     node.meta["val"] = mode.from_tensor(example, symbolic_context=symbolic.StatelessSymbolicContext(kinds))
     return node
 
-
-# The operators `torch.ops.warploom`: products of matrices as one kernel each, with derivatives where there are any.
-#
-# They raise where there is no kernel for their operands; nothing falls back to other kernels.
 
 DEVICES = ("cpu", "cuda")
 Derivative: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -281,9 +275,6 @@ register()
 
 torch_operators = warploom
 """`torch.ops.warploom`, with its meaning."""
-
-
-# How the operators `torch.ops.warploom` compute on `DTensor`: which parts of operands give which parts of results.
 
 
 Sharding: TypeAlias = tuple[Sequence[Any], Sequence[Any]]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, cast
 
 import ml_dtypes
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule
 
 from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.row import UnknownTargetError, target
@@ -25,32 +23,6 @@ from ..arguments.sparse import compress
 from ..base.errors import ArgumentError
 from ..base.explanation import Explanation
 from ..numerics.floats import Array
-
-OURS = tuple(str(folder) for folder in (Path(__file__).parent, Path(torch.__file__).parent))
-"""The folders whose lines are no lines of a model."""
-
-
-def place_of(node: Node) -> str:
-    """`file:line` of the innermost line of the model that a node comes from; the module, where no line is the model's
-    own; "" where torch tells neither."""
-    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(OURS)]:
-        return own[-1]
-    path, kind = _module_of(node)
-    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
-
-
-def _module_of(node: Node) -> tuple[str, object]:
-    """The path and the class of the module that a node comes from; a gradient comes from where its value does."""
-    modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return next(reversed(modules.values()), ("", ""))
-
-
-def layer_of(node: Node) -> str:
-    """The path of the module that a node comes from, such as `layers.0.mlp`; "" for the outermost one."""
-    path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
-    return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")
-
 
 RESTS = ("eager", "inductor")
 
@@ -136,8 +108,6 @@ def read(options: Mapping[str, Any] | None) -> BackendOptions:
     return BackendOptions(**(options or {}))
 
 
-# What is used of torch that has no types, or is not among its public names.
-
 _pytree: Any = import_module("torch.utils._pytree")
 _ops: Any = import_module("torch._ops")
 sympy: Any = import_module("sympy")
@@ -191,8 +161,6 @@ def expression(size: Any) -> Any:
     number = size.node.maybe_as_int()
     return size.node.expr if number is None else number
 
-
-# Sparse matrices of torch: compressed on the host.
 
 WORDS = {torch.bfloat16: ml_dtypes.bfloat16, torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn}
 """numpy's types of elements that torch does not pass to it."""

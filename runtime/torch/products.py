@@ -26,9 +26,6 @@ from .options import aten, library
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
 from .views import expanded, reshape
 
-# `torch._grouped_mm`: a loop over groups of rows, whose turns multiply the rows up to the next offset.
-
-
 G, M, N, K = range(4)
 """The loops of a product with groups."""
 
@@ -91,9 +88,6 @@ def grouped_mm(
     return plain(loop.results[1], shape, like.dtype)
 
 
-# The signatures of the operators `torch.ops.warploom`; what they do is in `operators.py`, how they are
-# written as `linalg` above.
-
 LIBRARY = library.Library("warploom", "DEF")
 
 SIGNATURES = (
@@ -112,13 +106,7 @@ warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
 
 
-# Products of matrices: `linalg.contract` with what ATen's operations add, scale and round.
-
-ACCUMULATORS = {
-    torch.float64: torch.float64,
-    torch.int8: torch.int32,
-    torch.uint8: torch.int32,
-}
+ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32, torch.uint8: torch.int32}
 """The type in which products are summed, by that of the operands; f32 for the other floats."""
 
 

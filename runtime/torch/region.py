@@ -9,7 +9,6 @@ from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import numpy as np
 import torch
 from torch.fx import Node
 from xdsl.dialects import arith
@@ -18,24 +17,21 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
-from ...dialect.sparsity.matrix import metadata_words
 from ...passes.linalg.fuse_elementwise import fuse_elementwise
 from ..arguments.arrays import Argument, current_stream
-from ..arguments.sparse import operand_of
 from ..base.errors import CompileError
 from ..base.launch import Plan, ScratchBuffer
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .attention import is_attention
 from .importer import Importer
-from .options import SPARSE_ELEMENTS, BackendOptions, aten, from_numpy, metadata_shape
+from .options import BackendOptions, aten, compressed, metadata_shape
 from .scalars import TYPE_NAMES, Size, UnsupportedError, shape_of
 from .views import MemoryOrder, order_of, reordered, row_major
 
 if TYPE_CHECKING:
     from ..cuda.launches import Launches
 
-# Semi-structured sparse tensors of torch, whose metadata lies as CUTLASS's kernels read it.
 
 METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_structured_addmm.default: 2}
 """Operators that take such a tensor, and which argument the metadata is."""
@@ -43,8 +39,8 @@ METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_struct
 TYPES = (torch.float16, torch.bfloat16, torch.int8)
 """Elements of which two in four are stored."""
 
-CHUNK, CODE_BITS = 4, 4
-"""Elements that one code is about, and its bits."""
+STORED_BY_BYTE = 4
+"""Elements whose places a byte says, two bits for each."""
 
 
 def metadata_of(node: Node) -> tuple[Node, Node] | None:
@@ -70,17 +66,12 @@ def words_shape(values: torch.Tensor) -> tuple[int, int]:
 
 
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The metadata that a kernel takes, made on the host of that of CUTLASS."""
+    """The metadata that a kernel takes, made on the host of that of CUTLASS: of a matrix of its ones."""
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")
-    on_host = metadata.cpu()
-    rows, columns = on_host.shape
-    places = conversions._calculate_meta_reordering_scatter_offsets(rows, columns, on_host.dtype, on_host.device)
-    plain = torch.gather(on_host.view(-1), 0, places).view(rows, columns).numpy()
-    codes = 8 * plain.itemsize // CODE_BITS
-    unsigned = plain.view(f"u{plain.itemsize}")[..., None] >> (CODE_BITS * np.arange(codes, dtype=np.uint8))
-    chunks = (unsigned & ((1 << CODE_BITS) - 1)).astype(np.uint8).reshape(rows, columns * codes)
-    words = metadata_words(chunks, operand_of(SPARSE_ELEMENTS[dtype]))
-    return from_numpy(words.reshape(len(words), -1).view(np.int32)).to(metadata.device)
+    rows, columns = metadata.shape
+    ones = torch.ones(rows, columns * metadata.element_size() * STORED_BY_BYTE, dtype=dtype)
+    dense = conversions.sparse_semi_structured_to_dense_cutlass(ones, metadata.cpu())
+    return compressed(dense)[1].to(metadata.device)
 
 
 class CutlassMetadata:
@@ -210,11 +201,7 @@ WHOLE_F32 = (
 
 
 def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
-    """Refuses products of f32 that may not drop bits.
-
-    Raises:
-        UnsupportedError: saying how to allow it.
-    """
+    """Refuses products of f32 that may not drop bits; UnsupportedError saying how to allow it."""
     if not drops_bits and all(x.dtype == torch.float32 for x in operands):
         raise UnsupportedError(WHOLE_F32)
 
@@ -233,11 +220,7 @@ def kernel_for(module: ModuleOp, device: torch.device, options: BackendOptions) 
 
 
 def target_of(device: torch.device, options: BackendOptions) -> str:
-    """The target of kernels for tensors on a device.
-
-    Raises:
-        CompileError: for a device that is neither the CPU nor a GPU of CUDA.
-    """
+    """The target of kernels for tensors on a device; CompileError for one that is neither the CPU nor a GPU."""
     if device.type not in ("cpu", "cuda"):
         raise CompileError(f"there are kernels for tensors on cpu and cuda, not on {device.type}")
     if options.target is not None or device.type == "cpu":
@@ -314,7 +297,7 @@ class Region(torch.nn.Module):
         memory = self.written.order.shape(tuple(out.shape))
         values = [*(_argument(t, shape) for t, shape in placed), _argument(out, memory)]
         plan = self._plan(values)
-        launches = run(self.kernel, plan, values, out.device)
+        launches = RUNNERS[out.device.type](self.kernel, plan, values, out.device)
         copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
         return None if launches is None or copied else (launches, plan)
 
@@ -349,11 +332,6 @@ def _argument(tensor: torch.Tensor, shape: tuple[int, ...]) -> Argument:
         writable=True,
         owner=tensor,
     )
-
-
-def run(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches | None:
-    """Runs a kernel on memory of a device; the launches with their parameters, where a GPU runs them."""
-    return RUNNERS[device.type](kernel, plan, values, device)
 
 
 def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:

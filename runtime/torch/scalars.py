@@ -36,8 +36,6 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.upstream import ExtFOp, TruncFOp
 from .options import expression
 
-# Element types and sizes of tensors, as torch and MLIR have them.
-
 Size: TypeAlias = Any
 """How many elements a tensor has along a dimension: an int, or an expression of sympy in sizes that only the caller
 knows."""
@@ -67,22 +65,14 @@ class UnsupportedError(Exception):
 
 
 def element_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
-    """The type of elements in memory.
-
-    Raises:
-        UnsupportedError: for a type that has none.
-    """
+    """The type of elements in memory; UnsupportedError for a type that has none."""
     if dtype not in ELEMENTS:
         raise UnsupportedError(f"elements of {dtype} are not lowered")
     return ELEMENTS[dtype]
 
 
 def scalar_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
-    """The type of an element as it is computed with.
-
-    Raises:
-        UnsupportedError: for a type that has none.
-    """
+    """The type of an element as it is computed with; UnsupportedError for a type that has none."""
     return i1 if dtype == torch.bool else element_of(dtype)
 
 
@@ -127,9 +117,6 @@ class Value:
 Lowering: TypeAlias = Callable[..., Value]
 """How an operation of ATen is written: takes a `FunctionBuilder`, a tensor like the result, and the operation's
 arguments with values in the place of tensors."""
-
-
-# What is computed on one element: the primitive operations of torch (`torch.ops.prims`) in `arith` and `math`.
 
 
 class ElementValue(NamedTuple):

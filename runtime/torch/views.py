@@ -15,9 +15,6 @@ from .builder import FunctionBuilder, is_pointwise, plain, tensor_type
 from .options import aten, prims, sympy
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
 
-# How the elements of a tensor lie in memory, as far as a kernel takes them: without gaps, in some order of the
-# dimensions, and the same ones again along dimensions of stride 0.
-
 
 @dataclass(frozen=True)
 class MemoryOrder:
@@ -109,18 +106,11 @@ def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence
 
 
 def hint(size: Any) -> int:
-    """A size, or an example of it.
-
-    Raises:
-        UnsupportedError: for one that depends on data.
-    """
+    """A size, or an example of it; UnsupportedError for one that depends on data."""
     hint = size if isinstance(size, int) else size.node.hint
     if hint is None:
         raise UnsupportedError(f"the size {size} depends on data")
     return int(hint)
-
-
-# Views: operations that show the elements of a tensor in another order, in another shape, or some of them.
 
 
 def _permute(builder: FunctionBuilder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
@@ -340,12 +330,6 @@ VIEWS: Mapping[object, Lowering] = {
 }
 """What shows the elements of a tensor otherwise."""
 
-
-# Views behind what follows them: an operation on the elements of a view of a product becomes one on the product.
-#
-#     view(addmm(...), (b, s, n)) -> gelu         becomes         addmm(...) -> gelu -> view(..., (b, s, n))
-#
-# so that it can be computed where the product is.
 
 RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
 

@@ -65,7 +65,8 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
 @pytest.mark.parametrize(
     ("size", "columns", "across", "schedule"),
     [
-        ((100, 384, 256), 128, True, {}),
+        ((100, 256, 512), 128, True, {}),
+        ((66, 256, 1024), 128, True, {"cta": "128x128x256", "warp": "64x128", "mma": "m64n128k32", "staging": 0}),
         ((70, 256, 384), 128, False, {"ctas": 2}),
         ((130, 136, 256), 1, True, {"staging": 0}),
     ],

@@ -89,3 +89,23 @@ def test_what_is_read_in_between_stays_in_memory() -> None:
     kernel(*operands, result, device="interp", checks="all")
     exact = function(*(x.double() for x in operands))
     assert (result.double() - exact).abs().max() <= 2**-5 * exact.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("function", "sizes", "launches"),
+    [
+        (lambda x, y: x.softmax(-1), (17, 17), 1),
+        (lambda x, y: x.sum(-1, keepdim=True) * 0.25, (17, 17), 2),
+        (lambda x, y: y + x.sum(-1, keepdim=True), (17, 11), 2),
+    ],
+)
+def test_rows_of_unknown_length_are_as_long_as_their_sums(function: Any, sizes: Any, launches: int) -> None:
+    """Only where the function says so: else they are kernels of their own."""
+    dynamic = ({0: "rows", 1: "columns"}, {0: "rows", 1: "others"})
+    kernel = compile(torch_to_linalg(function, torch.randn(4, 9), torch.randn(4, 7), dynamic=dynamic), target="sm_90a")
+    assert len(kernel.launches) == launches
+    x, y = torch.randn(5, sizes[0]), torch.randn(5, sizes[1])
+    wanted = function(x.double(), y.double())
+    result = torch.full(wanted.shape, 99.0)
+    kernel(x, y, result, device="interp")
+    assert (result - wanted).abs().max() <= 2**-18 * wanted.abs().max()

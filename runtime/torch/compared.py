@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -10,23 +9,19 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from ..base.errors import WarploomError
+from ..base.explanation import place_of
 from .clusters import Cluster, is_product
-from .options import expression, place_of
+from .options import expression
 from .region import Region
 
-APART: Mapping[torch.dtype, float] = {
-    torch.bfloat16: 2.0**-5,
-    torch.float16: 2.0**-8,
-    torch.float32: 2.0**-14,
-    torch.float64: 2.0**-40,
-}
+APART = {torch.bfloat16: 2.0**-5, torch.float16: 2.0**-8, torch.float32: 2.0**-14, torch.float64: 2.0**-40}
 """How far a result may be from eager mode's, of the largest element: some roundings, and sums in another order."""
 
 TF32 = 2.0**-7
 """The same for products of f32, which drop 13 bits of each operand."""
 
 
-class Checked:
+class ComparedPart:
     """A compiled part that raises an error if a result differs from what eager mode computes of the same tensors."""
 
     def __init__(self, region: Region, part: Cluster) -> None:

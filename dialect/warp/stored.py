@@ -1,0 +1,249 @@
+"""Operands that memory holds as integers, or floats, of few bits, and that are multiplied as f16 or bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from ..isa.form import ELEMENT_TYPES, ElementType
+from ..isa.mma import Variant
+from ..layouts.layout import Layout
+from .attributes import BYTE, element_row, memory_of
+from .op_shapes import BareWord, TypeOfOptional, flag
+from .operands import MEMORY, OperandForm, OperandType, form_of
+
+# Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`.
+
+INTEGERS = ("s8", "u8", "s4", "u4")
+FLOATS = ("f16", "bf16")
+NIBBLES, EXPONENTS = "e2m1", "ue8m0"
+"""Floats of 4 bits, which packed weights may be, and the powers of two that the scales of their groups may be."""
+
+PACKED = {
+    4: Layout.parse("c1 c2 r0 r1 r2 | r3 c3 c0 c4 c5 | r4 r5"),
+    8: Layout.parse("c1 c2 r0 r1 r2 | r3 c0 c3 c4 | r4 r5"),
+}
+"""The order of packed weights of so many bits: blocks of 64 columns of B, the rows of the layout, by as many k as give
+each of the 128 threads of a warpgroup 16 bytes. Elements of a thread follow one another, then threads. Those of a
+register that a product multiplies are half a word apart (`to_ptx/fragment_ops.py`)."""
+
+LINE = 128
+"""Bytes of a line of packed weights: a row of their memory."""
+
+
+BLOCK_LINES = 16
+"""Lines of a block."""
+
+
+def packed_lines(n: int, k: int, bits: int) -> int:
+    """Lines of packed weights of n x k elements of so many bits, in blocks along k, then along n."""
+    return n * k * bits // BYTE // LINE
+
+
+class StoredIntegers(NamedTuple):
+    """What memory holds of an operand: integers of a type of the ISA, from each of which a zero point is subtracted.
+
+    Their differences, of 9 bits at most, are f16 and bf16 exactly. If they are `rounded`, each is multiplied by its
+    scale before the product, and rounded to the type that it is multiplied as.
+    """
+
+    name: str
+    zero: int = 0
+    rounded: bool = False
+
+    @property
+    def element(self) -> ElementType:
+        """The type of the integers."""
+        return ELEMENT_TYPES[self.name]
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        half = 1 << self.element.bits - 1
+        return (-half, half - 1) if self.element.signed else (0, 2 * half - 1)
+
+    def __str__(self) -> str:
+        zero = f" minus {self.zero}" if self.zero else ""
+        return f"as {self.name}{zero}{' rounded' * self.rounded}"
+
+    def properties(self) -> dict[str, Attribute]:
+        """How an operation holds it."""
+        zero = {"zero": IntegerAttr(self.zero, i64)} if self.zero else {}
+        return {"stored": StringAttr(self.name), **zero}
+
+    @staticmethod
+    def of(stored: StringAttr | None, zero: IntegerAttr | None) -> StoredIntegers | None:
+        """What the properties of an operation say; None where they say nothing."""
+        return None if stored is None else StoredIntegers(stored.data, 0 if zero is None else zero.value.data)
+
+    def verify(self, multiplied: str, held: ElementType | None) -> None:
+        """Checks the type that it is multiplied as, and that of the elements of memory.
+
+        Raises:
+            VerifyException: if there is no such conversion.
+        """
+        if self.name == NIBBLES and multiplied == "bf16" and held == self.element and not self.zero:
+            return
+        if self.name not in INTEGERS or multiplied not in FLOATS:
+            raise VerifyException(
+                f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, got {self.name} as {multiplied}"
+            )
+        if held is None or held.is_float or held.bits != self.element.bits:
+            raise VerifyException(f"expected memory of {self.element.bits}-bit integers for {self.name}")
+        low, high = self.limits
+        if not low <= self.zero <= high:
+            raise VerifyException(f"expected a zero point from {low} to {high}, got {self.zero}")
+
+
+@irdl_op_definition
+class StoredOp(OperandForm):
+    """A B that memory holds as integers of 8 or 4 bits. The kernel subtracts a zero point, and multiplies them as f16
+    or bf16::
+
+        %weights = warp.stored %Q as u4 minus 8 : memref<512x64xi4>
+        warp.matmul bf16 x bf16 %A, %weights init 0.0 : f32 into %D : memref<16x512xbf16>, !warp.operand<...>, ...
+
+    Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
+    The kernel adds the products of a group, and multiplies the sum in each column by the scale of the group in that
+    column. With `rounded`, it multiplies each integer by its scale instead, and rounds the result to the type that is
+    multiplied, which the scales have too::
+
+        %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
+        %weights = warp.stored %Q as s8 rounded times %S : memref<512x64xi8>, memref<1x64xbf16>
+
+    Weights that are `packed`, which may be floats of 4 bits (e2m1) of bf16, lie in the order of `PACKED`, in lines of
+    128 bytes. Their groups may have zero points too, of the type that is multiplied. The kernel computes each weight,
+    the difference and then the product, both rounded to that type, before it multiplies::
+
+        %weights = warp.stored %Q as u4 times %S less %Z {packed}
+            : memref<128x256xi4>, memref<4x64xbf16>, memref<4x64xbf16>
+
+    In a kernel, where these are tiles, `group` has the elements along k of a group.
+    """
+
+    name = "warp.stored"
+
+    memory = operand_def(MEMORY)
+    scales = opt_operand_def(MemRefType)
+    points = opt_operand_def(MemRefType)
+    stored = prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr[i64])
+    rounded = opt_prop_def(UnitAttr)
+    packed = opt_prop_def(UnitAttr)
+    group = opt_prop_def(IntegerAttr[i64])
+
+    SIDES: ClassVar = "B"
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    custom_directives: ClassVar = (BareWord, TypeOfOptional)
+    assembly_format = (
+        "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`rounded` $rounded^)? (`times` $scales^)?"
+        " (`less` $points^)? attr-dict"
+        " `:` type($memory) custom<TypeOfOptional>(`,`, type($scales)) custom<TypeOfOptional>(`,`, type($points))"
+    )
+
+    def __init__(
+        self,
+        memory: SSAValue,
+        integers: StoredIntegers,
+        scales: SSAValue | None = None,
+        points: SSAValue | None = None,
+        *,
+        packed: bool = False,
+        group: int = 0,
+    ):
+        super().__init__(
+            operands=[memory, scales, points],
+            properties={
+                **integers.properties(),
+                "rounded": flag(integers.rounded),
+                "packed": flag(packed),
+                "group": IntegerAttr(group, i64) if group else None,
+            },
+            result_types=[OperandType(memory_of(memory))],
+        )
+
+    @property
+    def integers(self) -> StoredIntegers:
+        """What memory holds."""
+        zero = 0 if self.zero is None else self.zero.value.data
+        return StoredIntegers(self.stored.data, zero, self.rounded is not None)
+
+    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
+        group = 0 if self.group is None else self.group.value.data
+        return StoredOp(memory, self.integers, *beside, packed=self.packed is not None, group=group)
+
+    def verify_multiplied(self, name: str) -> None:
+        self.integers.verify(name, element_row(memory_of(self.memory).element_type))
+
+    def verify_sizes(
+        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
+    ) -> None:
+        if self.packed is not None:
+            self._verify_packed(sizes)
+        elif self.points is not None or self.integers.name == NIBBLES:
+            raise VerifyException("expected packed weights, the only ones that are floats or have zero points")
+        if self.points is not None and (self.scales is None or self.points.type != self.scales.type):
+            raise VerifyException(f"expected zero points of the type of the scales, got {self.points.type}")
+        if self.scales is None:
+            if self.rounded is not None:
+                raise VerifyException("expected scales that integers are rounded with: `rounded times %scales`")
+            return
+        held, (*outer, n, k) = memory_of(self.scales), sizes
+        shape = dict(zip(order, held.get_shape(), strict=False))
+        if outer or len(shape) != held.get_num_dims() or not isinstance(held.element_type, AnyFloat):
+            raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
+        if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
+            raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
+        if self.packed is not None and (self.group is None or self.group.value.data * shape[1] != k):
+            raise VerifyException(f"expected group = {k // shape[1]}, as the scales have it")
+        if self.rounded is not None and str(held.element_type) != multiplied:
+            raise VerifyException(
+                f"expected scales of {multiplied}, to which products with them are rounded, got {held}"
+            )
+
+    def _verify_packed(self, sizes: Sequence[int]) -> None:
+        """Checks that packed weights are whole blocks, in lines."""
+        held, (*outer, n, k), bits = memory_of(self.memory), sizes, self.integers.element.bits
+        rows, columns = PACKED[bits].rows, PACKED[bits].columns
+        if outer or n % rows or k % columns:
+            raise VerifyException(f"expected packed weights of multiples of {rows} x {columns}, got {n} x {k}")
+        expected = (packed_lines(n, k, bits), LINE * BYTE // bits)
+        if held.get_shape() != expected or not isinstance(held.layout, NoneAttr):
+            raise VerifyException(f"expected packed weights in {expected[0]} lines of {expected[1]}, got {held}")
+
+
+def stored_of(b: SSAValue) -> StoredIntegers | None:
+    """What memory holds of a B that is converted on the way."""
+    form = form_of(b)
+    return form.integers if isinstance(form, StoredOp) else None
+
+
+def is_packed(b: SSAValue) -> bool:
+    """Whether B has packed weights."""
+    form = form_of(b)
+    return isinstance(form, StoredOp) and form.packed is not None
+
+
+def points_of(b: SSAValue) -> SSAValue | None:
+    """The zero points of groups along k of a B of integers."""
+    form = form_of(b)
+    return form.points if isinstance(form, StoredOp) else None
+
+
+def group_scales_of(b: SSAValue) -> SSAValue | None:
+    """The scales of groups along k of a B of integers."""
+    form = form_of(b)
+    return form.scales if isinstance(form, StoredOp) else None

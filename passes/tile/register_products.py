@@ -1,0 +1,208 @@
+"""Products of warpgroups with an operand in registers, which is changed on its way there: `in_registers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.ir import SSAValue
+
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of, memory_space
+from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.operands import form_of
+from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
+from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
+from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
+from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.warpgroup import WgmmaOp
+from ..linalg.operand import MatrixOperand
+from ..linalg.product import Product, along_k
+from ..patterns import Index, IndexBuilder
+from ..schedule.defaults import LANES as BY_LANES
+from ..schedule.defaults import VECTORS
+from .operands import CHUNK, Multiplication, Place
+from .store_epilogue import held_type
+from .tiling import Tiling, schedule_of
+
+MOST_GROUPS = 8
+"""Groups of products that a wait tells apart (PTX ISA 9.7.15.7)."""
+
+# The scales and the zero points of groups of packed weights, on their way to shared memory with each K tile.
+
+
+@dataclass(frozen=True)
+class GroupTiles:
+    """The scales, or the zero points, of the groups of a K tile: a line, of a part for each group."""
+
+    tiling: Tiling[Product]
+    operand: MatrixOperand
+    parts: int
+    columns: int
+
+    def shared_type(self) -> MemRefType:
+        """The line."""
+        shape = [1, self.parts * self.columns]
+        return MemRefType(self.operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+
+    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+        """Copies those of the K tile whose first element lies at `at`."""
+        inside = bounds_attribute(False, False)
+        for part in range(self.parts):
+            group = index.add(index.div(at["k"], self.tiling.product.group), part)
+            where = index.values([group, at["n"]])
+            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=(part, self.parts)))
+
+
+# Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
+#
+# An instruction has its first operand in registers, or in shared memory. With A in registers B is read from shared
+# memory. With B there the transposes are multiplied, D^T = B^T A^T: a warpgroup has the accumulators of 64 columns of
+# D, as many rows as the instruction has columns, and A, as the second operand, is read from shared memory. Each step
+# of the instruction is a group of its own. Before the registers of a step are written, a wait makes sure that the
+# products of that step a turn ago have read them; those of the steps between go on meanwhile.
+
+
+class RegisterProduct(Multiplication):
+    """`warp.wgmma` of A in registers and B in shared memory, or of B^T and A^T."""
+
+    def begin(self, op: TileMmaOp) -> None:
+        super().begin(op)
+        self.exchanged = self.tiling.schedule.exchanged
+        both = list(zip(self.operands, self.tiles, strict=True))
+        (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        return schedule_of(op).in_registers != "none"
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        depth, k = self.tiling.schedule.cta[2] // self.tiling.schedule.sliced_k, self.tiling.row.shape.k
+        steps = range(0, depth, k)
+        changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
+        # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
+        held = self._loaded(outside, index, warp, depth) if changes else None
+        beside, run = self._beside(outside, index, warp, depth)
+        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
+        for at in steps:
+            index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
+            if held is None:
+                first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
+            else:
+                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
+                first = self._scaled(index, first, beside[at // run])
+            index.insert(FenceOp(WGMMA))
+            place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
+            product = WgmmaOp(
+                *(first, (), self.read, place, accumulator),
+                overwrite=zero and not at,
+                mn_major_b=not along_k(self.tiling.product, self.second.role),
+                transposed=self.exchanged,
+            )
+            accumulator = index.insert(product).d
+            index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
+        return accumulator
+
+    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
+        """The first operand as memory holds it, 64 rows of A or columns of B."""
+        way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
+        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
+        if way.how == VECTORS:
+            blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
+            block = outside.add(outside.mul(outside.div(at["n"], ROWS), blocks), outside.div(at["k"], columns))
+            place = outside.values([outside.mul(block, BLOCK_LINES), 0])
+            return index.insert(LoadOp(self.held, place, kind, registers=VECTORS)).fragment
+        where = self.first.place(outside, at)
+        if way.how == BY_LANES:
+            return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
+        return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
+
+    def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
+        """What the instruction multiplies, of what memory holds."""
+        stored, layout = self.first.operand.stored, self.first.way.layout
+        if stored is None:
+            return index.insert(ConvertLayoutOp.to(held, layout)).fragment
+        return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
+
+    def _beside(
+        self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int
+    ) -> tuple[Sequence[Sequence[SSAValue]], int]:
+        """The zero points, if there are some, and the scales that are multiplied before the product, of each run along
+        k of so many elements, as fragments of a step."""
+        form, lines = form_of(self.op.b), self.op.lines
+        if (groups := self.op.groups) is not None:
+            kind = self._step_of_weights()
+            return [[group_scales(self, outside, groups, at, 0, kind, "rows")]], depth
+        if not lines or not isinstance(form, StoredOp) or form.group is None:
+            return [[]], depth
+        group, kind = form.group.value.data, self._step_of_weights()
+        parts = max(1, self.tiling.schedule.cta[2] // group)
+        first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
+        beside: list[list[SSAValue]] = []
+        for number in range(depth // run):
+            beside.append([])
+            for line in lines[::-1]:
+                columns = memory_of(line).get_shape()[1] // parts
+                place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
+                beside[-1].append(index.insert(LoadOp(line, place, kind, along="rows")).fragment)
+        return beside, run
+
+    def _step_of_weights(self) -> FragmentType:
+        """What the instruction multiplies in a step: 64 columns of B, as floats."""
+        kind = self.tiling.element_type(self.first.role)
+        return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.way.layout)
+
+    def _scaled(self, index: IndexBuilder, weights: SSAValue, beside: Sequence[SSAValue]) -> SSAValue:
+        """Weights less zero points, times scales, both rounded to the type that is multiplied."""
+        kinds = (Kind.Sub, Kind.Mul)[-len(beside) :] if beside else ()
+        for kind, other in zip(kinds, beside, strict=True):
+            weights = index.insert(ElementwiseOp(kind, weights, other)).fragment
+        return weights
+
+
+def group_scales(
+    way: Multiplication,
+    index: IndexBuilder,
+    groups: GroupScales,
+    warp: Place,
+    first: int,
+    kind: FragmentType,
+    along: str = "columns",
+) -> SSAValue:
+    """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
+    the columns of a fragment of this kind, or the rows of one of B^T."""
+    swapped, schedule, (count, columns) = (
+        way.op.transposed_b is not None,
+        way.tiling.schedule,
+        shape_of_scales(way, groups),
+    )
+    group: Index = 0
+    if count > 1:
+        k = index.add(index.add(index.known(groups.k), warp["k"]), first)
+        group = index.div(k, groups.size)
+        if count * groups.size % schedule.cta[2]:
+            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
+    kind = kind.with_element(held_type(groups.scales))
+    line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
+    if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
+        where = [start, line] if swapped else [line, start]
+        return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
+    view = groups.scales.owner
+    row = view.at([line], None, 1) if isinstance(view, MatrixOp) else MatrixOp(groups.scales, [line], None, 1)
+    inside = columns % schedule.cta[1] == 0
+    bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
+    matrix, where = index.insert(row).matrix, [index.value(0), start]
+    return index.insert(LoadOp(matrix, where, kind, bounds, along=along)).fragment
+
+
+def shape_of_scales(way: Multiplication, groups: GroupScales) -> tuple[int, int]:
+    """Groups and columns of scales; in shared memory they lie as B does."""
+    held, as_b = memory_of(groups.scales), way.op.transposed_b is not None
+    first, last = held.get_shape()
+    return (last, first) if as_b and memory_space(held) == SHARED_SPACE else (first, last)

@@ -1,0 +1,103 @@
+"""Packed weights of 4 and 8 bits, converted and scaled in registers of warpgroups, against float64."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.diagnostics import remarks
+from warploom.runtime import compile, pack_weights, unpack_weights
+from warploom.runtime.cli.command import main
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.append(str(BENCH))
+Packed: Any = import_module("packed").Packed
+
+Array = NDArray[Any]
+
+FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+def drawn(product: Any) -> tuple[list[Array], Array]:
+    """Random arguments in the shapes of the function, D poisoned, and the weights as its operations round them."""
+    rng, dtype, (m, n, k, bits, group, *_) = np.random.default_rng(), FLOATS[product.kind], product
+    low = 0 if product.points else -(1 << bits - 1)
+    q = rng.integers(low, low + (1 << bits), (n, k))
+    s = (rng.random((k // group, n)) / 16 + 0.01).astype(dtype)
+    z = (rng.random((k // group, n)) * (1 << bits)).astype(dtype)
+    values = q.astype(dtype)
+    if product.floats:
+        q = rng.integers(0, 16, (n, k))
+        values = q.astype(np.uint8).view(ml_dtypes.float4_e2m1fn).astype(dtype)
+        s = rng.integers(118, 131, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    scale, point = (np.repeat(x.astype(np.float32), group, 0).T for x in (s, z))
+    less = (values.astype(np.float32) - point).astype(dtype) if product.points else values
+    weights = (less.astype(np.float32) * scale).astype(dtype)
+    a, d = rng.standard_normal((m, k)).astype(dtype), np.full((m, n), np.nan, FLOATS.get(product.out, np.float32))
+    held = pack_weights(q.astype(np.uint8 if product.points else np.int8), bits)
+    given = [a, held, s, *([z] if product.points else []), d]
+    return [x.reshape(shape) for x, shape in zip(given, product.shapes, strict=True)], weights.astype(np.float64)
+
+
+FEW = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
+
+
+@pytest.mark.parametrize(
+    ("product", "schedule"),
+    [
+        (Packed(5, 192, 128, 4, 64, out="f32"), {}),
+        (Packed(70, 64, 192, 4, 32, kind="f16", out="f32"), {}),
+        (Packed(19, 64, 160, 8, 32, False, out="f32"), {}),
+        (Packed(23, 64, 192, 4, 32, False, out="f32", floats=True), {}),
+        (Packed(12, 64, 256, 4, 128), {"cta": "16x64x128", "sliced_k": 2, "split_k": 2, **FEW}),
+        (Packed(9, 64, 256, 8, 64, out="f32"), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
+    ],
+)
+def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, schedule: dict[str, Any]) -> None:
+    """Any order of f32 sums of exact products is within (k + 2) 2^-23 of their magnitudes."""
+    kernel = compile(product.text(), target="sm_90a", cache=False, **schedule)
+    assert len(kernel.launches) == 1, "the converted weights are nowhere"
+    given, weights = drawn(product)
+    kernel(*given, device="interp", checks="all")
+    a = given[0].astype(np.float64)
+    exact, found = a @ weights.T, given[-1].astype(np.float64)
+    bound = (product.k + 2) * 2.0**-23 * (np.abs(a) @ np.abs(weights).T) + 2.0**-8 * np.abs(exact) * (
+        product.out == "bf16"
+    )
+    assert (np.abs(found - exact) <= bound).all()
+
+
+def test_the_reference_knows_packed_weights(tmp_path: Path) -> None:
+    (path := tmp_path / "f.mlir").write_text("""
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (k, n)>
+#d = affine_map<(m, n, k) -> (m, n)>
+func.func @f(%A: memref<8x128xbf16>, %B: memref<32x256xi4>, %S: memref<2x64xbf16>, %Z: memref<2x64xbf16>,
+             %D: memref<8x64xf32>) {
+  %W = warp.stored %B as u4 times %S less %Z {packed, group = 64}
+    : memref<32x256xi4>, memref<2x64xbf16>, memref<2x64xbf16>
+  warp.matmul bf16 x bf16 %A, %W init 0.0 : f32 into %D maps [#a, #b, #d]
+    : memref<8x128xbf16>, !warp.operand<memref<32x256xi4>>, memref<8x64xf32>
+  return
+}""")
+    assert main(["run", str(path), "--target", "sm_90a", "--check"]) == 0
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_unpacking_inverts_packing(bits: int) -> None:
+    q = np.random.default_rng().integers(-(1 << bits - 1), 1 << bits - 1, (128, 192)).astype(np.int8)
+    np.testing.assert_array_equal(unpack_weights(pack_weights(q, bits), bits, signed=True), q)
+
+
+def test_packed_weights_are_converted_before_where_no_warpgroups_multiply() -> None:
+    with remarks() as said:
+        kernel = compile(Packed(16, 64, 256, 8, 128).text(), target="sm_80", cache=False)
+    assert len(kernel.launches) > 1
+    assert any("packed weights are multiplied by warpgroups, which the target does not have" in one for one in said)
